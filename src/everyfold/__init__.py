@@ -1,0 +1,1 @@
+"""Every fold from one fit: cross-validation of kernel machines without refitting."""

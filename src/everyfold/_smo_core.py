@@ -1,0 +1,511 @@
+r"""Compiled core of :mod:`everyfold.smo`; needs numba, so it is imported only when used.
+
+One problem covers hinge and :math:`\varepsilon`-insensitive loss, in signed coefficients,
+
+.. math:: \min_\beta \tfrac12 \beta^\top K \beta - p^\top\beta + \varepsilon\|\beta\|_1,
+          \quad \mathbf 1^\top\beta = 0, \quad C\,l \le \beta \le C\,h,
+
+with :math:`p = y` always; the hinge has :math:`\varepsilon = 0` and :math:`l_i = 0` or
+:math:`h_i = 0` by the sign of :math:`y_i`. ``G = K beta - p`` is the gradient without the
+:math:`\varepsilon` term. A row may go up with score ``up - G`` and down with ``low - G``, where
+``up`` and ``low`` hold :math:`\pm\varepsilon` by the side of zero the row would move on, or an
+infinity where it may not move. The stopping quantity is ``max(up - G) - min(low - G)``; a row
+held out has both infinities, so it never moves and its ``G + p + b`` is its held-out value.
+
+Layout: float32 for what every iteration streams through (``W``: rows G, UP, LOW, DIAG, GAIN, NULL),
+float64 for what accumulates (``V``: rows BETA, LO, HI). All vectors are padded to the row length
+of K, which the caller makes a multiple of the vector width, so that no loop has a scalar tail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit
+from numba.extending import intrinsic
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Array = Any  # inside compiled code the types are numba's, fixed by the one caller
+
+G, UP, LOW, DIAG, GAIN, NULL = range(6)
+BETA, LO, HI = range(3)
+LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
+_BLOCK = 64  # rows per step when looking for the place of a maximum
+_SLICE = 4096  # iterations between two looks at the stop flag
+_TAU = np.float32(1e-12)  # curvature of a pair with equal rows
+_EPS32 = 6e-8
+_LOWEST = np.float32(-np.inf)
+_HIGHEST = np.float32(np.inf)
+_ZERO = np.float32(0.0)
+_ONE = np.float32(1.0)
+_TWO = np.float32(2.0)
+
+# No reassociation: a score must round the same in the pass that finds the maximum and in the one
+# that looks for its place. Infinities are data here, so "ninf" is left out too.
+_FLAGS = {"nnan", "nsz", "contract", "arcp"}
+
+
+def _compiled(function: _Function) -> _Function:
+    """Compile on first call, to the disk cache where there is a place for one."""
+    options = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
+    try:
+        return cast(_Function, njit(cache=True, **options)(function))
+    except RuntimeError:  # a read-only installation without a home directory
+        return cast(_Function, njit(**options)(function))
+
+
+def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
+    """LLVM's own min or max: numba's builtins compile to selects that no reduction recognises."""
+
+    def typed(typingctx: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = args[0].type
+            function_type = ir.FunctionType(kind, [kind, kind])
+            function = builder.module.declare_intrinsic(name, [kind], function_type)
+            return builder.call(function, args, fastmath=("nnan", "nsz"))
+
+        return a(a, a), generate
+
+    return cast(Callable[[_Array, _Array], _Array], intrinsic(typed))
+
+
+_max = _vector_intrinsic("llvm.maxnum")
+_min = _vector_intrinsic("llvm.minnum")
+
+
+@_compiled
+def _move(g: _Array, up: _Array, low: _Array, Ki: _Array, Kj: _Array, d: _Array) -> _Array:
+    """Add d (K_i - K_j) to the gradient; return the highest up and the lowest low score."""
+    highest = _LOWEST
+    lowest = _HIGHEST
+    for k in range(g.shape[0]):
+        value = g[k] + d * (Ki[k] - Kj[k])
+        g[k] = value
+        highest = _max(highest, up[k] - value)
+        lowest = _min(lowest, low[k] - value)
+    return highest, lowest
+
+
+@_compiled
+def _gains(
+    g: _Array, low: _Array, diag: _Array, gain: _Array, Ki: _Array, kii: _Array, top: _Array
+) -> _Array:
+    """Second-order gain of pairing row i with every row; return the largest."""
+    best = -_ONE
+    for k in range(g.shape[0]):
+        gap = _max(top - (low[k] - g[k]), _ZERO)
+        curvature = _max(kii + diag[k] - _TWO * Ki[k], _TAU)
+        value = gap * gap / curvature
+        gain[k] = value
+        best = _max(best, value)
+    return best
+
+
+@_compiled
+def _place(a: _Array, b: _Array, value: _Array) -> int:
+    """First k with a[k] - b[k] >= value, by blocks so that the search is vectorised."""
+    n = a.shape[0]
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        a_block = a[start:end]
+        b_block = b[start:end]
+        hits = _ZERO
+        for k in range(a_block.shape[0]):
+            hits = _max(hits, _ONE if a_block[k] - b_block[k] >= value else _ZERO)
+        if hits > _ZERO:
+            for k in range(a_block.shape[0]):
+                if a_block[k] - b_block[k] >= value:
+                    return start + k
+    return -1
+
+
+@_compiled
+def _open_sides(k: int, eps: float, W: _Array, V: _Array) -> None:
+    """Set UP and LOW of row k from where its coefficient is in its box."""
+    beta = V[BETA, k]
+    if beta < 0.0:
+        W[UP, k] = eps
+    elif beta < V[HI, k]:
+        W[UP, k] = -eps
+    else:
+        W[UP, k] = _LOWEST
+    if beta > 0.0:
+        W[LOW, k] = -eps
+    elif beta > V[LO, k]:
+        W[LOW, k] = eps
+    else:
+        W[LOW, k] = _HIGHEST
+
+
+@_compiled
+def _step(i: int, j: int, wanted: float, V: _Array) -> float:
+    """Move beta_i up and beta_j down by at most `wanted`, stopping at bounds and at zero."""
+    beta_i = V[BETA, i]
+    beta_j = V[BETA, j]
+    target_i = 0.0 if beta_i < 0.0 else V[HI, i]
+    target_j = 0.0 if beta_j > 0.0 else V[LO, j]
+    room_i = target_i - beta_i
+    room_j = beta_j - target_j
+    d = min(wanted, room_i, room_j)
+    # Bounds are reached exactly: whether a row may move is decided by comparison with them.
+    V[BETA, i] = target_i if d == room_i else beta_i + d
+    V[BETA, j] = target_j if d == room_j else beta_j - d
+    return d
+
+
+@_compiled
+def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: int) -> _Array:
+    """SMO with second-order selection; return iterations, violation and the way gone."""
+    g, up, low, diag, gain = W[G], W[UP], W[LOW], W[DIAG], W[GAIN]
+    top, bottom = _move(g, up, low, K[0], K[0], _ZERO)
+    travel = 0.0
+    iterations = 0
+    while top - bottom > tol and iterations < budget:
+        i = _place(up, g, top)
+        Ki = K[i]
+        best = _gains(g, low, diag, gain, Ki, diag[i], top)
+        j = _place(gain, W[NULL], best)
+        if i < 0 or j < 0:  # only a kernel with NaN comes here
+            return iterations, np.nan, travel
+        curvature = max(np.float64(diag[i]) + diag[j] - 2.0 * Ki[j], 1e-12)
+        d = _step(i, j, np.float64(top - (low[j] - g[j])) / curvature, V)
+        _open_sides(i, eps, W, V)
+        _open_sides(j, eps, W, V)
+        travel += d
+        top, bottom = _move(g, up, low, Ki, K[j], np.float32(d))
+        iterations += 1
+    return iterations, np.float64(top - bottom), travel
+
+
+@_compiled
+def _gradient(K: _Array, beta: _Array, p: _Array, exact: _Array) -> int:
+    """Write K beta - p in float64 into `exact`, four support rows a pass; return their number."""
+    n = p.shape[0]
+    for k in range(n):
+        exact[k] = -p[k]
+    support = np.empty(n + 3, np.int64)
+    count = 0
+    for k in range(n):
+        if beta[k] != 0.0:
+            support[count] = k
+            count += 1
+    for k in range(3):  # zero weights fill the last pass
+        support[count + k] = support[0] if count else 0
+    for s in range(0, count, 4):
+        i0, i1, i2, i3 = support[s], support[s + 1], support[s + 2], support[s + 3]
+        b0 = beta[i0]
+        b1 = beta[i1] if s + 1 < count else 0.0
+        b2 = beta[i2] if s + 2 < count else 0.0
+        b3 = beta[i3] if s + 3 < count else 0.0
+        _add_four(exact, K[i0], K[i1], K[i2], K[i3], b0, b1, b2, b3)
+    return count
+
+
+@_compiled
+def _add_four(
+    exact: _Array,
+    K0: _Array,
+    K1: _Array,
+    K2: _Array,
+    K3: _Array,
+    b0: float,
+    b1: float,
+    b2: float,
+    b3: float,
+) -> None:
+    for k in range(exact.shape[0]):
+        exact[k] += (b0 * K0[k] + b1 * K1[k]) + (b2 * K2[k] + b3 * K3[k])
+
+
+@_compiled
+def _extremes(exact: _Array, W: _Array) -> _Array:
+    """Highest up and lowest low score of a float64 gradient."""
+    top, bottom = -np.inf, np.inf
+    for k in range(exact.shape[0]):
+        top = max(top, W[UP, k] - exact[k])
+        bottom = min(bottom, W[LOW, k] - exact[k])
+    return top, bottom
+
+
+@_compiled
+def _centre(exact: _Array, W: _Array) -> float:
+    """Round the gradient to float32 around the bias: what decides is then small and precise."""
+    top, bottom = _extremes(exact, W)
+    shift = 0.5 * (top + bottom)
+    if not np.isfinite(shift):
+        shift = 0.0
+    for k in range(exact.shape[0]):
+        W[G, k] = exact[k] + shift
+    return shift
+
+
+@_compiled
+def _active_rows(W: _Array, rows: _Array) -> int:
+    """Rows that are free or might still move; return their number."""
+    top, bottom = _LOWEST, _HIGHEST
+    n = rows.shape[0]
+    for k in range(n):
+        top = max(top, W[UP, k] - W[G, k])
+        bottom = min(bottom, W[LOW, k] - W[G, k])
+    count = 0
+    for k in range(n):
+        # An infinite side never passes, so held-out rows go, and bound rows by their other side.
+        if (W[UP, k] - W[G, k] >= bottom and W[UP, k] > _LOWEST) or (
+            W[LOW, k] - W[G, k] <= top and W[LOW, k] < _HIGHEST
+        ):
+            rows[count] = k
+            count += 1
+    return count
+
+
+@_compiled
+def _blank(W: _Array, V: _Array, start: int) -> None:
+    """Make the padding rows immovable."""
+    for k in range(start, W.shape[1]):
+        for r in range(W.shape[0]):
+            W[r, k] = _ZERO
+        for r in range(V.shape[0]):
+            V[r, k] = 0.0
+        W[UP, k] = _LOWEST
+        W[LOW, k] = _HIGHEST
+
+
+@_compiled
+def _take(rows: _Array, W: _Array, V: _Array, small_W: _Array, small_V: _Array) -> None:
+    """Copy the vectors of the active rows."""
+    for a in range(rows.shape[0]):
+        k = rows[a]
+        for r in range(W.shape[0]):
+            small_W[r, a] = W[r, k]
+        for r in range(V.shape[0]):
+            small_V[r, a] = V[r, k]
+
+
+@_compiled
+def _submatrix(K: _Array, rows: _Array, small: _Array) -> None:
+    """Copy the kernel of the active rows into a padded, contiguous matrix."""
+    count = rows.shape[0]
+    for a in range(count):
+        Ka = K[rows[a]]
+        row = small[a]
+        for c in range(count):
+            row[c] = Ka[rows[c]]
+        for c in range(count, row.shape[0]):
+            row[c] = _ZERO
+
+
+@_compiled
+def _return(rows: _Array, eps: float, small_V: _Array, W: _Array, V: _Array) -> None:
+    """Write the coefficients of the active rows back."""
+    for a in range(rows.shape[0]):
+        k = rows[a]
+        V[BETA, k] = small_V[BETA, a]
+        _open_sides(k, eps, W, V)
+
+
+@_compiled
+def _solve(
+    K: _Array,
+    W: _Array,
+    V: _Array,
+    p: _Array,
+    exact: _Array,
+    drift: float,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    patience: int,
+    stop: _Array,
+) -> _Array:
+    """Solve one C from the coefficients in V, whose gradient `exact` is; keep both up to date.
+
+    Works on all rows first. A long run copies the kernel of the rows that can still move and goes
+    on there; every convergence on that part is checked on all rows in float64.
+    """
+    n = p.shape[0]
+    scale = 0.0
+    for k in range(n):
+        scale = max(scale, W[DIAG, k])
+    shift = _centre(exact, W)
+    rows = np.empty(n, np.int64)
+    small_K, small_W, small_V = K, W, V
+    is_full = True
+    spent = 0
+    since_refresh = 0
+    since_shrink = 0
+    support = n
+    while True:
+        budget = min(_SLICE, max_iter - spent)
+        if is_full:
+            budget = min(budget, max(patience - since_shrink, 1))
+        done, violation, travel = _descend(small_K, small_W, small_V, eps, tol, budget)
+        spent += done
+        since_refresh += done
+        since_shrink += done
+        drift += _EPS32 * scale * travel
+        is_over = not violation > tol or spent >= max_iter or stop[0] != 0
+        if is_full and is_over and drift <= 0.01 * tol:
+            for k in range(n):
+                exact[k] = np.float64(W[G, k]) - shift
+            return spent, violation, drift
+        if is_over or (drift > 0.25 * tol and since_refresh > support):
+            if not is_full:
+                _return(rows, eps, small_V, W, V)
+            support = _gradient(K, V[BETA], p, exact)
+            shift = _centre(exact, W)
+            top, bottom = _extremes(exact, W)
+            drift = 0.0
+            since_refresh = 0
+            if not top - bottom > tol or spent >= max_iter or stop[0] != 0:
+                return spent, top - bottom, drift
+            if is_over:
+                small_K, small_W, small_V = K, W, V
+                is_full = True
+                since_shrink = 0
+            elif not is_full:
+                _take(rows, W, V, small_W, small_V)
+        elif is_full and since_shrink >= patience:
+            since_shrink = 0
+            patience = n
+            count = _active_rows(W, rows)
+            if count < 0.7 * n:
+                rows = rows[:count]
+                width = (count + LANES - 1) // LANES * LANES
+                small_K = np.empty((count, width), np.float32)
+                small_W = np.empty((W.shape[0], width), np.float32)
+                small_V = np.empty((V.shape[0], width), np.float64)
+                _submatrix(K, rows, small_K)
+                _take(rows, W, V, small_W, small_V)
+                _blank(small_W, small_V, count)
+                is_full = False
+    return spent, violation, drift
+
+
+@_compiled
+def _stretch(ratio: float, p: _Array, eps: float, exact: _Array, V: _Array) -> float:
+    """Scale the coefficients by the best factor in [1, ratio], to start the next C."""
+    slope, curvature = 0.0, 0.0
+    for k in range(p.shape[0]):
+        beta = V[BETA, k]
+        slope += p[k] * beta - eps * abs(beta)
+        curvature += beta * (exact[k] + p[k])
+    factor = min(max(slope / curvature, 1.0), ratio) if curvature > 0.0 else 1.0
+    for k in range(p.shape[0]):
+        V[BETA, k] *= factor
+        exact[k] = factor * (exact[k] + p[k]) - p[k]
+    return factor
+
+
+@_compiled
+def _set_box(C: float, unit: _Array, eps: float, W: _Array, V: _Array) -> None:
+    """Bounds of this C; coefficients within rounding of a bound are put on it."""
+    for k in range(unit.shape[1]):
+        lo = C * unit[0, k]
+        hi = C * unit[1, k]
+        V[LO, k] = lo
+        V[HI, k] = hi
+        if V[BETA, k] >= hi * (1.0 - 1e-12):
+            V[BETA, k] = min(V[BETA, k], hi)
+            if hi > 0.0:
+                V[BETA, k] = hi
+        if V[BETA, k] <= lo * (1.0 - 1e-12) and lo < 0.0:
+            V[BETA, k] = lo
+        _open_sides(k, eps, W, V)
+
+
+@_compiled
+def _bias(exact: _Array, W: _Array, V: _Array) -> float:
+    """Mean over the free support vectors, else the middle of what the bounds allow."""
+    total = 0.0
+    free = 0
+    for k in range(exact.shape[0]):
+        beta = V[BETA, k]
+        if beta != 0.0 and V[LO, k] < beta < V[HI, k]:
+            total += W[UP, k] - exact[k]
+            free += 1
+    if free:
+        return total / free
+    top, bottom = _extremes(exact, W)
+    return 0.5 * (top + bottom)
+
+
+@_compiled
+def _is_inside(V: _Array, n: int) -> bool:
+    """Whether no coefficient is at its outer bound, so that a larger C changes nothing."""
+    for k in range(n):
+        beta = V[BETA, k]
+        if beta != 0.0 and (beta == V[LO, k] or beta == V[HI, k]):
+            return False
+    return True
+
+
+@_compiled
+def _copy(source: _Array, target: _Array) -> None:
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
+@_compiled
+def fold_path(
+    K: _Array,
+    p: _Array,
+    unit: _Array,
+    Cs: _Array,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    stop: _Array,
+    start: _Array,
+    decision: _Array,
+    coef: _Array,
+    summary: _Array,
+) -> None:
+    """Go up the sorted Cs for one fold, filling decision, coef and summary row by row.
+
+    ``unit`` holds the bounds l and h for C = 1; ``start`` and ``coef`` may have no rows, for
+    starting from the former C and for not keeping coefficients. ``summary`` has the columns
+    intercept, iterations, violation.
+    """
+    n = p.shape[0]
+    width = K.shape[1]
+    W = np.zeros((6, width), np.float32)
+    V = np.zeros((3, width), np.float64)
+    _blank(W, V, n)
+    exact = np.empty(n, np.float64)
+    for k in range(n):
+        W[DIAG, k] = K[k, k]
+        exact[k] = -p[k]
+    drift = 0.0
+    spent = 0
+    for c in range(Cs.shape[0]):
+        if start.shape[0] > 0:
+            _copy(start[c], V[BETA, :n])
+            _gradient(K, V[BETA], p, exact)
+            drift = 0.0
+        elif c > 0:
+            if _is_inside(V, n):
+                _copy(decision[c - 1], decision[c])
+                _copy(summary[c - 1], summary[c])
+                summary[c, 1] = 0.0
+                if coef.shape[0] > 0:
+                    _copy(V[BETA], coef[c])
+                continue
+            drift *= _stretch(Cs[c] / Cs[c - 1], p, eps, exact, V)
+        _set_box(Cs[c], unit, eps, W, V)
+        patience = n if spent < n else n // 8
+        spent, violation, drift = _solve(
+            K, W, V, p, exact, drift, eps, tol, max_iter, patience, stop
+        )
+        b = _bias(exact, W, V)
+        for k in range(n):
+            decision[c, k] = exact[k] + p[k] + b
+        if coef.shape[0] > 0:
+            _copy(V[BETA], coef[c])
+        summary[c, 0] = b
+        summary[c, 1] = spent
+        summary[c, 2] = violation
+        if stop[0] != 0:
+            return

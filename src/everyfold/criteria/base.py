@@ -1,0 +1,81 @@
+"""What a criterion is: a judge of candidates that factorises nothing itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold.criteria.folds import Folds
+from everyfold.operators.base import Array, KernelOperator, Rows
+from everyfold.operators.systems import EPS
+from everyfold.solve import Problem
+
+TRUSTED_ERROR = 1e-6
+"""A value whose estimated relative rounding error exceeds this is not called exact."""
+
+
+class InexactWarning(UserWarning):
+    """A number is not known to equal the refit's: too ill-conditioned, or an approximation."""
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """The held-out predictions of one ridge.
+
+    Attributes
+    ----------
+    values : array of shape (N, q)
+        Predictions of the test rows of all folds, one fold after the other (``Folds.split``).
+    is_exact : bool array of shape (t,)
+        Whether each fold's values equal those of a model refitted on its training rows, up to
+        rounding errors estimated below ``TRUSTED_ERROR``.
+    spectral_radius : array of shape (t,)
+        That of M_SS D_S, the rate of the influence series; NaN where it was not asked for.
+    condition : array of shape (t,)
+        Estimated condition number of the linear system behind each fold.
+    """
+
+    values: Array
+    is_exact: NDArray[np.bool_]
+    spectral_radius: Array
+    condition: Array
+
+
+def is_trusted(condition: float) -> bool:
+    """Whether rounding errors of a system with this condition number can be neglected."""
+    return condition * EPS <= TRUSTED_ERROR
+
+
+class Predictive(ABC):
+    """A criterion that predicts every held-out row, so that any metric applies."""
+
+    @abstractmethod
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """The held-out predictions of each ridge, in the order given."""
+
+
+class Closed(ABC):
+    """A criterion that is one number for each target, without folds."""
+
+    @abstractmethod
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+    ) -> Iterator[Array]:
+        """The values, of shape (q,), for each ridge."""
+
+
+__all__ = [
+    "Closed",
+    "Folds",
+    "InexactWarning",
+    "OutOfFold",
+    "Predictive",
+    "Rows",
+    "is_trusted",
+]

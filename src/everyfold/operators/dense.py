@@ -1,0 +1,274 @@
+r"""The kernel matrix as it is: n×n numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.linalg import blas, eigvalsh
+
+from everyfold.kernels import Kernel
+from everyfold.operators.base import (
+    Array,
+    Expansion,
+    KernelOperator,
+    Quadratic,
+    Response,
+    Route,
+    Rows,
+    Solution,
+    Structure,
+)
+from everyfold.operators.systems import RidgeSystem, factorise
+
+
+@dataclass(frozen=True)
+class Dense(Structure):
+    """Represent the kernel matrix in full.
+
+    **Cost** 8 n² bytes for the matrix and two to three times that while it is factorised.
+
+    Examples
+    --------
+    >>> from everyfold.kernels import Linear
+    >>> Dense().bind(Linear(), np.array([[1.0], [2.0]])).diagonal()
+    array([1., 4.])
+    """
+
+    def bind(self, kernel: Kernel, X: Any) -> DenseMatrix:
+        """See base class."""
+        return DenseMatrix(kernel(X), kernel, X)
+
+    def rank(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return n_rows
+
+
+def product(A: Array, B: Array) -> Array:
+    """A B through the BLAS that also factorises, for C-ordered ``A``."""
+    AB: Array = blas.dgemm(1.0, A.T, np.asfortranarray(B), trans_a=1)
+    return AB
+
+
+class DenseMatrix(KernelOperator):
+    """A symmetric matrix held in memory."""
+
+    def __init__(self, K: Array, kernel: Kernel | None = None, X: Any = None) -> None:
+        self.K = K
+        self.n = len(K)
+        self._kernel = kernel
+        self._X = X
+
+    @property
+    def rank(self) -> int:
+        """No structure: n."""
+        return self.n
+
+    def matmat(self, B: Array) -> Array:
+        """K B, 2 n² flops a column."""
+        return product(self.K, B)
+
+    def evaluate(self, coef: Array) -> Array:
+        """See base class: K a."""
+        return self.matmat(coef)
+
+    def diagonal(self) -> Array:
+        """See base class."""
+        return self.K.diagonal()
+
+    def eigenvalues(self) -> Array:
+        """All eigenvalues, ascending; 4/3 n³ flops."""
+        values: Array = eigvalsh(self.K)
+        return values
+
+    def respond_path(
+        self, quadratic: Quadratic, rhos: Sequence[float], route: Route
+    ) -> Iterator[DenseResponse]:
+        """See base class; the routes and their costs are those of ``operators.systems``."""
+        active = quadratic.active
+        s = quadratic.s[active]
+        hat = self.K if active.size == self.n else self.K[np.ix_(active, active)]
+        if not np.all(s == 1.0):
+            hat = hat * s[:, None]
+            hat *= s
+        wanted = s[:, None] * quadratic.z[active]
+        if quadratic.intercept:
+            wanted = np.column_stack([wanted, s])
+        for system, solved in factorise(hat, route).path(rhos, wanted):
+            yield DenseResponse(self.K, quadratic, system, solved)
+
+    def restrict(self, rows: Rows) -> DenseMatrix:
+        """See base class; copies the sub-matrix."""
+        return DenseMatrix(self.K[np.ix_(rows, rows)])
+
+    def cross(self, new: Rows, rows: Rows) -> Array:
+        """See base class: the rows of K between the two sets."""
+        K_new: Array = self.K[np.ix_(new, rows)]
+        return K_new
+
+    def expand(self, coef: Array) -> KernelExpansion:
+        """See base class."""
+        if self._kernel is None:
+            raise TypeError("a bare matrix cannot predict new rows; bind it to a kernel and data")
+        return KernelExpansion(self._kernel, self._X, coef)
+
+
+@dataclass(frozen=True)
+class KernelExpansion(Expansion):
+    """f(x) = Σ a_i k(x, x_i)."""
+
+    kernel: Kernel
+    X: Any
+    coef: Array
+
+    def link(self, X: Any) -> Array:
+        """See base class: the kernel between the new rows and those of the fit."""
+        return self.kernel(X, self.X)
+
+    @property
+    def width(self) -> int:
+        """See base class."""
+        return len(self.coef)
+
+
+class DenseResponse(Response):
+    r"""M and R of a dense kernel from :math:`\hat G = (\hat K + \rho I)^{-1}`, :math:`\hat K = SKS`.
+
+    With A the active rows, :math:`S = \mathrm{diag}(s_A)` and, for the intercept,
+    :math:`\hat h = \hat G s`, :math:`\kappa = s^\top \hat h`:
+
+    .. math:: R_{AA} = \hat C = \hat G - \hat h \hat h^\top / \kappa, \qquad \text{scale} = \rho .
+
+    **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``.
+    """
+
+    def __init__(
+        self, K: Array, quadratic: Quadratic, system: RidgeSystem, solved: Array
+    ) -> None:
+        self._K = K
+        self._active = quadratic.active
+        self._s = quadratic.s[self._active]
+        self._system = system
+        self.rho = system.rho
+        self.condition = system.condition
+        self._has_intercept = quadratic.intercept and self._active.size > 0
+        q = quadratic.z.shape[1]
+        self._b = np.zeros(q)
+        self._C_z = solved[:, :q]
+        if self._has_intercept:
+            self._h = solved[:, q]
+            self._kappa = float(self._s @ self._h)
+            hat = self._s[:, None] * quadratic.z[self._active]
+            self._b = (self._h @ hat) / self._kappa
+            self._C_z = self._C_z - np.outer(self._h, self._b)
+
+    def _scatter(self, inner: Array) -> Array:
+        """An array over the active rows as one over all, 0 elsewhere."""
+        if self._active.size == len(self._K):
+            return inner
+        full = np.zeros((len(self._K), *inner.shape[1:]))
+        full[self._active] = inner
+        return full
+
+    def solution(self) -> Solution:
+        """See base class. ``coef`` are the dual coefficients a, zero outside the active rows."""
+        return Solution(self._scatter(self._s[:, None] * self._C_z), self._b)
+
+    # -- R -----------------------------------------------------------------------------------------
+
+    @property
+    def scale(self) -> float:
+        """The ridge."""
+        return self.rho
+
+    def reduced(self) -> Array:
+        """See base class."""
+        return self._scatter(self._C_z)
+
+    def residual_blocks(self, rows: Rows) -> Array:
+        """See base class."""
+        position = self._positions(rows)
+        blocks = self._system.blocks(position)
+        if self._has_intercept:
+            h = self._h[position]
+            blocks -= h[:, :, None] * (h[:, None, :] / self._kappa)
+        return blocks
+
+    def residual_diagonal(self) -> Array:
+        """See base class."""
+        diagonal = np.full(len(self._K), 1.0 / self.rho if self.rho else np.inf)
+        inner = self._system.diagonal()
+        if self._has_intercept:
+            inner = inner - self._h**2 / self._kappa
+        diagonal[self._active] = inner
+        return diagonal
+
+    def _positions(self, rows: Rows) -> Rows:
+        """Where the (active) rows stand among the active ones."""
+        if self._active.size == len(self._K):
+            return rows
+        return np.searchsorted(self._active, rows)
+
+    # -- M -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _K_active(self) -> Array:
+        return self._K if self._active.size == len(self._K) else self._K[:, self._active]
+
+    def _lift(self, B: Array) -> Array:
+        """Fitted values of all rows for a working response z of the active ones, ``B = S z``."""
+        C_B = self._system.solve(B)
+        b = np.zeros(B.shape[1])
+        if self._has_intercept:
+            b = (self._h @ B) / self._kappa
+            C_B = C_B - np.outer(self._h, b)
+        return product(self._K_active, self._s[:, None] * C_B) + b
+
+    def matmat(self, B: Array) -> Array:
+        r"""See base class.
+
+        On active rows the change enters as a working response ``z = D⁻¹ B``; a row without
+        curvature only pushes, through its own column of the kernel:
+        M B = [K − K_{:A} G K_{A:}] B / 2ρ, plus the intercept's rank-one term.
+        """
+        passive = np.setdiff1d(np.arange(len(self._K)), self._active)
+        M_B = self._lift(B[self._active] / (2.0 * self._s[:, None]))
+        if passive.size and np.any(B[passive]):
+            M_B += self._push(passive, B[passive])
+        return M_B
+
+    def _push(self, passive: Rows, B: Array) -> Array:
+        """M_{:F} B for rows F without curvature."""
+        pushed = product(self._K[:, passive], B)
+        free = self._one_minus_fit
+        inner = self._s[:, None] * pushed[self._active]
+        G_inner = self._system.solve(inner)
+        pushed -= product(self._K_active, self._s[:, None] * G_inner)
+        if self._has_intercept:
+            pushed += free[:, None] * ((free[passive] @ B) / self._kappa)
+        M_F: Array = pushed / (2.0 * self.rho)
+        return M_F
+
+    @cached_property
+    def _one_minus_fit(self) -> Array:
+        """1 - K_{:A} G 1, the z of the intercept's rank-one term."""
+        fit = product(self._K_active, (self._s * self._h)[:, None])[:, 0]
+        free: Array = 1.0 - fit
+        return free
+
+    def block(self, rows: Rows, columns: Rows) -> Array:
+        """See base class; |columns| products with M."""
+        unit = np.zeros((len(self._K), len(columns)))
+        unit[columns, np.arange(len(columns))] = 1.0
+        M_SS: Array = self.matmat(unit)[rows]
+        return M_SS
+
+    def diagonal(self) -> Array:
+        """See base class; n³ flops if some rows are without curvature, else that of R."""
+        if self._active.size < len(self._K):
+            return np.ascontiguousarray(self.matmat(np.eye(len(self._K))).diagonal())
+        diagonal: Array = (1.0 - self.rho * self.residual_diagonal()) / (2.0 * self._s**2)
+        return diagonal

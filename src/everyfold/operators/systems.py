@@ -1,0 +1,446 @@
+r"""Ridge systems: the factorisations behind every dense response.
+
+A symmetric matrix :math:`\hat K` is factorised once; each ridge then gives a
+:class:`RidgeSystem`, the matrix :math:`\hat G = (\hat K + \rho I)^{-1}` in whatever form the
+factorisation makes cheapest. Nothing outside :mod:`everyfold.operators` factorises anything.
+
+=============  ======================  ===========================  =============================
+route          once, flops             a further ridge, flops       gives cheaply
+=============  ======================  ===========================  =============================
+tridiagonal    4/3 n³                  n² (apply Q)                 solutions only
+eigen          ~ 9 n³                  n Σ m² for the blocks        solutions, diagonal, blocks
+explicit       ~ 9 n³                  n³ (form G)                  any number of blocks
+cholesky       0                       n³/3, + n³/3 for the blocks  solutions, diagonal, blocks
+=============  ======================  ===========================  =============================
+
+All products go through :mod:`scipy.linalg`: NumPy carries a second BLAS whose idle threads would
+spin against this one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
+
+Array = NDArray[np.float64]
+Rows = NDArray[np.intp]
+Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
+ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
+
+_COLUMNS = 64
+"""How many right-hand sides are rotated back together."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class NotPositiveDefiniteError(ValueError, ArithmeticError):
+    """K + rho I has an eigenvalue that is not positive to working precision."""
+
+
+def refuse(smallest: float, rho: float) -> NotPositiveDefiniteError:
+    """The error for a system that cannot be factorised, with what to do about it."""
+    return NotPositiveDefiniteError(
+        f"the kernel matrix plus the ridge ({rho:.3g}) is not positive definite: its smallest "
+        f"eigenvalue is about {smallest:.3g}. A singular kernel (duplicate rows, low rank) needs "
+        "a ridge > 0: increase alpha (or lower C). An indefinite precomputed kernel must be made "
+        "positive semi-definite first, e.g. by clipping its negative eigenvalues."
+    )
+
+
+class RidgeSystem(ABC):
+    r""":math:`\hat G = (\hat K + \rho I)^{-1}` for one ridge."""
+
+    rho: float
+    condition: float
+    """Estimated condition number of K + rho I; rounding errors grow with it."""
+
+    @abstractmethod
+    def solve(self, B: Array) -> Array:
+        """G B for an (n, k) matrix."""
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """The diagonal of G."""
+
+    @abstractmethod
+    def blocks(self, rows: Rows) -> Array:
+        """The diagonal blocks G_SS, (t, m, m), of t row sets of equal size m given as (t, m)."""
+
+
+class Factorisation(ABC):
+    """A symmetric matrix factorised once for any number of ridges."""
+
+    @abstractmethod
+    def at(self, rho: float) -> RidgeSystem:
+        """The system of one ridge."""
+
+    def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
+        """Each ridge's system together with its solution G B for a right-hand side common to all."""
+        for rho in rhos:
+            system = self.at(rho)
+            yield system, system.solve(B)
+
+
+class Rotation(Factorisation):
+    """A factorisation K = Q T Qᵀ whose core T is trivial to solve for every ridge.
+
+    A common right-hand side is rotated once for all ridges, and their solutions are rotated back
+    together: matrix products in place of one pass over the matrix a ridge.
+    """
+
+    @abstractmethod
+    def rotate(self, B: Array, *, back: bool = False) -> Array:
+        """Qᵀ B, or Q B if ``back``."""
+
+    @abstractmethod
+    def at(self, rho: float) -> RotatedSystem:
+        """See base class."""
+
+    def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
+        """See base class."""
+        rotated = self.rotate(B)
+        step = max(1, _COLUMNS // max(1, B.shape[1]))
+        for i in range(0, len(rhos), step):
+            systems = [self.at(rho) for rho in rhos[i : i + step]]
+            core = np.concatenate([system.solve_core(rotated) for system in systems], axis=1)
+            solved = np.split(self.rotate(core, back=True), len(systems), axis=1)
+            yield from zip(systems, solved, strict=True)
+
+
+class RotatedSystem(RidgeSystem):
+    """One ridge of a :class:`Rotation`."""
+
+    _factor: Rotation
+
+    @abstractmethod
+    def solve_core(self, B: Array) -> Array:
+        """(T + rho I)⁻¹ B: O(n) a column."""
+
+    def solve(self, B: Array) -> Array:
+        """See base class."""
+        return self._factor.rotate(self.solve_core(self._factor.rotate(B)), back=True)
+
+
+def factorise(K: Array, route: Route) -> Factorisation:
+    """Factorise the symmetric matrix ``K`` (left untouched) by the named route.
+
+    Examples
+    --------
+    >>> K = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> factorise(K, "eigen").at(1.0).diagonal()
+    array([0.375, 0.375])
+    """
+    if route == "eigen":
+        return Eigen.of(K)
+    if route == "explicit":
+        return Explicit.of(K)
+    if route == "tridiagonal":
+        return Tridiagonal.of(K)
+    if route == "cholesky":
+        return Cholesky(K)
+    raise ValueError(f"route={route!r} is not one of {ROUTES}")
+
+
+def _gram(A: Array) -> Array:
+    """A Aᵀ for a C-ordered (m, n) matrix, both triangles filled, at half the flops of a product."""
+    half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
+    return _mirror(half)
+
+
+def _mirror(lower: Array) -> Array:
+    """Fill the upper triangle of ``lower`` from its lower one."""
+    full: Array = np.tril(lower, -1)
+    full += np.tril(lower).T
+    return full
+
+
+SMALL_BLOCK = 24
+"""Up to this size NumPy's batched solver beats one LAPACK call a block."""
+
+
+def solve_stack(A: Array, B: Array) -> Array:
+    """Solve t symmetric positive definite systems, (t, m, m) and (t, m, k).
+
+    A system that is not positive definite to working precision gives NaN: the caller decides.
+    """
+    m = A.shape[1]
+    if m == 0:
+        return B.copy()
+    if m == 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(A > 0.0, B / A, np.nan)
+    if m <= SMALL_BLOCK:
+        try:
+            np.linalg.cholesky(A)
+            return np.linalg.solve(A, B)
+        except np.linalg.LinAlgError:
+            pass  # one of them is not definite: find out which below
+    solved = np.empty_like(B)
+    for k, (A_k, B_k) in enumerate(zip(A, B, strict=True)):
+        _, x, info = lapack.dposv(A_k.T, B_k, lower=1)
+        solved[k] = np.nan if info else x
+    return solved
+
+
+# -- eigendecomposition ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Eigen(Rotation):
+    r""":math:`\hat K = c I + U\,\mathrm{diag}(\mu)\,U^\top`, good for every ridge.
+
+    A constant diagonal ``c`` is taken off first: for narrow kernels the off-diagonal part is tiny,
+    and its eigenvalues ``mu`` are then accurate relative to *it*, not to 1.
+
+    **Cost** about 9 n³ flops (divide and conquer), two n×n arrays.
+    """
+
+    shift: float
+    mu: Array
+    U: Array
+
+    @classmethod
+    def of(cls, K: Array) -> Eigen:
+        """Decompose ``K``."""
+        E = np.array(K, dtype=np.float64, order="F")
+        diagonal = E.diagonal()
+        shift = float(diagonal[0]) if diagonal.size and np.ptp(diagonal) == 0.0 else 0.0
+        E.flat[:: len(E) + 1] -= shift
+        mu, U, info = lapack.dsyevd(E, lower=1, overwrite_a=1)
+        if info:
+            raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+        # Rows of U are what every block needs: store them contiguously.
+        return cls(shift, mu, np.ascontiguousarray(U))
+
+    def at(self, rho: float) -> EigenSystem:
+        """See base class."""
+        return EigenSystem(self, rho)
+
+    @property
+    def values(self) -> Array:
+        """The eigenvalues of K, ascending."""
+        return self.mu + self.shift
+
+    @cached_property
+    def squares(self) -> Array:
+        """U², whose rows weigh the diagonal of G."""
+        return self.U**2
+
+    def rotate(self, B: Array, *, back: bool = False) -> Array:
+        """Uᵀ B or U B, 2 n² flops a column."""
+        rotated: Array = blas.dgemm(1.0, self.U.T, np.asfortranarray(B), trans_a=back)
+        return rotated
+
+
+class EigenSystem(RotatedSystem):
+    """One ridge of :class:`Eigen`."""
+
+    def __init__(self, eigen: Eigen, rho: float) -> None:
+        self._factor: Eigen = eigen
+        self.rho = rho
+        spectrum = eigen.values + rho
+        smallest, largest = float(spectrum[0]), float(spectrum[-1])
+        if smallest <= EPS * max(largest, abs(eigen.shift)):
+            raise refuse(smallest, rho)
+        self.condition = largest / smallest
+        self._inverse = 1.0 / spectrum
+
+    def solve_core(self, B: Array) -> Array:
+        """See base class."""
+        return self._inverse[:, None] * B
+
+    def diagonal(self) -> Array:
+        """Row sums of U² / (lambda + rho): 2 n² flops."""
+        diagonal: Array = blas.dgemv(1.0, self._factor.squares.T, self._inverse, trans=1)
+        return diagonal
+
+    def blocks(self, rows: Rows) -> Array:
+        """See base class; n m² flops each."""
+        if rows.shape[1] == 1:
+            return self.diagonal()[rows][:, :, None]
+        root = np.sqrt(self._inverse)
+        return np.stack([_gram(self._factor.U[S] * root) for S in rows])
+
+
+class Explicit(Eigen):
+    """:class:`Eigen`, with G formed in full for each ridge: blocks become gathers.
+
+    **Cost** n³ flops and one more n×n array a ridge; worth it when the folds overlap so often
+    (repeated k-fold, shuffle split) that their blocks together exceed the matrix.
+    """
+
+    def at(self, rho: float) -> ExplicitSystem:
+        """See base class."""
+        return ExplicitSystem(self, rho)
+
+
+class ExplicitSystem(EigenSystem):
+    """One ridge of :class:`Explicit`."""
+
+    @cached_property
+    def _G(self) -> Array:
+        return _gram(self._factor.U * np.sqrt(self._inverse))
+
+    def blocks(self, rows: Rows) -> Array:
+        """See base class; a gather."""
+        if rows.shape[1] == 1:
+            return super().blocks(rows)
+        gathered: Array = self._G[rows[:, :, None], rows[:, None, :]]
+        return gathered
+
+
+# -- Cholesky -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cholesky(Factorisation):
+    """Nothing shared: a Cholesky factorisation a ridge, the cheapest for one to four of them."""
+
+    K: Array
+
+    def at(self, rho: float) -> CholeskySystem:
+        """See base class."""
+        return CholeskySystem(self.K, rho)
+
+
+class CholeskySystem(RidgeSystem):
+    r""":math:`\hat K + \rho I = L L^\top`; blocks from :math:`L^{-1}`.
+
+    **Cost** n³/3 flops, n³/3 more once a diagonal or a block is asked for.
+    """
+
+    def __init__(self, K: Array, rho: float) -> None:
+        self.rho = rho
+        A = np.array(K, dtype=np.float64, order="F")
+        A.flat[:: len(A) + 1] += rho
+        norm = float(np.abs(A).sum(axis=0).max(initial=0.0))
+        L, info = lapack.dpotrf(A, lower=1, clean=1, overwrite_a=1)
+        if info:
+            raise refuse(0.0, rho)
+        self._L = L
+        reciprocal, _ = lapack.dpocon(L, norm, uplo="L")
+        if reciprocal <= EPS:
+            raise refuse(reciprocal * norm, rho)
+        self.condition = 1.0 / reciprocal
+
+    def solve(self, B: Array) -> Array:
+        """G B in 2 n² flops a column."""
+        G_B, _ = lapack.dpotrs(self._L, np.asfortranarray(B), lower=1)
+        return np.asarray(G_B)
+
+    @cached_property
+    def _columns(self) -> Array:
+        """Row i is column i of L⁻¹, so that G_SS is the Gram matrix of the rows S."""
+        inverse, _ = lapack.dtrtri(self._L, lower=1)
+        columns: Array = inverse.T  # Fortran order transposed: rows contiguous, no copy
+        return columns
+
+    def diagonal(self) -> Array:
+        """Squared norms of the columns of L⁻¹."""
+        diagonal: Array = np.einsum("ij,ij->i", self._columns, self._columns)
+        return diagonal
+
+    def blocks(self, rows: Rows) -> Array:
+        """See base class; at most n m² flops each."""
+        if rows.shape[1] == 1:
+            return self.diagonal()[rows][:, :, None]
+        # Column i of L⁻¹ starts at row i: nothing before the first row of S contributes.
+        return np.stack([_gram(self._columns[S, int(S.min()) :]) for S in rows])
+
+
+# -- tridiagonal reduction ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tridiagonal(Rotation):
+    r""":math:`\hat K = Q T Q^\top` with T tridiagonal and Q kept as its n reflectors.
+
+    **Cost** 4/3 n³ flops, a third of an eigendecomposition; each ridge is then an O(n)
+    tridiagonal solve between two applications of Q. It yields solutions and nothing else, which
+    is all a model fitted on the training rows of a fold needs.
+    """
+
+    diagonal: Array
+    off_diagonal: Array
+    reflectors: Array
+    tau: Array
+
+    @classmethod
+    def of(cls, K: Array) -> Tridiagonal:
+        """Reduce ``K``."""
+        n = len(K)
+        work, _ = lapack.dsytrd_lwork(n, lower=1)
+        A, d, e, tau, info = lapack.dsytrd(
+            np.array(K, dtype=np.float64, order="F"), lower=1, lwork=int(work), overwrite_a=1
+        )
+        if info:
+            raise np.linalg.LinAlgError(f"dsytrd failed (info={info})")
+        # The reflectors stand below the first sub-diagonal, just as those of a QR of A[1:, :-1].
+        return cls(d, e, np.asfortranarray(A[1:, : n - 1]), tau)
+
+    def at(self, rho: float) -> TridiagonalSystem:
+        """See base class."""
+        return TridiagonalSystem(self, rho)
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """The smallest and the largest eigenvalue of K, by bisection: O(n)."""
+        d, e = self.diagonal, self.off_diagonal
+        ends = (
+            float(eigvalsh_tridiagonal(d, e, select="i", select_range=(i, i))[0])
+            for i in (0, len(d) - 1)
+        )
+        smallest, largest = ends
+        return smallest, largest
+
+    def rotate(self, B: Array, *, back: bool = False) -> Array:
+        """Qᵀ B, or Q B if ``back``; 4 n² flops a column."""
+        rotated = np.array(B, dtype=np.float64, order="F")
+        if len(B) > 1:
+            tail = np.asfortranarray(rotated[1:])
+            trans = "N" if back else "T"
+            work = 64 * max(B.shape[1], 1)
+            tail, _, _ = lapack.dormqr(
+                "L", trans, self.reflectors, self.tau, tail, work, overwrite_c=1
+            )
+            rotated[1:] = tail
+        return rotated
+
+
+class TridiagonalSystem(RotatedSystem):
+    """One ridge of :class:`Tridiagonal`."""
+
+    def __init__(self, reduced: Tridiagonal, rho: float) -> None:
+        self._factor: Tridiagonal = reduced
+        self.rho = rho
+        # LAPACK's wrapper wants one off-diagonal entry even where there is none (n = 1).
+        e = reduced.off_diagonal if len(reduced.diagonal) > 1 else np.zeros(1)
+        d, e, info = lapack.dpttrf(reduced.diagonal + rho, e)
+        smallest, largest = (value + rho for value in reduced.extremes)
+        if info or smallest <= EPS * largest:
+            raise refuse(smallest, rho)
+        self._pivots, self._multipliers = d, e
+        self.condition = largest / smallest
+
+    def solve_core(self, B: Array) -> Array:
+        """See base class."""
+        solved, _ = lapack.dpttrs(self._pivots, self._multipliers, np.asfortranarray(B))
+        return np.asarray(solved)
+
+    def diagonal(self) -> Array:
+        """See base class; n³ flops: use another route if this is what you need."""
+        diagonal: Array = self.solve(np.eye(len(self._pivots))).diagonal().copy()
+        return diagonal
+
+    def blocks(self, rows: Rows) -> Array:
+        """See base class; n³ flops: use another route if this is what you need."""
+        G = self.solve(np.eye(len(self._pivots)))
+        gathered: Array = G[rows[:, :, None], rows[:, None, :]]
+        return gathered

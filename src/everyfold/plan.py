@@ -1,0 +1,228 @@
+r"""Which exact method is cheapest for a piece of work, and why: a printable decision.
+
+The cost model counts what each route does (flops, passes over memory, calls) and multiplies by
+constants measured with ``benchmarks/constants.py``. Only their ratios matter, and those move little
+between machines.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from everyfold.criteria.base import Predictive
+from everyfold.criteria.folds import Folds
+from everyfold.criteria.heldout import HeldOut
+from everyfold.criteria.refit import Refit
+from everyfold.operators.base import KernelOperator
+from everyfold.solve import Problem
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds for one unit of each kind of work (double precision, two BLAS threads)."""
+
+    cube_eigen: float = 95e-12
+    cube_tridiagonal: float = 40e-12
+    cube_cholesky: float = 7e-12
+    cube_inverse: float = 6e-12
+    cube_gram: float = 8e-12
+    block_gram: float = 18e-12
+    block_cholesky: float = 20e-12
+    gather: float = 4e-9
+    stream: float = 1e-9
+    call: float = 15e-6
+
+
+COSTS = CostModel()
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The sizes that decide: rows, ridges, targets, and what each fold leaves out."""
+
+    n: int
+    rank: int
+    ridges: int
+    targets: int
+    held: np.ndarray
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the operator is thinner than it is long."""
+        return self.rank < self.n
+
+
+Estimate = Callable[[Workload, CostModel], float]
+
+
+def _blocks(work: Workload, cost: CostModel, gram: float) -> float:
+    """Blocks of all folds and their solution, for one ridge."""
+    m = work.held.astype(float)
+    loo = m <= 1
+    single = float(loo.any()) * work.n**2 * cost.stream
+    large = m[~loo]
+    made = gram * large**2 * work.rank + cost.stream * large * work.rank
+    return single + float((made + cost.block_cholesky * large**3 + 3 * cost.call).sum())
+
+
+def _eigen(work: Workload, cost: CostModel) -> float:
+    solve = 4 * cost.stream * work.n * work.rank * work.targets
+    return cost.cube_eigen * work.rank**3 + work.ridges * (
+        _blocks(work, cost, cost.block_gram) + solve
+    )
+
+
+def _explicit(work: Workload, cost: CostModel) -> float:
+    m = work.held.astype(float)
+    folds = float((cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call).sum())
+    once = cost.cube_eigen * work.n**3
+    return once + work.ridges * (cost.cube_gram * work.n**3 + folds)
+
+
+def _cholesky(work: Workload, cost: CostModel) -> float:
+    each = (cost.cube_cholesky + cost.cube_inverse) * work.n**3
+    return work.ridges * (each + _blocks(work, cost, 0.7 * cost.block_gram))
+
+
+def _refit(work: Workload, cost: CostModel) -> float:
+    left = (work.n - work.held).astype(float)
+    apply = 4 * cost.stream * work.ridges * work.targets * left**2
+    if work.is_low_rank:
+        size = float(work.rank)
+        once = 2 * cost.cube_gram * left * size**2 + cost.cube_eigen * size**3
+        return float((once + 6 * cost.call * work.ridges).sum())
+    once = cost.cube_tridiagonal * left**3 + cost.gather * left**2
+    return float((once + apply + 8 * cost.call * work.ridges).sum())
+
+
+def _brute(work: Workload, cost: CostModel) -> float:
+    left = (work.n - work.held).astype(float)
+    each = cost.cube_cholesky * left**3 + cost.stream * left**2 + 4 * cost.call
+    return float((cost.gather * left**2 + work.ridges * each).sum())
+
+
+_METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
+    "eigen": (
+        "one eigendecomposition, then the blocks of the folds",
+        HeldOut(route="eigen"),
+        _eigen,
+    ),
+    "explicit": (
+        "one eigendecomposition, the inverse formed for each ridge, blocks gathered",
+        HeldOut(route="explicit"),
+        _explicit,
+    ),
+    "cholesky": (
+        "one Cholesky factorisation a ridge, then the blocks of the folds",
+        HeldOut(route="cholesky"),
+        _cholesky,
+    ),
+    "tridiagonal": (
+        "one tridiagonal reduction a fold for all ridges",
+        Refit(route="tridiagonal"),
+        _refit,
+    ),
+    "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done, what it should cost, and what the alternatives would have cost."""
+
+    method: str
+    words: str
+    criterion: Predictive
+    workload: Workload
+    seconds: float
+    memory: int
+    alternatives: tuple[tuple[str, float], ...]
+    reason: str
+
+    def __str__(self) -> str:
+        work = self.workload
+        shape = f"{work.n} rows"
+        if work.is_low_rank:
+            shape += f", rank {work.rank}"
+        others = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.alternatives)
+        lines = [
+            f"problem    {shape}, {len(work.held)} folds, {work.ridges} ridges, "
+            f"{work.targets} targets",
+            f"method     {self.method}: {self.words}",
+            f"why        {self.reason}",
+            f"estimate   {self.seconds:.3g} s, {self.memory / 1e6:.0f} MB",
+            "exact      yes: every fold equals a refit up to rounding",
+        ]
+        if others:
+            lines.insert(3, f"instead    {others}")
+        return "\n".join(lines)
+
+
+def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds: Folds) -> Plan:
+    """Choose the cheapest exact method for squared loss.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Squared
+    >>> from everyfold.operators import DenseMatrix
+    >>> problem = Problem(np.zeros((900, 1)), np.ones(900), Squared(), intercept=False)
+    >>> K = DenseMatrix(np.eye(900))
+    >>> plan_exact(problem, K, 20, Folds.leave_one_out(900)).method
+    'eigen'
+    >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
+    'cholesky'
+    """
+    work = Workload(problem.n, operator.rank, n_ridges, problem.y.shape[1], folds.sizes)
+    allowed, reason = _allowed(problem, operator, folds, work)
+    estimates = sorted((_METHODS[name][2](work, COSTS), name) for name in allowed)
+    seconds, method = estimates[0]
+    words, criterion, _ = _METHODS[method]
+    others = tuple((name, cost) for cost, name in estimates[1:])
+    if others:
+        reason = reason or "the cheapest by the cost model"
+    memory = _memory(work, method)
+    return Plan(method, words, criterion, work, seconds, memory, others, reason)
+
+
+def _allowed(
+    problem: Problem, operator: KernelOperator, folds: Folds, work: Workload
+) -> tuple[tuple[str, ...], str]:
+    """The methods that give the exact answer here, and the reason if some do not."""
+    refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
+    if operator.depends_on_rows:
+        return refits, "the kernel depends on the training rows of each fold (gamma='scale')"
+    if problem.balance is not None:
+        return refits, "balanced class weights depend on the training rows of each fold"
+    if not folds.are_removable:
+        return refits, "some folds do not just remove rows (training and test rows overlap)"
+    if work.is_low_rank:
+        return ("eigen", "tridiagonal"), ""
+    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
+
+
+def _memory(work: Workload, method: str) -> int:
+    copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
+    return 8 * work.n * work.rank * copies
+
+
+def available_memory() -> int:
+    """Bytes of physical memory that are free now, or a very large number where unknown."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return 1 << 62
+
+
+def check_memory(n: int) -> None:
+    """Refuse a dense kernel matrix that would not fit, before it is started."""
+    needed, free = 8 * n * n * 3, available_memory()
+    if needed > free:
+        raise MemoryError(
+            f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
+            f"it is factorised, but {free / 1e9:.1f} GB are free; use fewer rows, or a linear "
+            "kernel with fewer features than rows"
+        )
