@@ -80,16 +80,16 @@ def test_the_series_converges_at_the_rate_of_the_spectral_radius(scaling, interc
     ridge = 2.0 if scaling == "sum" else 2.0 / problem.n
     (limit,) = HeldOut().evaluate(problem, bound, [ridge], folds)
     errors, radius = [], None
-    for order in (1, 5, 20, 60):
+    for order in (1, 5, 10, 20):
         (result,) = HeldOut(order=order).evaluate(problem, bound, [ridge], folds)
         errors.append(np.abs(result.values - limit.values).max())
         radius = result.spectral_radius
     assert (radius < 1.0).all()
     assert (radius > 0.0).all()
     assert errors[-1] < 1e-6 < errors[0]
-    # Between orders 20 and 60 only the slowest mode is left.
-    slowest = (errors[3] / errors[2]) ** (1 / 40)
-    assert slowest == pytest.approx(radius.max(), rel=0.05)
+    # Between orders 10 and 20 little but the slowest mode is left, and rounding is far away.
+    slowest = (errors[3] / errors[2]) ** (1 / 10)
+    assert slowest == pytest.approx(radius.max(), rel=0.1)
 
 
 def test_the_spectral_radius_is_that_of_the_block():
@@ -110,7 +110,7 @@ def test_the_spectral_radius_is_that_of_the_block():
 
 def test_finite_orders_collapse_to_the_training_error_where_the_ridge_is_small():
     problem = cases.problem(1, "none", False)
-    bound, K = cases.operator("rbf")
+    bound, _ = cases.operator("rbf")
     folds = cases.folds("equal")
     (first,) = HeldOut(order=1).evaluate(problem, bound, [1e-6], folds)
     (exact,) = HeldOut().evaluate(problem, bound, [1e-6], folds)
@@ -128,7 +128,7 @@ def test_an_order_must_be_a_positive_integer_or_inf(order):
 def test_folds_that_are_not_removals_are_refused_with_the_reason():
     folds = cases.Folds.from_splits([(np.arange(20), np.arange(15, 30))], 30)
     bound, _ = cases.operator("rbf")
-    with pytest.raises(ValueError, match="split 0 is not a removal of rows.*use Refit"):
+    with pytest.raises(ValueError, match=r"split 0 is not a removal of rows.*use Refit"):
         next(HeldOut().evaluate(cases.problem(), bound, [1.0], folds))
 
 

@@ -1,1 +1,18 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
+
+from everyfold.criteria import InexactWarning
+from everyfold.estimators import LSSVC, LSSVR, KernelClassifier, KernelRegressor
+from everyfold.operators import Dense
+from everyfold.validation import cross_val_predict, cross_val_score
+
+__all__ = [
+    "LSSVC",
+    "LSSVR",
+    "Dense",
+    "InexactWarning",
+    "KernelClassifier",
+    "KernelRegressor",
+    "cross_val_predict",
+    "cross_val_score",
+]
+__version__ = "0.1.0"

@@ -30,11 +30,12 @@ from numba.extending import intrinsic
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
-G, UP, LOW, DIAG, GAIN, NULL = range(6)
-BETA, LO, HI = range(3)
+G, UP, LOW, DIAG, GAIN, NULL, KP = range(7)
+BETA, LO, HI, P = range(4)
 LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
 _BLOCK = 64  # rows per step when looking for the place of a maximum
 _SLICE = 4096  # iterations between two looks at the stop flag
+_MEMBERS = 64
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
@@ -77,12 +78,23 @@ _min = _vector_intrinsic("llvm.minnum")
 
 
 @_compiled
-def _move(g: _Array, up: _Array, low: _Array, Ki: _Array, Kj: _Array, d: _Array) -> _Array:
-    """Add d (K_i - K_j) to the gradient; return the highest up and the lowest low score."""
+def _move(
+    g: _Array,
+    up: _Array,
+    low: _Array,
+    Kp: _Array,
+    Ki: _Array,
+    Kj: _Array,
+    theta: _Array,
+    d: _Array,
+) -> _Array:
+    """Turn the direction, go d along it; return the highest up and the lowest low score."""
     highest = _LOWEST
     lowest = _HIGHEST
     for k in range(g.shape[0]):
-        value = g[k] + d * (Ki[k] - Kj[k])
+        turned = (Ki[k] - Kj[k]) + theta * Kp[k]
+        value = g[k] + d * turned
+        Kp[k] = turned
         g[k] = value
         highest = _max(highest, up[k] - value)
         lowest = _min(lowest, low[k] - value)
@@ -141,26 +153,38 @@ def _open_sides(k: int, eps: float, W: _Array, V: _Array) -> None:
 
 
 @_compiled
-def _step(i: int, j: int, wanted: float, V: _Array) -> float:
-    """Move beta_i up and beta_j down by at most `wanted`, stopping at bounds and at zero."""
-    beta_i = V[BETA, i]
-    beta_j = V[BETA, j]
-    target_i = 0.0 if beta_i < 0.0 else V[HI, i]
-    target_j = 0.0 if beta_j > 0.0 else V[LO, j]
-    room_i = target_i - beta_i
-    room_j = beta_j - target_j
-    d = min(wanted, room_i, room_j)
-    # Bounds are reached exactly: whether a row may move is decided by comparison with them.
-    V[BETA, i] = target_i if d == room_i else beta_i + d
-    V[BETA, j] = target_j if d == room_j else beta_j - d
-    return d
+def _room(V: _Array, members: _Array, count: int) -> _Array:
+    """How far the direction may be followed until a row meets a bound or zero, and which."""
+    room = np.inf
+    blocking = -1
+    for a in range(count):
+        k = members[a]
+        beta = V[BETA, k]
+        speed = V[P, k]
+        if speed > 0.0:
+            target = 0.0 if beta < 0.0 else V[HI, k]
+        else:
+            target = 0.0 if beta > 0.0 else V[LO, k]
+        if speed != 0.0 and (target - beta) / speed < room:
+            room = (target - beta) / speed
+            blocking = k
+    return room, blocking
+
+
+@_compiled
+def _forget(V: _Array, members: _Array, count: int) -> None:
+    for a in range(count):
+        V[P, members[a]] = 0.0
 
 
 @_compiled
 def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: int) -> _Array:
     """SMO with second-order selection; return iterations, violation and the way gone."""
-    g, up, low, diag, gain = W[G], W[UP], W[LOW], W[DIAG], W[GAIN]
-    top, bottom = _move(g, up, low, K[0], K[0], _ZERO)
+    g, up, low, diag, gain, Kp = W[G], W[UP], W[LOW], W[DIAG], W[GAIN], W[KP]
+    members = np.empty(_MEMBERS + 2, np.int64)
+    count = 0
+    curvature_p = 0.0
+    top, bottom = _move(g, up, low, Kp, K[0], K[0], _ZERO, _ZERO)
     travel = 0.0
     iterations = 0
     while top - bottom > tol and iterations < budget:
@@ -170,13 +194,75 @@ def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: in
         j = _place(gain, W[NULL], best)
         if i < 0 or j < 0:  # only a kernel with NaN comes here
             return iterations, np.nan, travel
-        curvature = max(np.float64(diag[i]) + diag[j] - 2.0 * Ki[j], 1e-12)
-        d = _step(i, j, np.float64(top - (low[j] - g[j])) / curvature, V)
+        slope = np.float64(top - (low[j] - g[j]))
+        pair = max(np.float64(diag[i]) + diag[j] - 2.0 * Ki[j], 1e-12)
+        theta = 0.0
+        curvature = pair
+        if count > 0:
+            coupling = np.float64(Kp[i]) - Kp[j]
+            theta = -coupling / curvature_p
+            curvature = pair + theta * coupling
+            if count >= _MEMBERS or curvature < 0.01 * pair:
+                theta = 0.0
+        d = 0.0
+        blocking = -1
+        if theta != 0.0:
+            for a in range(count):
+                V[P, members[a]] *= theta
+            fresh = count
+            if V[P, i] == 0.0:
+                members[fresh] = i
+                fresh += 1
+            if V[P, j] == 0.0:
+                members[fresh] = j
+                fresh += 1
+            V[P, i] += 1.0
+            V[P, j] -= 1.0
+            count = fresh
+            room, blocking = _room(V, members, count)
+            d = slope / curvature
+            if room < d:
+                d = room
+            else:
+                blocking = -1
+            if d < 0.5 * slope / pair:
+                theta = 0.0
+        if theta == 0.0:
+            _forget(V, members, count)
+            curvature = pair
+            members[0] = i
+            members[1] = j
+            V[P, i] = 1.0
+            V[P, j] = -1.0
+            count = 2
+            room, blocking = _room(V, members, count)
+            d = slope / curvature
+            if room < d:
+                d = room
+            else:
+                blocking = -1
+        speed = 0.0
+        for a in range(count):
+            k = members[a]
+            V[BETA, k] += d * V[P, k]
+            speed = max(speed, abs(V[P, k]))
+        travel += d * speed
+        if blocking >= 0:
+            # Bounds are reached exactly: whether a row may move is decided by comparing with them.
+            if V[P, blocking] > 0.0:
+                V[BETA, blocking] = 0.0 if abs(V[BETA, blocking]) < 0.5 * V[HI, blocking] else V[HI, blocking]
+            else:
+                V[BETA, blocking] = 0.0 if abs(V[BETA, blocking]) < -0.5 * V[LO, blocking] else V[LO, blocking]
+            _open_sides(blocking, eps, W, V)
         _open_sides(i, eps, W, V)
         _open_sides(j, eps, W, V)
-        travel += d
-        top, bottom = _move(g, up, low, Ki, K[j], np.float32(d))
+        top, bottom = _move(g, up, low, Kp, Ki, K[j], np.float32(theta), np.float32(d))
+        curvature_p = curvature
+        if blocking >= 0:
+            _forget(V, members, count)
+            count = 0
         iterations += 1
+    _forget(V, members, count)
     return iterations, np.float64(top - bottom), travel
 
 
@@ -407,11 +493,9 @@ def _set_box(C: float, unit: _Array, eps: float, W: _Array, V: _Array) -> None:
         hi = C * unit[1, k]
         V[LO, k] = lo
         V[HI, k] = hi
-        if V[BETA, k] >= hi * (1.0 - 1e-12):
-            V[BETA, k] = min(V[BETA, k], hi)
-            if hi > 0.0:
-                V[BETA, k] = hi
-        if V[BETA, k] <= lo * (1.0 - 1e-12) and lo < 0.0:
+        if hi > 0.0 and V[BETA, k] >= hi * (1.0 - 1e-12):
+            V[BETA, k] = hi
+        elif lo < 0.0 and V[BETA, k] <= lo * (1.0 - 1e-12):
             V[BETA, k] = lo
         _open_sides(k, eps, W, V)
 
@@ -471,8 +555,8 @@ def fold_path(
     """
     n = p.shape[0]
     width = K.shape[1]
-    W = np.zeros((6, width), np.float32)
-    V = np.zeros((3, width), np.float64)
+    W = np.zeros((7, width), np.float32)
+    V = np.zeros((4, width), np.float64)
     _blank(W, V, n)
     exact = np.empty(n, np.float64)
     for k in range(n):

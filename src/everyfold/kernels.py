@@ -780,8 +780,17 @@ def _to_distances(B: Array, x: Array, y: Array) -> Array:
 
 def _manhattan_distances(X: Any, Y: Any) -> Array:
     if _is_sparse(X) or _is_sparse(Y):
+        X, Y = _short_indices(X), _short_indices(Y)
         return np.asarray(manhattan_distances(X, Y), dtype=np.float64)
     return np.asarray(cdist(X, Y, "cityblock"))
+
+
+def _short_indices(X: Any) -> Any:
+    """CSR with 32-bit indices, the only ones scikit-learn's Manhattan distances take."""
+    if not _is_sparse(X):
+        return X
+    parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
+    return sparse.csr_array(parts, shape=X.shape)
 
 
 def _centred(X: Any, Y: Any) -> tuple[Any, Any]:

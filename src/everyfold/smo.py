@@ -128,10 +128,255 @@ def hinge_paths(
     >>> paths.decision.round(3)
     array([[[-1.   , -0.333,  1.   ,  1.667]]])
     """
-    labels = _targets(y, _weights(bounds, K))
     w = _weights(bounds, K)
+    labels = _targets(y, w)
     if not np.isin(labels[w > 0], (-1.0, 1.0)).all():
         raise ValueError("y must be -1 or +1 wherever bounds > 0; encode the two classes so.")
     unit = np.stack([-w * (labels < 0), w * (labels > 0)], axis=1)
-    problem = _Problem(labels, unit, 0.0)
-    return _run(K, problem, Cs, _Control(tol, max_iter, n_threads, keep_coef), start)
+    control = _Control(tol, max_iter, n_threads, keep_coef)
+    return _solve_folds(K, _Duals(labels, unit, 0.0), _ridges(Cs), control, start)
+
+
+def epsilon_paths(
+    K: npt.NDArray[np.floating],
+    y: npt.ArrayLike,
+    Cs: npt.ArrayLike,
+    bounds: npt.ArrayLike,
+    *,
+    epsilon: float = 0.1,
+    tol: float = 1e-3,
+    max_iter: int = 1_000_000,
+    n_threads: int = 1,
+    start: npt.ArrayLike | None = None,
+    keep_coef: bool = False,
+) -> FoldPaths:
+    r"""Predictions of ``SVR`` for every fold and every C.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        Symmetric kernel matrix of all rows, used as float32.
+    y : array-like of shape (n,) or (n_folds, n)
+        Targets.
+    Cs : array-like of shape (n_C,)
+        Values of C, in any order.
+    bounds : array-like of shape (n_folds, n)
+        Multipliers of C: 0 for a row that is held out of the fold, otherwise its sample weight.
+    epsilon : float, default=0.1
+        Half width of the tube within which an error is free.
+    tol, max_iter, n_threads, start, keep_coef
+        As in :func:`hinge_paths`; `tol` is absolute, so it has the unit of y.
+
+    Returns
+    -------
+    FoldPaths
+        ``decision`` holds the predictions.
+
+    Notes
+    -----
+    **Cost** and **Exact?** as for :func:`hinge_paths`; libsvm solves the same problem in 2n
+    variables, here it has n.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.smo import epsilon_paths
+    >>> x = np.array([0.0, 1.0, 2.0, 3.0])
+    >>> held_out = np.array([[1.0, 1.0, 1.0, 0.0]])  # one fold, leaving the last row out
+    >>> paths = epsilon_paths(np.outer(x, x), x, [10.0], held_out, epsilon=0.5, tol=1e-6)
+    >>> paths.decision.round(3)
+    array([[[0.5, 1. , 1.5, 2. ]]])
+    """
+    if not (np.isfinite(epsilon) and epsilon >= 0):
+        raise ValueError(f"epsilon must be finite and at least 0, got {epsilon!r}.")
+    w = _weights(bounds, K)
+    unit = np.stack([-w, w], axis=1)
+    control = _Control(tol, max_iter, n_threads, keep_coef)
+    return _solve_folds(K, _Duals(_targets(y, w), unit, epsilon), _ridges(Cs), control, start)
+
+
+@dataclass(frozen=True)
+class _Duals:
+    """The problems of all folds: linear term, bounds for C = 1, weight of the one-norm."""
+
+    p: FloatArray  # (n_folds, n)
+    unit: FloatArray  # (n_folds, 2, n)
+    epsilon: float
+
+    def is_trainable(self, fold: int) -> bool:
+        """Whether some coefficient may go down and some may go up."""
+        lower, upper = self.unit[fold]
+        return bool((lower < 0).any() and (upper > 0).any())
+
+
+@dataclass(frozen=True)
+class _Control:
+    tol: float
+    max_iter: int
+    n_threads: int
+    keep_coef: bool
+
+    def __post_init__(self) -> None:
+        if not self.tol > 0:
+            raise ValueError(f"tol must be positive, got {self.tol!r}.")
+        if self.max_iter < 1:
+            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
+        if self.n_threads == 0:
+            raise ValueError("n_threads must be a positive number, or -1 for all processors.")
+
+    @property
+    def workers(self) -> int:
+        return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
+
+
+def _weights(bounds: npt.ArrayLike, K: npt.NDArray[np.floating]) -> FloatArray:
+    w = np.asarray(bounds, dtype=np.float64)
+    if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
+        raise ValueError(f"K must be a square matrix with at least one row, got shape {K.shape}.")
+    if w.ndim != 2 or w.shape[1] != K.shape[0]:
+        raise ValueError(f"bounds must have shape (n_folds, {K.shape[0]}), got {w.shape}.")
+    if not np.isfinite(w).all() or (w < 0).any():
+        raise ValueError("bounds must be finite and not negative; use 0 to hold a row out.")
+    return w
+
+
+def _targets(y: npt.ArrayLike, w: FloatArray) -> FloatArray:
+    """Targets of each fold, with 0 where the fold does not look."""
+    targets = np.asarray(y, dtype=np.float64)
+    if targets.shape not in (w.shape, w.shape[1:]):
+        raise ValueError(f"y must have shape {w.shape[1:]} or {w.shape}, got {targets.shape}.")
+    targets = np.where(w > 0, targets, 0.0)
+    if not np.isfinite(targets).all():
+        raise ValueError("y must be finite wherever bounds > 0.")
+    return targets
+
+
+def _ridges(Cs: npt.ArrayLike) -> FloatArray:
+    values = np.asarray(Cs, dtype=np.float64)
+    if values.ndim != 1 or not np.isfinite(values).all() or not (values > 0).all():
+        raise ValueError("Cs must be a one-dimensional array of positive, finite numbers.")
+    return values
+
+
+def _solve_folds(
+    K: npt.NDArray[np.floating],
+    duals: _Duals,
+    Cs: FloatArray,
+    control: _Control,
+    start: npt.ArrayLike | None,
+) -> FoldPaths:
+    """Run the compiled path of every fold and put the Cs back into the caller's order."""
+    fold_path = _load_core()
+    order = np.argsort(Cs, kind="stable")
+    shape = (len(duals.p), len(Cs), len(K))
+    starts = _starts(start, duals, Cs, shape)[:, order] if start is not None else None
+    decision = np.full(shape, np.nan)
+    coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
+    summary = np.full((*shape[:2], 3), np.nan)
+    kernel = _streamable(K)
+    stop = np.zeros(1, dtype=np.int64)
+    nothing = np.zeros((0, shape[2]))
+
+    def solve(fold: int) -> None:
+        fold_path(
+            kernel,
+            duals.p[fold],
+            duals.unit[fold],
+            Cs[order],
+            float(duals.epsilon),
+            float(control.tol),
+            int(control.max_iter),
+            stop,
+            nothing if starts is None else starts[fold],
+            decision[fold],
+            coef[fold],
+            summary[fold],
+        )
+
+    folds = [fold for fold in range(shape[0]) if duals.is_trainable(fold)]
+    _map_interruptibly(solve, folds, control.workers, stop)
+    back = np.argsort(order, kind="stable")
+    summary = summary[:, back]
+    violation = summary[..., 2]
+    return FoldPaths(
+        decision=decision[:, back],
+        intercept=summary[..., 0],
+        iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
+        violation=violation,
+        converged=violation <= control.tol,
+        coef=coef[:, back] if control.keep_coef else None,
+    )
+
+
+def _load_core() -> Callable[..., None]:
+    """Import the compiled core, late: numba is optional and slow to import."""
+    if not HAS_NUMBA:
+        raise ImportError(
+            "The fold paths of support vector machines need numba, which is not installed. "
+            'Install it with: pip install "everyfold[svm]"'
+        )
+    from everyfold._smo_core import fold_path
+
+    return fold_path
+
+
+def _starts(
+    start: npt.ArrayLike, duals: _Duals, Cs: FloatArray, shape: tuple[int, int, int]
+) -> FloatArray:
+    """Check that coefficients are feasible; rounding at the bounds is taken off."""
+    beta = np.array(start, dtype=np.float64)
+    if beta.shape != shape:
+        raise ValueError(f"start must have shape {shape}, got {beta.shape}.")
+    lower, upper = (duals.unit[:, None, side] * Cs[:, None] for side in (0, 1))
+    clipped = np.clip(beta, lower, upper)
+    slack = 1e-9 * np.maximum(upper, -lower).sum(axis=2)
+    is_outside = np.abs(beta - clipped).sum(axis=2) > slack
+    if not (np.abs(clipped.sum(axis=2)) <= slack).all() or is_outside.any():
+        raise ValueError(
+            "start must be feasible: within the bounds of its fold and C, summing to zero. "
+            "Pass the coef of a former call with the same bounds and Cs."
+        )
+    return clipped
+
+
+def _streamable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """K as float32 with rows padded to whole vectors, copied only where it is worth it."""
+    from everyfold._smo_core import LANES
+
+    n = len(K)
+    is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
+    if is_ready and (n > _PADDED_UP_TO or n % LANES == 0):
+        return K if K.flags.writeable else _as_writeable(K)
+    width = -(-n // LANES) * LANES
+    line = 64 // 4  # aligned to cache lines, which no row then straddles needlessly
+    flat = np.zeros(n * width + line, dtype=np.float32)
+    first = -(flat.ctypes.data // 4) % line
+    padded = flat[first : first + n * width].reshape(n, width)
+    padded[:, :n] = K
+    return padded
+
+
+def _as_writeable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """The same memory under the type of a writeable array: one compiled version serves both.
+
+    Nothing writes to the kernel; a memory map stays protected by its pages.
+    """
+    owner = type("_Owner", (), {})()
+    owner.__array_interface__ = {**K.__array_interface__, "data": (K.ctypes.data, False)}
+    owner.kernel = K
+    return np.asarray(owner)
+
+
+def _map_interruptibly(
+    solve: Callable[[int], None], folds: list[int], workers: int, stop: npt.NDArray[np.int64]
+) -> None:
+    """Map over folds in threads while this one waits, since compiled code sees no signals."""
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        futures = [pool.submit(solve, fold) for fold in folds]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            stop[0] = 1
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

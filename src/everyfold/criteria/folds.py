@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from everyfold.operators.base import Array, Rows
 
@@ -143,7 +143,7 @@ class Folds:
             picked.append(start + order[np.searchsorted(held, test, sorter=order)])
         return np.concatenate(picked)
 
-    def stacks(self, is_active: Array) -> Iterator[Stack]:
+    def stacks(self, is_active: NDArray[np.bool_]) -> Iterator[Stack]:
         """The held-out rows with ``is_active``, folds of equal size together."""
         starts = np.cumsum(self.sizes) - self.sizes
         by_size: dict[int, list[tuple[int, Rows, Rows]]] = {}

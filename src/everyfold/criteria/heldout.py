@@ -21,7 +21,7 @@ import numpy as np
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.folds import Folds, Stack
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import Array, KernelOperator, Response, Route
+from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows
 from everyfold.solve import Problem
 
 _POWER_STEPS = 30
@@ -81,7 +81,7 @@ class HeldOut(Predictive):
     def _wants_radius(self) -> bool:
         return self.order < math.inf if self.with_radius is None else self.with_radius
 
-    # -- sets of rows: (★) in both conventions, the series in the "sum" convention ---------------------
+    # -- sets of rows: (★) in both conventions, the series in the "sum" convention -----------------
 
     def _resummed(
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
@@ -133,9 +133,7 @@ class HeldOut(Predictive):
             exact[broken] = False
         return OutOfFold(values, exact, radius, condition)
 
-    def _left_out(
-        self, response: Response, stack: Stack, reduced: Array
-    ) -> tuple[Array, Array]:
+    def _left_out(self, response: Response, stack: Stack, reduced: Array) -> tuple[Array, Array]:
         """Held-out residuals z - û of a stack, in units of D^{1/2} u, and those that act on others.
 
         The series applies M once more than it accumulates: what moves the rows outside S is the
@@ -157,7 +155,7 @@ class HeldOut(Predictive):
         left: tuple[Sequence[Stack], Sequence[Array]],
         held: Array,
     ) -> None:
-        """Predict held-out rows of weight 0: they follow the change that their fold's others make."""
+        """Predict held-out rows of weight 0: they follow what their fold's other rows change."""
         q = problem.y.shape[1]
         solution = response.solution()
         u = operator.evaluate(solution.coef) + solution.intercept
@@ -185,7 +183,7 @@ class HeldOut(Predictive):
         for i, fold_values in zip(broken, refitted, strict=True):
             values[folds.bounds[i] : folds.bounds[i + 1]] = fold_values
 
-    # -- the series in the "mean" convention -----------------------------------------------------------
+    # -- the series in the "mean" convention -------------------------------------------------------
 
     def _mean_series(
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
@@ -237,13 +235,13 @@ def _power(response: Response, s: Array, theta: Array) -> Array:
     x = np.random.default_rng(0).standard_normal(theta.shape)
     norm = np.ones(theta.shape[1])
     for _ in range(_POWER_STEPS):
-        x /= np.linalg.norm(x, axis=0)
+        x /= np.maximum(np.linalg.norm(x, axis=0), np.finfo(float).tiny)
         x = response.matmat(2.0 * s * s * theta * x)
         norm = np.linalg.norm(x, axis=0)
     return norm
 
 
-def _join(folds: Folds, groups: Sequence[Array], parts: Sequence[OutOfFold]) -> OutOfFold:
+def _join(folds: Folds, groups: Sequence[Rows], parts: Sequence[OutOfFold]) -> OutOfFold:
     """Put groups of folds back into the order of all folds."""
     values = np.empty((int(folds.bounds[-1]), parts[0].values.shape[1]))
     exact = np.empty(len(folds), dtype=bool)

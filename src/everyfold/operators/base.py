@@ -131,17 +131,21 @@ class Response(ABC):
 
         **Cost** that of the blocks, and m³/3 flops a set. Memory stays below about 64 MB.
         """
+        if rows.size == 0:
+            return B.copy()
         chunk = max(1, _CHUNK // max(1, rows.shape[1] ** 2))
         pieces = [
             solve_stack(self.residual_blocks(rows[i : i + chunk]), B[i : i + chunk])
             for i in range(0, len(rows), chunk)
         ]
-        return np.concatenate(pieces) if pieces else np.empty_like(B)
+        return np.concatenate(pieces)
 
     def spread(self, rows: Rows, B: Array, order: int) -> Array:
-        r"""Sum :math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
-        H = self._hat_blocks(rows)
+        r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
         total = np.zeros_like(B)
+        if rows.size == 0:
+            return total
+        H = self._hat_blocks(rows)
         for _ in range(order):
             total = H @ (B + total)
         return total
@@ -152,8 +156,7 @@ class Response(ABC):
             return np.zeros(len(rows))
         if rows.shape[1] == 1:
             return self._hat_blocks(rows)[:, 0, 0]
-        largest: Array = np.linalg.eigvalsh(self._hat_blocks(rows))[:, -1]
-        return largest
+        return np.asarray(np.linalg.eigvalsh(self._hat_blocks(rows))[:, -1], dtype=np.float64)
 
     def _hat_blocks(self, rows: Rows) -> Array:
         H = -self.scale * self.residual_blocks(rows)
@@ -232,7 +235,7 @@ class Expansion(ABC):
         """The number of columns of ``link(X)``."""
 
     def __call__(self, X: Any) -> Array:
-        """f at the rows of ``X``, (rows, q), in blocks of at most about 64 MB."""
+        """F at the rows of ``X``, (rows, q), in blocks of at most about 64 MB."""
         step = max(1, _CHUNK // max(1, self.width))
         starts = range(0, X.shape[0], step)
         return np.concatenate([self.link(X[i : i + step]) @ self.coef for i in starts])

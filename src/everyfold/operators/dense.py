@@ -81,8 +81,7 @@ class DenseMatrix(KernelOperator):
 
     def eigenvalues(self) -> Array:
         """All eigenvalues, ascending; 4/3 n³ flops."""
-        values: Array = eigvalsh(self.K)
-        return values
+        return np.asarray(eigvalsh(self.K), dtype=np.float64)
 
     def respond_path(
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route
@@ -135,7 +134,7 @@ class KernelExpansion(Expansion):
 
 
 class DenseResponse(Response):
-    r"""M and R of a dense kernel from :math:`\hat G = (\hat K + \rho I)^{-1}`, :math:`\hat K = SKS`.
+    r"""M and R of a dense kernel: :math:`\hat G = (\hat K + \rho I)^{-1}`, :math:`\hat K = SKS`.
 
     With A the active rows, :math:`S = \mathrm{diag}(s_A)` and, for the intercept,
     :math:`\hat h = \hat G s`, :math:`\kappa = s^\top \hat h`:
@@ -145,9 +144,7 @@ class DenseResponse(Response):
     **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``.
     """
 
-    def __init__(
-        self, K: Array, quadratic: Quadratic, system: RidgeSystem, solved: Array
-    ) -> None:
+    def __init__(self, K: Array, quadratic: Quadratic, system: RidgeSystem, solved: Array) -> None:
         self._K = K
         self._active = quadratic.active
         self._s = quadratic.s[self._active]
@@ -243,11 +240,11 @@ class DenseResponse(Response):
     def _push(self, passive: Rows, B: Array) -> Array:
         """M_{:F} B for rows F without curvature."""
         pushed = product(self._K[:, passive], B)
-        free = self._one_minus_fit
         inner = self._s[:, None] * pushed[self._active]
         G_inner = self._system.solve(inner)
         pushed -= product(self._K_active, self._s[:, None] * G_inner)
         if self._has_intercept:
+            free = self._one_minus_fit
             pushed += free[:, None] * ((free[passive] @ B) / self._kappa)
         M_F: Array = pushed / (2.0 * self.rho)
         return M_F

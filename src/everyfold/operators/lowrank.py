@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.sparse import issparse
 
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
@@ -46,7 +45,7 @@ class Primal(Structure):
 
 
 def _features(X: Any) -> Array:
-    V = X.toarray() if issparse(X) else X
+    V: Any = X.toarray() if hasattr(X, "toarray") else X
     return np.ascontiguousarray(V, dtype=np.float64)
 
 
@@ -60,7 +59,7 @@ class LowRank(KernelOperator):
     @property
     def rank(self) -> int:
         """The number of columns of V, or of rows if that is smaller."""
-        return min(self.V.shape)
+        return int(min(self.V.shape))
 
     def matmat(self, B: Array) -> Array:
         """K B, 4 n c flops a column."""
@@ -152,7 +151,7 @@ class Basis:
 
 
 class LowRankResponse(Response):
-    r"""M and R of K = V Vᵀ: :math:`M = \tfrac12 F(\Lambda + \rho)^{-1}F^\top + 11^\top/(2\sum s^2)`.
+    r"""M and R of K = V Vᵀ: :math:`2M = F(\Lambda + \rho)^{-1}F^\top + 11^\top/\sum s^2`.
 
     F are the rotated features of :class:`Basis`. ``scale`` is 1: R stays finite at ridge 0
     (ordinary least squares).

@@ -82,7 +82,7 @@ class Factorisation(ABC):
         """The system of one ridge."""
 
     def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
-        """Each ridge's system together with its solution G B for a right-hand side common to all."""
+        """Each ridge's system, and its solution G B for a right-hand side common to all."""
         for rho in rhos:
             system = self.at(rho)
             yield system, system.solve(B)
@@ -171,15 +171,13 @@ def solve_stack(A: Array, B: Array) -> Array:
     A system that is not positive definite to working precision gives NaN: the caller decides.
     """
     m = A.shape[1]
-    if m == 0:
-        return B.copy()
     if m == 1:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(A > 0.0, B / A, np.nan)
     if m <= SMALL_BLOCK:
         try:
             np.linalg.cholesky(A)
-            return np.linalg.solve(A, B)
+            return np.asarray(np.linalg.solve(A, B), dtype=np.float64)
         except np.linalg.LinAlgError:
             pass  # one of them is not definite: find out which below
     solved = np.empty_like(B)

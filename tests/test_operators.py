@@ -1,0 +1,156 @@
+"""One contract for every operator: whatever its structure, it answers like the dense matrix."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from everyfold.kernels import RBF, Linear
+from everyfold.operators import Dense, DenseMatrix, PerFold, Primal, Quadratic
+from everyfold.operators.systems import ROUTES, NotPositiveDefiniteError, factorise
+from tests import cases, reference
+
+RHO = 0.4
+ROWS = np.array([[2, 5, 7], [0, 3, 29]])
+
+
+@pytest.fixture(params=cases.OPERATORS)
+def pair(request):
+    return cases.operator(request.param)
+
+
+@pytest.fixture(params=cases.WEIGHTS)
+def weights(request):
+    return cases.weights(request.param)
+
+
+@pytest.fixture(params=[True, False], ids=["intercept", "none"])
+def intercept(request):
+    return request.param
+
+
+@pytest.fixture(params=ROUTES)
+def case(request, pair, weights, intercept):
+    operator, K = pair
+    z = cases.targets(cases.features(), 2)
+    quadratic = Quadratic(np.sqrt(weights), z, intercept)
+    response = operator.respond(quadratic, RHO, request.param)
+    return response, reference.response(K, weights, RHO, intercept), quadratic, operator, K
+
+
+def close(actual, desired):
+    assert_allclose(actual, desired, rtol=1e-8, atol=1e-9 * max(1.0, np.abs(desired).max()))
+
+
+class TestOperator:
+    def test_products_and_diagonal(self, pair):
+        operator, K = pair
+        B = np.random.default_rng(0).normal(size=(operator.n, 2))
+        close(operator.matmat(B), K @ B)
+        close(operator.diagonal(), K.diagonal())
+        close(operator.eigenvalues(), np.linalg.eigvalsh(K))
+
+    def test_restriction(self, pair):
+        operator, K = pair
+        rows = np.array([3, 1, 8, 8])
+        part = operator.restrict(rows)
+        close(part.matmat(np.eye(4)), K[np.ix_(rows, rows)])
+        inside, cross = operator.split(rows, np.array([0, 5]))
+        close(inside.matmat(np.eye(4)), K[np.ix_(rows, rows)])
+        assert cross.shape[0] == 2
+
+
+class TestResponse:
+    def test_matmat(self, case):
+        response, M, *_ = case
+        B = np.random.default_rng(0).normal(size=(len(M), 2))
+        close(response.matmat(B), M @ B)
+
+    def test_diagonal_and_trace(self, case):
+        response, M, *_ = case
+        close(response.diagonal(), M.diagonal())
+        close(response.trace(), np.trace(M))
+
+    def test_block(self, case):
+        response, M, *_ = case
+        close(response.block(ROWS[0], ROWS[1]), M[np.ix_(ROWS[0], ROWS[1])])
+
+    def test_solution_and_residual(self, case):
+        response, M, quadratic, operator, _ = case
+        s = quadratic.s[:, None]
+        u = M @ (2.0 * s**2 * quadratic.z)
+        solution = response.solution()
+        close(operator.evaluate(solution.coef) + solution.intercept, u)
+        close(response.scale * response.reduced(), s * (quadratic.z - u))
+
+    def test_residual_blocks(self, case):
+        response, M, quadratic, *_ = case
+        s = quadratic.s
+        R = np.eye(len(M)) - 2.0 * s[:, None] * M * s
+        active = ROWS[:, quadratic.s[ROWS].min(axis=0) > 0]
+        expected = np.stack([R[np.ix_(S, S)] for S in active])
+        close(response.scale * response.residual_blocks(active), expected)
+        close(response.scale * response.residual_diagonal(), R.diagonal())
+
+    def test_leave_solves_with_the_blocks(self, case):
+        response, *_ = case
+        rows = np.array([[2, 5, 7], [0, 3, 10]])
+        B = np.random.default_rng(0).normal(size=(2, 3, 4))
+        blocks = response.residual_blocks(rows)
+        close(blocks @ response.leave(rows, B), B)
+
+    def test_radius_is_that_of_the_block(self, case):
+        response, M, quadratic, *_ = case
+        S = np.array([2, 5, 7])
+        H = M[np.ix_(S, S)] * (2.0 * quadratic.s[S] ** 2)
+        close(response.radius(S[None]), [np.abs(np.linalg.eigvals(H)).max()])
+
+
+def test_large_blocks_go_through_lapack_and_give_the_same_answer():
+    X = cases.features(200)
+    operator = Dense().bind(RBF(0.2), X)
+    quadratic = Quadratic(np.ones(200), cases.targets(X), True)
+    rows = np.random.default_rng(0).permutation(200)[:150].reshape(3, 50)
+    B = np.random.default_rng(1).normal(size=(3, 50, 2))
+    for route in ROUTES:
+        response = operator.respond(quadratic, 0.1, route)
+        close(response.residual_blocks(rows) @ response.leave(rows, B), B)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_matrix_that_is_not_positive_definite_is_refused(route):
+    K = np.diag([1.0, -0.5, 2.0])
+    with pytest.raises(NotPositiveDefiniteError, match=r"not positive definite.*increase alpha"):
+        factorise(K, route).at(0.1)
+    assert factorise(K, route).at(0.6).condition == pytest.approx(26.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_tiny_matrices(route, n):
+    K = np.eye(n) + 1.0
+    system = factorise(K, route).at(0.5)
+    close(system.solve(np.eye(n)), np.linalg.inv(K + 0.5 * np.eye(n)))
+
+
+def test_singular_matrix_at_ridge_zero_is_refused():
+    for route in ROUTES:
+        with pytest.raises(NotPositiveDefiniteError, match="needs a ridge > 0"):
+            factorise(np.ones((4, 4)), route).at(0.0)
+
+
+def test_a_kernel_chosen_by_its_rows_has_no_matrix():
+    operator = PerFold(cases.features(), Dense(), lambda X: RBF(1.0 / X.var()))
+    for ask in (operator.diagonal, operator.eigenvalues, lambda: operator.matmat(np.eye(30))):
+        with pytest.raises(TypeError, match="depends on the training rows"):
+            ask()
+
+
+def test_a_primal_form_needs_a_linear_kernel():
+    with pytest.raises(ValueError, match="linear kernel only"):
+        Primal().bind(RBF(1.0), cases.features())
+
+
+def test_a_bare_matrix_cannot_predict_new_rows():
+    with pytest.raises(TypeError, match="cannot predict new rows"):
+        DenseMatrix(np.eye(3)).expand(np.ones((3, 1)))
+    assert Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).width == 30
