@@ -9,7 +9,8 @@ import everyfold
 
 ROOT = Path(everyfold.__file__).parent
 FLOORS = [
-    {"losses", "kernels"},
+    {"losses", "pairwise"},
+    {"kernels"},
     {"operators"},
     {"_smo_core", "solve"},
     {"smo"},

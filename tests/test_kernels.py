@@ -2,6 +2,7 @@
 
 import dataclasses
 import pickle
+import re
 from functools import partial
 
 import numpy as np
@@ -438,7 +439,7 @@ def test_custom_keeps_its_own_parameters_and_hashes():
         ({"kernel": tilted, "kernel_params": {"power": 2}}, Custom(tilted, {"power": 2})),
         ({"kernel": tilted, "on_matrices": True}, Custom(tilted, on_matrices=True)),
     ],
-    ids=str,
+    ids=lambda value: re.sub(r" at 0x\w+", "", str(value)),
 )
 def test_find_kernel(arguments, kernel):
     assert find_kernel(X=np.ones((6, 4)), **arguments) == kernel

@@ -14,16 +14,33 @@ from __future__ import annotations
 import difflib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
-from scipy.spatial.distance import cdist
-from sklearn.metrics.pairwise import manhattan_distances, pairwise_kernels
+from sklearn.metrics.pairwise import pairwise_kernels
+
+from everyfold.pairwise import (
+    Array,
+    Rows,
+    decay,
+    dense,
+    in_double,
+    is_sparse,
+    manhattan_distances,
+    normalised,
+    operands,
+    product,
+    raise_to,
+    room_for,
+    row_blocks,
+    squared_distances,
+    squared_norms,
+    variance,
+)
 
 __all__ = [
     "RBF",
@@ -40,16 +57,8 @@ __all__ = [
     "resolve_gamma",
 ]
 
-Array: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = "NDArray[Any] | sparse.csr_array[Any] | sparse.csr_matrix[Any]"
 Gamma: TypeAlias = float | Literal["scale", "auto"] | None
 
-# Elements handled at a time by passes over a matrix: 256 KB stay in the second-level cache.
-BLOCK_SIZE = 2**15
-# Above this density, BLAS on a dense copy beats a product of CSR matrices.
-DENSE_FROM = 0.05
-# Rows whose mean carries more than this share of their mean square are centred first.
-CENTRE_FROM = 0.9
 # Largest asymmetry of a kernel matrix, relative to its largest entry, that passes for rounding.
 SYMMETRY_TOLERANCE = 1e-8
 
@@ -100,7 +109,7 @@ class _Plain(Kernel):
 
     def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
         """B itself, copied unless ``out`` is B."""
-        out = _room_for(B, out)
+        out = room_for(B, out)
         if out is not B:
             np.copyto(out, B, casting="same_kind")
         return out
@@ -141,7 +150,7 @@ class RBF(Kernel):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Squared Euclidean distances."""
-        return _squared_distances(*_operands(X, Y))
+        return squared_distances(*operands(X, Y))
 
     def base_diagonal(self, X: Rows) -> Array:
         """Zeros."""
@@ -149,7 +158,7 @@ class RBF(Kernel):
 
     def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
         """exp(−gamma B)."""
-        return _decay(B, self.gamma, out)
+        return decay(B, self.gamma, out)
 
 
 @dataclass(frozen=True)
@@ -178,7 +187,7 @@ class Laplacian(Kernel):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Manhattan distances."""
-        return _manhattan_distances(*_operands(X, Y))
+        return manhattan_distances(*operands(X, Y))
 
     def base_diagonal(self, X: Rows) -> Array:
         """Zeros."""
@@ -186,7 +195,7 @@ class Laplacian(Kernel):
 
     def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
         """exp(−gamma B)."""
-        return _decay(B, self.gamma, out)
+        return decay(B, self.gamma, out)
 
 
 @dataclass(frozen=True)
@@ -224,20 +233,20 @@ class Polynomial(Kernel):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Inner products."""
-        return _product(*_operands(X, Y))
+        return product(*operands(X, Y))
 
     def base_diagonal(self, X: Rows) -> Array:
         """Squared norms."""
-        return _squared_norms(_operands(X, None)[0])
+        return squared_norms(operands(X, None)[0])
 
     def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
         """(gamma B + coef0)^degree."""
-        out = _room_for(B, out)
-        for rows in _row_blocks(B):
+        out = room_for(B, out)
+        for rows in row_blocks(B):
             block = out[rows]
             np.multiply(B[rows], self.gamma, out=block)
             block += self.coef0
-            _raise_to(block, int(self.degree))
+            raise_to(block, int(self.degree))
         return out
 
 
@@ -258,11 +267,11 @@ class Linear(_Plain):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Inner products."""
-        return _product(*_operands(X, Y))
+        return product(*operands(X, Y))
 
     def base_diagonal(self, X: Rows) -> Array:
         """Squared norms."""
-        return _squared_norms(_operands(X, None)[0])
+        return squared_norms(operands(X, None)[0])
 
 
 @dataclass(frozen=True)
@@ -282,13 +291,13 @@ class Cosine(_Plain):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Inner products of normalised rows."""
-        rows, others = _operands(X, Y)
-        unit = _normalised(rows)
-        return _product(unit, unit if others is rows else _normalised(others))
+        rows, others = operands(X, Y)
+        unit = normalised(rows)
+        return product(unit, unit if others is rows else normalised(others))
 
     def base_diagonal(self, X: Rows) -> Array:
         """Ones, and zeros for rows of zeros."""
-        return np.sign(_squared_norms(_operands(X, None)[0]))
+        return np.sign(squared_norms(operands(X, None)[0]))
 
 
 @dataclass(frozen=True)
@@ -310,7 +319,7 @@ class Precomputed(_Plain):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """X as float64, without a copy where it is that already."""
-        return np.asarray(_dense(X), dtype=np.float64)
+        return np.asarray(dense(X), dtype=np.float64)
 
     def base_diagonal(self, X: Rows) -> Array:
         """The diagonal of X."""
@@ -377,16 +386,16 @@ class Custom(_Plain):
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """The kernel matrix itself."""
-        X = _in_double(X)
+        X = in_double(X)
         if Y is None:
             return _symmetrised(self._evaluate(X, X), owner=self._owner)
-        return _finite(self._evaluate(X, _in_double(Y)), owner=self._owner)
+        return _finite(self._evaluate(X, in_double(Y)), owner=self._owner)
 
     def base_diagonal(self, X: Rows) -> Array:
         """The values k(x, x), row by row."""
-        X = _in_double(X)
+        X = in_double(X)
         if not self.on_matrices:
-            pairs = (X[[i], :] if _is_sparse(X) else X[i] for i in range(X.shape[0]))
+            pairs = (X[[i], :] if is_sparse(X) else X[i] for i in range(X.shape[0]))
             return np.array([self.function(x, x, **self.params) for x in pairs], dtype=np.float64)
         blocks = [X[i : i + 64] for i in range(0, X.shape[0], 64)]
         return np.concatenate([self._evaluate(rows, rows).diagonal() for rows in blocks])
@@ -397,7 +406,7 @@ class Custom(_Plain):
         else:
             K = pairwise_kernels(X, Y, metric=self.function, filter_params=True, **self.params)
         # A copy, since a function on matrices may hand out an array it keeps.
-        K = np.array(_dense(K), dtype=np.float64)
+        K = np.array(dense(K), dtype=np.float64)
         if K.shape != (X.shape[0], Y.shape[0]):
             raise ValueError(
                 f"{self._owner} returned shape {K.shape} for {X.shape[0]} and {Y.shape[0]} rows; "
@@ -526,8 +535,8 @@ def resolve_gamma(gamma: Gamma, X: Rows | None = None) -> float:
             f"gamma={gamma!r} depends on the data; pass the training rows as X, or a number."
         )
     n_features = np.shape(X)[1]
-    variance = _variance(X) if gamma == "scale" else 1.0
-    return 1.0 / (n_features * variance) if variance > 0 else 1.0
+    spread = variance(X) if gamma == "scale" else 1.0
+    return 1.0 / (n_features * spread) if spread > 0 else 1.0
 
 
 def depends_on_rows(gamma: Gamma) -> bool:
@@ -574,7 +583,7 @@ def check_precomputed(K: Rows) -> Array:
     ValueError: X with kernel='precomputed' is not symmetric: ...
     """
     owner = "X with kernel='precomputed'"
-    K = np.asarray(_dense(K), dtype=np.float64)
+    K = np.asarray(dense(K), dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1] or K.size == 0:
         raise ValueError(
             f"{owner} must be the square matrix of all pairs of training rows, got shape "
@@ -651,176 +660,10 @@ def _symmetrised(K: Array, owner: str) -> Array:
 
 
 def _asymmetry(K: Array) -> float:
-    blocks = (K[rows, rows.start :] - K[rows.start :, rows].T for rows in _row_blocks(K))
+    blocks = (K[rows, rows.start :] - K[rows.start :, rows].T for rows in row_blocks(K))
     return max((float(np.abs(block).max()) for block in blocks), default=0.0)
 
 
 def _largest(K: Array) -> float:
     # Extremes instead of an n × n array of absolute values; NaN shows in both.
     return max(float(K.max()), -float(K.min())) if K.size else 0.0
-
-
-# Rows
-
-
-def _is_sparse(X: object) -> bool:
-    return bool(sparse.issparse(X))
-
-
-def _dense(X: Any) -> Any:
-    return X.toarray() if _is_sparse(X) else X
-
-
-def _in_double(X: Rows) -> Rows:
-    """Rows for a function of the user's: what is not a float is left as it is."""
-    X = X if _is_sparse(X) else np.asarray(X)
-    return X.astype(np.float64, copy=False) if X.dtype.kind == "f" else X
-
-
-def _operands(X: Rows, Y: Rows | None) -> tuple[Any, Any]:
-    """X and Y in float64, contiguous or canonical CSR; one object twice if Y is None."""
-    most_rows = max(np.shape(X)[0], 0 if Y is None else np.shape(Y)[0])
-    first = _operand(X, most_rows)
-    return first, first if Y is None or Y is X else _operand(Y, most_rows)
-
-
-def _operand(X: Any, most_rows: int) -> Any:
-    if not _is_sparse(X):
-        return np.ascontiguousarray(X, dtype=np.float64)
-    n_rows, n_features = X.shape
-    # No wider than the result is long, so that the copy is not what fills the memory.
-    if n_features <= most_rows and X.nnz > DENSE_FROM * n_rows * n_features:
-        return X.toarray().astype(np.float64, copy=False)
-    return _canonical(X.tocsr().astype(np.float64, copy=False))
-
-
-def _canonical(X: Any) -> Any:
-    """Sorted column indices make products of CSR rows exactly symmetric."""
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
-    return X
-
-
-def _squared_norms(X: Any) -> Array:
-    if _is_sparse(X):
-        return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
-    return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
-
-
-def _normalised(X: Any) -> Any:
-    norms = np.sqrt(_squared_norms(X))
-    norms[norms == 0.0] = 1.0
-    if not _is_sparse(X):
-        return X / norms[:, None]
-    X = X.copy()
-    X.data /= np.repeat(norms, np.diff(X.indptr))
-    return X
-
-
-def _variance(X: Any) -> float:
-    """The variance of all entries; for CSR in two passes too, since E x² − (E x)² cancels."""
-    if not _is_sparse(X):
-        return float(np.var(X, dtype=np.float64))
-    data = _canonical(X.tocsr()).data.astype(np.float64, copy=False)
-    n_entries = math.prod(X.shape)
-    mean = data.sum() / n_entries
-    n_zeros = n_entries - data.size
-    return float((np.square(data - mean).sum() + n_zeros * mean**2) / n_entries)
-
-
-# Matrices
-
-
-def _row_blocks(B: NDArray[Any]) -> Iterator[slice]:
-    n_rows, height = B.shape[0], _block_height(B)
-    return (slice(start, min(start + height, n_rows)) for start in range(0, n_rows, height))
-
-
-def _block_height(B: NDArray[Any]) -> int:
-    n_rows = B.shape[0]
-    return int(np.clip(BLOCK_SIZE * n_rows // max(B.size, 1), 1, max(n_rows, 1)))
-
-
-def _room_for(B: Array, out: NDArray[Any] | None) -> NDArray[Any]:
-    return np.empty(B.shape) if out is None else out
-
-
-def _product(X: Any, Y: Any) -> Array:
-    """X Yᵀ; numpy computes one triangle and mirrors it where Y is X, so it is symmetric exactly."""
-    return np.ascontiguousarray(_dense(X @ Y.T))
-
-
-def _squared_distances(X: Any, Y: Any) -> Array:
-    X, Y = _centred(X, Y)
-    B = _product(X, Y)
-    if Y is X:
-        # Norms off the product's diagonal, so that the distance of a row to itself is exactly 0.
-        y = B.diagonal().copy()
-        return _to_distances(B, y, y)
-    return _to_distances(B, _squared_norms(X), _squared_norms(Y))
-
-
-def _to_distances(B: Array, x: Array, y: Array) -> Array:
-    """Inner products to squared distances (x_i + y_j) − 2 B_ij in place."""
-    # Adding the norms to each other first keeps the rounding, too, symmetric in i and j. Copying
-    # and then adding in place is twice as fast as one addition of two broadcast vectors.
-    sums = np.empty((_block_height(B), B.shape[1]))
-    for rows in _row_blocks(B):
-        block, norms = B[rows], sums[: rows.stop - rows.start]
-        norms[:] = y
-        norms += x[rows, None]
-        block *= -2.0
-        block += norms
-        # Only rounding makes a distance negative, and looking is far cheaper than clipping.
-        if block.min(initial=0.0) < 0.0:
-            np.maximum(block, 0.0, out=block)
-    return B
-
-
-def _manhattan_distances(X: Any, Y: Any) -> Array:
-    if _is_sparse(X) or _is_sparse(Y):
-        X, Y = _short_indices(X), _short_indices(Y)
-        return np.asarray(manhattan_distances(X, Y), dtype=np.float64)
-    return np.asarray(cdist(X, Y, "cityblock"))
-
-
-def _short_indices(X: Any) -> Any:
-    """CSR with 32-bit indices, the only ones scikit-learn's Manhattan distances take."""
-    if not _is_sparse(X):
-        return X
-    parts = (X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32))
-    return sparse.csr_array(parts, shape=X.shape)
-
-
-def _centred(X: Any, Y: Any) -> tuple[Any, Any]:
-    """The rows moved to the mean of Y if they are far from 0, where distances would cancel.
-
-    Rows that are near 0 stay, since whole numbers then have exact distances.
-    """
-    if _is_sparse(X) or _is_sparse(Y):
-        return X, Y
-    mean = Y.mean(axis=0)
-    if mean @ mean * len(Y) <= CENTRE_FROM * np.einsum("ij,ij->", Y, Y):
-        return X, Y
-    moved = Y - mean
-    return moved if X is Y else X - mean, moved
-
-
-def _decay(B: Array, gamma: float, out: NDArray[Any] | None) -> Array:
-    out = _room_for(B, out)
-    np.multiply(B, -gamma, out=out)
-    np.exp(out, out=out)
-    return out
-
-
-def _raise_to(block: NDArray[Any], degree: int) -> None:
-    """Powers in place by repeated squaring, several times faster than a general power."""
-    factor = block.copy()
-    block.fill(1.0)
-    while degree:
-        if degree % 2:
-            block *= factor
-        degree //= 2
-        if degree:
-            factor *= factor
