@@ -105,6 +105,14 @@ class Model:
         check_memory(n_rows)
         return Dense()
 
+    def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
+        """The structure of the model that is kept: not every one can predict new rows."""
+        asked = self.structure(kernel, shape)
+        kept = asked.to_fit()
+        if kept is not asked and kept.rank(*shape) == shape[0]:
+            check_memory(shape[0])
+        return kept
+
     def bind(self, X: Any) -> KernelOperator:
         """The operator of the rows of X, one for all folds or one for each."""
         if self.choice.is_precomputed:
@@ -220,7 +228,7 @@ class _KernelMachine(BaseEstimator):  # type: ignore[misc]
             X = check_precomputed(X)
         q = target.columns.shape[1]
         with blas_threads(X.shape[0]):
-            operator = model.structure(kernel, X.shape).bind(kernel, X)
+            operator = model.structure_to_fit(kernel, X.shape).bind(kernel, X)
             fits = [
                 (columns, solve(problem, operator, ridge))
                 for ridge, columns in model.columns_of_ridges(q)
@@ -240,6 +248,20 @@ class _KernelMachine(BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         values: Array = self.expansion_(X) + self.intercept_
         return values
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, those of a structure as ``operator__steps`` and the like.
+
+        Structures are immutable, so that ``operator`` is replaced.
+        """
+        nested = {name: params.pop(name) for name in list(params) if name.startswith("operator__")}
+        super().set_params(**params)
+        if nested:
+            changes = {name.removeprefix("operator__"): value for name, value in nested.items()}
+            if not isinstance(self.operator, Structure):
+                raise ValueError(f"operator={self.operator!r} has no parameters {sorted(changes)}")
+            self.operator = self.operator.with_params(**changes)
+        return self
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -99,6 +99,11 @@ def _refit(work: Workload, cost: CostModel) -> float:
     return float((once + apply + 8 * cost.call * work.ridges).sum())
 
 
+def _fourier(work: Workload, cost: CostModel) -> float:
+    transforms = 4 * work.n * np.log2(work.n + 1) * work.targets
+    return float(cost.stream * work.ridges * transforms)
+
+
 def _brute(work: Workload, cost: CostModel) -> float:
     left = (work.n - work.held).astype(float)
     each = cost.cube_cholesky * left**3 + cost.stream * left**2 + 4 * cost.call
@@ -125,6 +130,12 @@ _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         "one tridiagonal reduction a fold for all ridges",
         Refit(route="tridiagonal"),
         _refit,
+    ),
+    "fourier": (
+        "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
+        "kernel's",
+        HeldOut(),
+        _fourier,
     ),
     "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
 }
@@ -192,6 +203,8 @@ def _allowed(
     problem: Problem, operator: KernelOperator, folds: Folds, work: Workload
 ) -> tuple[tuple[str, ...], str]:
     """The methods that give the exact answer here, and the reason if some do not."""
+    if operator.methods is not None:
+        return _structured(problem, operator, folds)
     refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
     if operator.depends_on_rows:
         return refits, "the kernel depends on the training rows of each fold (gamma='scale')"
@@ -204,7 +217,23 @@ def _allowed(
     return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
 
 
+def _structured(
+    problem: Problem, operator: KernelOperator, folds: Folds
+) -> tuple[tuple[str, ...], str]:
+    """The methods of a structure that does not take any; refuses what it cannot hold out."""
+    assert operator.methods is not None
+    if problem.balance is not None:
+        raise ValueError(
+            "class_weight='balanced' depends on the training rows of each fold, which this "
+            "operator does not allow; use operator='auto' or no class_weight"
+        )
+    operator.check_sets(folds.helds)
+    return operator.methods, "the only method for this structure"
+
+
 def _memory(work: Workload, method: str) -> int:
+    if method == "fourier":
+        return 8 * work.n * (4 + 4 * work.targets)
     copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
     return 8 * work.n * work.rank * copies
 

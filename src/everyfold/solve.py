@@ -2,17 +2,19 @@ r"""From a :class:`Problem` to its :class:`Fit`.
 
 .. math:: J(f, b) = \sum_i w_i V(y_i, u_i) + \rho \|f\|_H^2, \qquad u = f + b
 
-Squared loss is solved in closed form, all ridges of a kernel from shared factorisations.
+Squared loss is solved in closed form, all ridges of a kernel from shared factorisations; every
+other loss by a safeguarded Newton method whose linear systems have the size of the active set.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from scipy.optimize import brentq
 
 from everyfold.losses import Loss
 from everyfold.operators.base import (
@@ -26,6 +28,14 @@ from everyfold.operators.base import (
 )
 
 RidgeScaling = Literal["sum", "mean"]
+
+STATIONARITY = 1e-10
+"""The relative violation of the conditions of a minimum at which Newton's method has converged."""
+
+MAX_STEPS = 200
+_OVERSHOOT = 0.1
+_FLOOR = 1e-15
+_BALANCE = 1e-13
 
 
 @dataclass(frozen=True)
@@ -96,17 +106,45 @@ class Problem:
 
 @dataclass(frozen=True)
 class Fit:
-    """The minimiser of a problem for one ridge, with the response at it."""
+    """The minimiser of a problem for one ridge.
+
+    Attributes
+    ----------
+    rho : float
+    solution : Solution
+    condition : float
+        Of the last linear system that was solved.
+    iterations : int array of shape (q,)
+        Newton steps for each target; 0 in closed form.
+    stationarity : array of shape (q,)
+        The largest violated condition of a minimum, relative to the forces at u = 0.
+    is_converged : bool
+        Whether every target is a minimum to ``STATIONARITY``. One that is not must not be used.
+    """
 
     rho: float
     solution: Solution
-    response: Response
+    condition: float
+    iterations: Rows
+    stationarity: Array
+
+    @property
+    def is_converged(self) -> bool:
+        """See above."""
+        return bool((self.stationarity <= STATIONARITY).all())
 
 
 def solve_path(
-    problem: Problem, operator: KernelOperator, ridges: Sequence[float], route: Route = "cholesky"
+    problem: Problem,
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    route: Route = "cholesky",
+    start: Solution | None = None,
 ) -> Iterator[Fit]:
     """Fit all ridges of one kernel, in the order given.
+
+    Squared loss shares factorisations between the ridges; any other loss takes Newton steps, each
+    ridge starting from the solution of the one before, the first from ``start``.
 
     Examples
     --------
@@ -120,8 +158,16 @@ def solve_path(
     array([1.])
     """
     rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
-    for response in operator.respond_path(problem.quadratic, rhos, route):
-        yield Fit(response.rho, response.solution(), response)
+    if problem.loss.has_constant_curvature:
+        exact = np.zeros(problem.y.shape[1])
+        for response in operator.respond_path(problem.quadratic, rhos, route):
+            steps = exact.astype(np.intp)
+            yield Fit(response.rho, response.solution(), response.condition, steps, exact)
+        return
+    for rho in rhos:
+        fit = _newton_all(problem, operator, rho, start)
+        start = fit.solution
+        yield fit
 
 
 def solve(
@@ -129,3 +175,218 @@ def solve(
 ) -> Fit:
     """Fit one ridge."""
     return next(solve_path(problem, operator, [ridge], route))
+
+
+# -- Newton's method ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NewtonModel:
+    r"""The problem of one target to second order around fitted values u.
+
+    Rows with curvature are pulled to a working response :math:`z = u - g/D`; a row without it
+    keeps its force g, that is its dual coefficient :math:`a = -g/2\rho`. What those rows do to the
+    others is subtracted from z, so that what is left is a :class:`Quadratic` problem.
+    """
+
+    g: Array
+    quadratic: Quadratic
+    fixed: Array
+    """Dual coefficients of the rows without curvature."""
+
+    @classmethod
+    def at(
+        cls, problem: Problem, column: int, operator: KernelOperator, u: Array, rho: float
+    ) -> NewtonModel:
+        """Expand target ``column`` around ``u``; one product with the kernel."""
+        y, w = problem.y[:, column], problem.w
+        g = w * problem.loss.slope(y, u)
+        D = w * problem.loss.curvature(y, u)
+        curved = D > 0.0
+        fixed = np.where(curved, 0.0, -g / (2.0 * rho))
+        z = np.zeros_like(u)
+        z[curved] = u[curved] - g[curved] / D[curved]
+        if fixed.any():
+            z -= operator.matmat(fixed[:, None])[:, 0]
+        pull = float(g[~curved].sum()) if problem.intercept else 0.0
+        quadratic = Quadratic(np.sqrt(0.5 * D), z[:, None], problem.intercept, pull)
+        return cls(g, quadratic, fixed)
+
+    def solve(self, operator: KernelOperator, response: Response) -> tuple[Array, float]:
+        """The minimiser of the model: coefficients of f, and b."""
+        solution = response.solution()
+        coef = solution.coef[:, 0] + operator.coefficients(self.fixed[:, None])[:, 0]
+        return coef, float(solution.intercept[0])
+
+
+@dataclass
+class _Iterate:
+    """Where Newton's method stands: f by its coefficients and values, and b."""
+
+    coef: Array
+    f: Array
+    b: float
+
+    @property
+    def u(self) -> Array:
+        return self.f + self.b
+
+
+def _newton_all(
+    problem: Problem, operator: KernelOperator, rho: float, start: Solution | None
+) -> Fit:
+    """Fit every target, one after the other: each has an active set of its own."""
+    parts = [
+        _Newton(problem, k, operator, rho).run(
+            None if start is None else (start.coef[:, k], float(start.intercept[k]))
+        )
+        for k in range(problem.y.shape[1])
+    ]
+    points, steps, violations, conditions = zip(*parts, strict=True)
+    solution = Solution(
+        np.column_stack([point.coef for point in points]), np.array([p.b for p in points])
+    )
+    return Fit(rho, solution, max(conditions), np.array(steps, dtype=np.intp), np.array(violations))
+
+
+@dataclass(frozen=True)
+class _Newton:
+    """Damped Newton for one target and one ridge, with an exact line search.
+
+    The loss is convex and its curvature may vanish, so that full steps can cycle between active
+    sets; along each step the objective is minimised exactly (a monotone root in one dimension),
+    which makes it decrease until the active set is right and the next full step ends at the
+    minimum. Cost: per step one system of the size of the active set and three products with K.
+    """
+
+    problem: Problem
+    column: int
+    operator: KernelOperator
+    rho: float
+
+    def run(self, start: tuple[Array, float] | None) -> tuple[_Iterate, int, float, float]:
+        """The minimiser, the number of steps, its stationarity and the last condition number."""
+        point = self._start(start)
+        condition = 1.0
+        violation = self._violation(point)
+        for step in range(MAX_STEPS):
+            if violation <= _FLOOR:
+                return self._settle(point), step, violation, condition
+            model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
+            if not model.quadratic.s.any():
+                target = self._flat(model, point)
+            else:
+                response = self.operator.respond(model.quadratic, self.rho)
+                coef, b = model.solve(self.operator, response)
+                condition = response.condition
+                target = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+            moved, after = target, self._violation(target)
+            if after > 0.5 * violation:
+                if violation <= STATIONARITY:  # rounding is all that is left
+                    return self._settle(point), step, violation, condition
+                moved = self._search(point, target)
+                after = self._violation(moved)
+            point, violation = moved, after
+        return point, MAX_STEPS, violation, condition
+
+    def _settle(self, point: _Iterate) -> _Iterate:
+        """Where no row has curvature a whole interval of b is optimal: take its middle.
+
+        So does libsvm, and so the answer does not depend on where the search began.
+        """
+        y, w = self.problem.y[:, self.column], self.problem.w
+        if not self.problem.intercept or (w * self.problem.loss.curvature(y, point.u)).any():
+            return point
+        return _Iterate(point.coef, point.f, self._best_intercept(point.f, point.b))
+
+    def _start(self, start: tuple[Array, float] | None) -> _Iterate:
+        n = self.problem.n
+        if start is None:
+            zero = np.zeros(n)
+            coef = self.operator.coefficients(zero[:, None])[:, 0]
+            return _Iterate(coef, zero, self._best_intercept(zero, 0.0))
+        coef, b = start
+        return _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+
+    def _slope(self, u: Array) -> Array:
+        g: Array = self.problem.w * self.problem.loss.slope(self.problem.y[:, self.column], u)
+        return g
+
+    def _violation(self, point: _Iterate) -> float:
+        """How far the point is from 2 rho f = -K g and (with intercept) sum g = 0, relatively."""
+        g = self._slope(point.u)
+        wanted = self.operator.coefficients(g[:, None])[:, 0]
+        worst = float(np.abs(2.0 * self.rho * point.coef + wanted).max(initial=0.0)) / self.size
+        if self.problem.intercept:
+            worst = max(worst, abs(float(g.sum())) / self.total)
+        return worst
+
+    @cached_property
+    def _first_forces(self) -> Array:
+        """The forces at u = 0, which the violation is relative to: they do not vanish on the way."""
+        return self._slope(np.zeros(self.problem.n))
+
+    @cached_property
+    def size(self) -> float:
+        """The largest of them, in the operator's coordinates."""
+        wanted = self.operator.coefficients(self._first_forces[:, None])
+        return float(np.abs(wanted).max(initial=0.0)) or 1.0
+
+    @cached_property
+    def total(self) -> float:
+        """Their sum."""
+        return float(np.abs(self._first_forces).sum()) or 1.0
+
+    def _flat(self, model: NewtonModel, point: _Iterate) -> _Iterate:
+        """The step where no row has curvature: first b alone, and f alone once it is balanced.
+
+        Moving both at once need not lower the objective, as nothing ties b to f here.
+        """
+        if self.problem.intercept and abs(float(model.g.sum())) > _BALANCE * self.total:
+            return _Iterate(point.coef, point.f, self._best_intercept(point.f, point.b))
+        coef = self.operator.coefficients(model.fixed[:, None])[:, 0]
+        return _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], point.b)
+
+    def _best_intercept(self, f: Array, b: float) -> float:
+        """The b that balances the forces for given f, or the middle of all that do."""
+        if not self.problem.intercept:
+            return 0.0
+        y = self.problem.y[:, self.column]
+        reach = float(np.abs(f).max() + np.abs(y).max() + 10.0)
+        slack = _BALANCE * self.total
+
+        def force(shift: float) -> float:
+            return float(self._slope(f + shift).sum())
+
+        low = _root(lambda shift: force(shift) + slack, b - reach, b + reach)
+        high = _root(lambda shift: force(shift) - slack, b - reach, b + reach)
+        return 0.5 * (low + high)
+
+    def _search(self, point: _Iterate, target: _Iterate) -> _Iterate:
+        """The minimum of the objective between two points; beyond the second it is not looked."""
+        d_coef, d_f, d_b = target.coef - point.coef, target.f - point.f, target.b - point.b
+        inner = self.operator.inner
+        first = inner(point.coef, d_coef, d_f)
+        second = inner(d_coef, d_coef, d_f)
+        d_u = d_f + d_b
+
+        def derivative(t: float) -> float:
+            return float(self._slope(point.u + t * d_u) @ d_u) + 2.0 * self.rho * (
+                first + t * second
+            )
+
+        ahead = derivative(1.0)
+        if ahead <= _OVERSHOOT * abs(derivative(0.0)):
+            return target
+        t = _root(derivative, 0.0, 1.0)
+        return _Iterate(point.coef + t * d_coef, point.f + t * d_f, point.b + t * d_b)
+
+
+def _root(increasing: Callable[[float], float], low: float, high: float) -> float:
+    """A zero of a non-decreasing function, or the end of the interval that is nearest to one."""
+    at_low, at_high = increasing(low), increasing(high)
+    if at_low >= 0.0:
+        return low
+    if at_high <= 0.0:
+        return high
+    return float(brentq(increasing, low, high, xtol=1e-14, rtol=1e-12))

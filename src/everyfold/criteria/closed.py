@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from everyfold.criteria.base import Closed
 from everyfold.operators.base import Array, KernelOperator, Route
 from everyfold.solve import Problem
@@ -28,11 +26,9 @@ class GCV(Closed):
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
-        s = problem.quadratic.s
-        active = s > 0.0
+        active = problem.quadratic.active
         rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
-            residual = response.reduced()[active]
-            trace = response.residual_diagonal()[active].sum()
-            value: Array = problem.n_active * np.einsum("ij,ij->j", residual, residual) / trace**2
+            trace = response.residual_trace(active)
+            value: Array = problem.n_active * response.reduced_norm() / trace**2
             yield value

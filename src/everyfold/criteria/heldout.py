@@ -15,11 +15,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.folds import Folds, Stack
+from everyfold.criteria.newtonstep import StepOptions, newton_steps
 from everyfold.criteria.refit import Refit
 from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows
 from everyfold.solve import Problem
@@ -33,8 +35,9 @@ class HeldOut(Predictive):
 
     Parameters
     ----------
-    order : float, default=inf
-        ``inf`` is (★); 1, 2, 3, … the influence series of that order, which exists to reproduce
+    order : float or "exact", default=inf
+        ``inf`` is (★); "exact" goes on to each fold's own minimum by further Newton steps (for
+        squared loss (★) is there already); 1, 2, 3, … are the influence series of that order, which exists to reproduce
         the literature: where the ridge is small or the kernel narrow it collapses to the
         training error. The spectral radius says when: the series' error decays like its r-th power.
     route : {"eigen", "explicit", "cholesky", "tridiagonal"}, default="eigen"
@@ -43,22 +46,31 @@ class HeldOut(Predictive):
         Whether to report the spectral radius; by default for finite orders only, as (★) does
         not depend on it.
 
+    certify : bool, optional
+        For losses without a closed form: whether to find out which folds are exact all the same,
+        at the cost of one product with M a fold; by default for up to 100 folds.
+
     Notes
     -----
     **Cost** one factorisation of n rows for all ridges, then for each ridge n Σ m² + Σ m³/3 flops
     over the folds' sizes m (order ∞); 2 n² a ridge for leave-one-out.
     **Exact?** For squared loss and order ∞: yes, with and without intercept and weights, in both
-    conventions of the ridge.
+    conventions of the ridge. For other losses (★) is one Newton step of the fold's problem:
+    exact for a piecewise quadratic loss if no remaining row leaves its piece (``is_exact``).
     """
 
-    order: float = math.inf
+    order: float | Literal["exact"] = math.inf
     route: Route = "eigen"
     with_radius: bool | None = None
+    certify: bool | None = None
 
     def __post_init__(self) -> None:
-        if not (self.order == math.inf or (self.order >= 1 and self.order == int(self.order))):
+        order = self.order
+        if order == "exact" or order == math.inf:
+            return
+        if isinstance(order, str) or not (order >= 1 and order == int(order)):
             raise ValueError(
-                f"order={self.order!r} is not a positive integer or inf; use inf for the exact "
+                f"order={order!r} is not a positive integer, inf or 'exact'; use inf for the "
                 "hold-out formula"
             )
 
@@ -71,15 +83,30 @@ class HeldOut(Predictive):
                 f"cv: split {min(folds.odd)} is not a removal of rows (a test row is in the "
                 "training set, or a training row repeats), so no single fit contains it; use Refit"
             )
-        expand = self._mean_series if self._is_mean_series(problem) else self._resummed
-        yield from expand(problem, operator, ridges, folds)
+        if not problem.loss.has_constant_curvature:
+            yield from self._without_closed_form(problem, operator, ridges, folds)
+        elif problem.ridge_scaling == "mean" and self._limit < math.inf:
+            yield from self._mean_series(problem, operator, ridges, folds)
+        else:
+            yield from self._resummed(problem, operator, ridges, folds)
 
-    def _is_mean_series(self, problem: Problem) -> bool:
-        return problem.ridge_scaling == "mean" and self.order < math.inf
+    def _without_closed_form(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        if self.order == "exact":
+            yield from Refit().evaluate(problem, operator, ridges, folds)
+        else:
+            options = StepOptions(self._limit, self._wants_radius, self.certify)
+            yield from newton_steps(problem, operator, ridges, folds, options)
+
+    @property
+    def _limit(self) -> float:
+        """The order as a number: for squared loss "exact" is what infinity gives."""
+        return math.inf if self.order == "exact" else float(self.order)
 
     @property
     def _wants_radius(self) -> bool:
-        return self.order < math.inf if self.with_radius is None else self.with_radius
+        return self._limit < math.inf if self.with_radius is None else self.with_radius
 
     # -- sets of rows: (★) in both conventions, the series in the "sum" convention -----------------
 
@@ -126,9 +153,10 @@ class HeldOut(Predictive):
             self._passive(problem, operator, response, folds, (stacks, removed), held)
         values = held[folds.pick]
         condition = np.full(len(folds), response.condition)
-        exact = np.full(len(folds), self.order == math.inf and is_trusted(response.condition))
-        broken = [i for i, part in enumerate(folds.split(values)) if not np.isfinite(part).all()]
-        if broken:
+        exact = np.full(len(folds), self._limit == math.inf and is_trusted(response.condition))
+        if not np.isfinite(values).all():
+            parts = enumerate(folds.split(values))
+            broken = [i for i, part in parts if not np.isfinite(part).all()]
             self._repair(problem, operator, response.rho, folds, broken, values)
             exact[broken] = False
         return OutOfFold(values, exact, radius, condition)
@@ -139,12 +167,12 @@ class HeldOut(Predictive):
         The series applies M once more than it accumulates: what moves the rows outside S is the
         residual of the order before. In the limit the two are the same.
         """
-        if self.order == math.inf:
+        if self._limit == math.inf:
             e = response.leave(stack.rows, reduced)
             return e, e
         residual = response.scale * reduced
-        before = residual + response.spread(stack.rows, residual, int(self.order) - 1)
-        return residual + response.spread(stack.rows, residual, int(self.order)), before
+        before = residual + response.spread(stack.rows, residual, int(self._limit) - 1)
+        return residual + response.spread(stack.rows, residual, int(self._limit)), before
 
     def _passive(
         self,
@@ -202,7 +230,7 @@ class HeldOut(Predictive):
             g = -2.0 * s * s * (problem.y - u)
             delta = _push(response, theta[:, :, None] * g[:, None, :])
             total = delta.copy()
-            for _ in range(int(self.order) - 1):
+            for _ in range(int(self._limit) - 1):
                 delta = _push(response, (2.0 * s * s * theta)[:, :, None] * delta)
                 total += delta
             pairs = zip(folds.tests, range(len(folds)), strict=True)
@@ -212,9 +240,11 @@ class HeldOut(Predictive):
             yield OutOfFold(values, nothing, _power(response, s, theta), condition)
 
 
-def _active_sizes(problem: Problem, folds: Folds) -> Array:
+def _active_sizes(problem: Problem, folds: Folds) -> Rows:
     """How many rows with positive weight each fold leaves out."""
-    return np.array([np.count_nonzero(problem.w[held]) for held in folds.helds])
+    if problem.n_active == problem.n:
+        return folds.sizes
+    return np.array([np.count_nonzero(problem.w[held]) for held in folds.helds], dtype=np.intp)
 
 
 def _theta(problem: Problem, folds: Folds) -> Array:

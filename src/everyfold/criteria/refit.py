@@ -9,9 +9,9 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.folds import Fold, Folds
-from everyfold.operators.base import KernelOperator, Route
+from everyfold.operators.base import Array, KernelOperator, Route, Rows, Solution
 from everyfold.operators.dense import product
-from everyfold.solve import Problem, solve_path
+from everyfold.solve import Fit, Problem, solve_path
 
 
 @dataclass(frozen=True)
@@ -35,23 +35,58 @@ class Refit(Predictive):
         """See base class."""
         values = np.empty((len(ridges), int(folds.bounds[-1]), problem.y.shape[1]))
         condition = np.empty((len(ridges), len(folds)))
+        starts = self._starts(problem, operator, ridges)
         for i, fold in enumerate(folds):
             test = slice(folds.bounds[i], folds.bounds[i + 1])
-            values[:, test], condition[:, i] = self._fold(problem, operator, ridges, fold)
+            values[:, test], condition[:, i] = self._fold(
+                problem, operator, (ridges, starts), fold
+            )
         unknown = np.full(len(folds), np.nan)
         for k in range(len(ridges)):
             exact = np.array([is_trusted(c) for c in condition[k]])
             yield OutOfFold(values[k], exact, unknown, condition[k])
 
+    def _starts(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+    ) -> list[Solution | None]:
+        """Where Newton's method begins in every fold: the fits of all rows, if it is needed."""
+        if problem.loss.has_constant_curvature or operator.depends_on_rows:
+            return [None] * len(ridges)
+        return [fit.solution for fit in solve_path(problem, operator, ridges)]
+
+    def _fits(
+        self,
+        problem: Problem,
+        operator: KernelOperator,
+        path: tuple[Sequence[float], list[Solution | None]],
+        train: Rows,
+    ) -> list[Fit]:
+        ridges, starts = path
+        if starts[0] is None:
+            return list(solve_path(problem, operator, ridges, self.route))
+        fits = []
+        for ridge, start in zip(ridges, starts, strict=True):
+            assert start is not None
+            begin = Solution(operator.inherit(start.coef, train), start.intercept)
+            fits.extend(solve_path(problem, operator, [ridge], start=begin))
+        return fits
+
     def _fold(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], fold: Fold
-    ) -> tuple[np.ndarray, np.ndarray]:
+        self,
+        problem: Problem,
+        operator: KernelOperator,
+        path: tuple[Sequence[float], list[Solution | None]],
+        fold: Fold,
+    ) -> tuple[Array, Array]:
         """Predictions (ridges, test rows, targets) and condition numbers of one fold."""
         inside, cross = operator.split(fold.train, fold.test)
-        fits = list(solve_path(problem.restrict(fold.train), inside, ridges, self.route))
+        fits = self._fits(problem.restrict(fold.train), inside, path, fold.train)
         coef = np.concatenate([fit.solution.coef for fit in fits], axis=1)
         intercept = np.concatenate([fit.solution.intercept for fit in fits])
         u = product(cross, coef) + intercept
-        shape = (len(fold.test), len(ridges), problem.y.shape[1])
-        condition = np.array([fit.response.condition for fit in fits])
-        return u.reshape(shape).transpose(1, 0, 2), condition
+        u = u.reshape(len(fold.test), len(fits), problem.y.shape[1]).transpose(1, 0, 2)
+        condition = np.array([fit.condition for fit in fits])
+        for k, fit in enumerate(fits):
+            if not fit.is_converged:
+                u[k], condition[k] = np.nan, np.inf
+        return u, condition

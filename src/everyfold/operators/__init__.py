@@ -8,17 +8,23 @@ from everyfold.operators.base import (
     Solution,
     Structure,
 )
+from everyfold.operators.circulant import Circulant
 from everyfold.operators.dense import Dense, DenseMatrix
+from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.lowrank import LowRank, Primal
-from everyfold.operators.perfold import PerFold
+from everyfold.operators.perfold import PerFold, PerSplit
 
 __all__ = [
+    "Circulant",
+    "CirculantMatrix",
+    "CirculantWarning",
     "Dense",
     "DenseMatrix",
     "Expansion",
     "KernelOperator",
     "LowRank",
     "PerFold",
+    "PerSplit",
     "Primal",
     "Quadratic",
     "Response",

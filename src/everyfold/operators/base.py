@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from everyfold.operators.systems import Array, Route, Rows, solve_stack
 
 __all__ = [
     "Array",
+    "DualModel",
     "Expansion",
     "KernelOperator",
     "Quadratic",
@@ -45,11 +46,15 @@ class Quadratic:
         What u should be near to, one column a target.
     intercept : bool
         Whether u = f + b with a free constant b, or u = f.
+    pull : float, default=0
+        A constant force on the intercept, a term ``pull · b``: what rows without curvature
+        contribute to a Newton step.
     """
 
     s: Array
     z: Array
     intercept: bool
+    pull: float = 0.0
 
     @property
     def active(self) -> Rows:
@@ -66,6 +71,15 @@ class Solution:
 
     coef: Array
     intercept: Array
+
+
+@dataclass(frozen=True)
+class DualModel:
+    """A fitted model by its values on the rows and its dual coefficients: u = K a + b."""
+
+    u: Array
+    a: Array
+    b: float
 
 
 class Response(ABC):
@@ -122,6 +136,15 @@ class Response(ABC):
         """The trace of M."""
         return float(self.diagonal().sum())
 
+    def reduced_norm(self) -> Array:
+        """The squared norms of the columns of ``reduced``, (q,)."""
+        reduced = self.reduced()
+        return np.asarray(np.einsum("ij,ij->j", reduced, reduced), dtype=np.float64)
+
+    def residual_trace(self, rows: Rows) -> float:
+        """The sum of the diagonal of R over ``rows``."""
+        return float(self.residual_diagonal()[rows].sum())
+
     def leave(self, rows: Rows, B: Array) -> Array:
         r"""Solve :math:`R_{SS}\,e_S = B_S` for t sets S of m active rows: (t, m), (t, m, k).
 
@@ -139,6 +162,41 @@ class Response(ABC):
             for i in range(0, len(rows), chunk)
         ]
         return np.concatenate(pieces)
+
+    def release(self, rows: Rows, g: Array) -> Array:
+        r"""The forces :math:`v_S = (I - D_S M_{SS})^{-1} g_S` that undo the rows of one set.
+
+        Applied to the model of all rows they leave the one that never saw S:
+        :math:`\delta = M_{:S}\,v_S`. Rows without curvature keep their force.
+        """
+        D = self.curvature
+        M_SS = self.block(rows, rows)
+        v: Array = np.linalg.solve(np.eye(len(rows)) - D[rows, None] * M_SS, g[rows])
+        return v
+
+    def release_each(self, g: Array) -> Array:
+        """``release`` of every single row."""
+        v: Array = g / (self.scale * self.residual_diagonal())
+        return np.where(self.curvature > 0.0, v, g)
+
+    @property
+    @abstractmethod
+    def curvature(self) -> Array:
+        """The diagonal of D."""
+
+    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+        """Held-out values of one set, given the model of all rows and v from ``release``.
+
+        An operator that can computes them from the rows outside the set alone, so that tiny values
+        are not the difference of large ones.
+        """
+        held: Array = model.u[rows] + self.block(rows, rows) @ v
+        return held
+
+    def without_each(self, v: Array, model: DualModel) -> Array:
+        """``without`` of every single row."""
+        held: Array = model.u + self.diagonal() * v
+        return held
 
     def spread(self, rows: Rows, B: Array, order: int) -> Array:
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
@@ -171,6 +229,8 @@ class KernelOperator(ABC):
     n: int
     depends_on_rows: bool = False
     """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
+    methods: tuple[str, ...] | None = None
+    """The only methods of the planner that suit the structure; None if it takes any."""
 
     @property
     @abstractmethod
@@ -184,6 +244,18 @@ class KernelOperator(ABC):
     @abstractmethod
     def evaluate(self, coef: Array) -> Array:
         """The values f of all rows for coefficients as in :class:`Solution`."""
+
+    def coefficients(self, a: Array) -> Array:
+        """The operator's own coefficients of f = K a; by default a itself."""
+        return a
+
+    def inherit(self, coef: Array, rows: Rows) -> Array:
+        """Coefficients fitted on a larger sample, as a start for this operator on its ``rows``."""
+        return coef[rows]
+
+    def inner(self, coef: Array, other: Array, values: Array) -> float:
+        """⟨f, f'⟩ of two functions by their coefficients, and the second one's values."""
+        return float(np.vdot(coef, values))
 
     @abstractmethod
     def diagonal(self) -> Array:
@@ -202,6 +274,9 @@ class KernelOperator(ABC):
     def respond(self, quadratic: Quadratic, rho: float, route: Route = "cholesky") -> Response:
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
+
+    def check_sets(self, sets: Sequence[Rows]) -> None:  # noqa: B027
+        """Raise if the structure cannot hold out these sets of rows. Most hold out any."""
 
     @abstractmethod
     def restrict(self, rows: Rows) -> KernelOperator:
@@ -248,6 +323,28 @@ class Structure(ABC):
     def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
         """The operator of ``kernel`` on the rows of ``X``."""
 
+    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> KernelOperator:
+        """``bind``, given the base matrix of the kernel; most structures have no use for it."""
+        return self.bind(kernel, X)
+
+    needs_base: ClassVar[bool] = False
+    """Whether the operator comes from the base matrix, which kernels may share."""
+
     @abstractmethod
     def rank(self, n_rows: int, n_features: int) -> int:
         """The rank of an operator bound to data of this shape."""
+
+    def to_fit(self) -> Structure:
+        """The structure of the model that is kept and predicts; by default this one."""
+        return self
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters by name, so that scikit-learn sees them as nested ones."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+
+    def with_params(self, **params: Any) -> Structure:
+        """The same structure with some parameters changed."""
+        unknown = sorted(set(params) - set(self.get_params()))
+        if unknown:
+            raise ValueError(f"{self} has no parameters {unknown}; use {sorted(self.get_params())}")
+        return type(self)(**{**self.get_params(), **params})

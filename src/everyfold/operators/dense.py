@@ -13,6 +13,7 @@ from scipy.linalg import blas, eigvalsh
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
     Array,
+    DualModel,
     Expansion,
     KernelOperator,
     Quadratic,
@@ -38,9 +39,15 @@ class Dense(Structure):
     array([1., 4.])
     """
 
+    needs_base = True
+
     def bind(self, kernel: Kernel, X: Any) -> DenseMatrix:
         """See base class."""
         return DenseMatrix(kernel(X), kernel, X)
+
+    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> DenseMatrix:
+        """See base class."""
+        return DenseMatrix(kernel.from_base(base), kernel, X)
 
     def rank(self, n_rows: int, n_features: int) -> int:
         """See base class."""
@@ -66,6 +73,13 @@ class DenseMatrix(KernelOperator):
     def rank(self) -> int:
         """No structure: n."""
         return self.n
+
+    @cached_property
+    def hollow(self) -> Array:
+        """K without its diagonal."""
+        hollow = self.K.copy()
+        np.fill_diagonal(hollow, 0.0)
+        return hollow
 
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""
@@ -97,7 +111,7 @@ class DenseMatrix(KernelOperator):
         if quadratic.intercept:
             wanted = np.column_stack([wanted, s])
         for system, solved in factorise(hat, route).path(rhos, wanted):
-            yield DenseResponse(self.K, quadratic, system, solved)
+            yield DenseResponse(self, quadratic, system, solved)
 
     def restrict(self, rows: Rows) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
@@ -144,8 +158,11 @@ class DenseResponse(Response):
     **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``.
     """
 
-    def __init__(self, K: Array, quadratic: Quadratic, system: RidgeSystem, solved: Array) -> None:
-        self._K = K
+    def __init__(
+        self, operator: DenseMatrix, quadratic: Quadratic, system: RidgeSystem, solved: Array
+    ) -> None:
+        self._operator = operator
+        self._K = operator.K
         self._active = quadratic.active
         self._s = quadratic.s[self._active]
         self._system = system
@@ -159,7 +176,7 @@ class DenseResponse(Response):
             self._h = solved[:, q]
             self._kappa = float(self._s @ self._h)
             hat = self._s[:, None] * quadratic.z[self._active]
-            self._b = (self._h @ hat) / self._kappa
+            self._b = (self._h @ hat - quadratic.pull / (2.0 * self.rho)) / self._kappa
             self._C_z = self._C_z - np.outer(self._h, self._b)
 
     def _scatter(self, inner: Array) -> Array:
@@ -256,16 +273,83 @@ class DenseResponse(Response):
         free: Array = 1.0 - fit
         return free
 
-    def block(self, rows: Rows, columns: Rows) -> Array:
-        """See base class; |columns| products with M."""
-        unit = np.zeros((len(self._K), len(columns)))
-        unit[columns, np.arange(len(columns))] = 1.0
-        M_SS: Array = self.matmat(unit)[rows]
-        return M_SS
-
     def diagonal(self) -> Array:
         """See base class; n³ flops if some rows are without curvature, else that of R."""
         if self._active.size < len(self._K):
             return np.ascontiguousarray(self.matmat(np.eye(len(self._K))).diagonal())
         diagonal: Array = (1.0 - self.rho * self.residual_diagonal()) / (2.0 * self._s**2)
         return diagonal
+
+    # -- leaving rows out of a Newton step ---------------------------------------------------------
+
+    @property
+    def curvature(self) -> Array:
+        """See base class."""
+        return self._scatter(2.0 * self._s**2)
+
+    @cached_property
+    def _transfer(self) -> Array:
+        r""":math:`T = D M_{A:} = C K_{A:} + h 1^\top/\kappa`, (|A|, n); 2 n|A|² flops, once."""
+        K_active = np.ascontiguousarray(self._K_active.T)
+        hat = self._system.solve(self._s[:, None] * K_active)
+        if self._has_intercept:
+            hat += np.outer(self._h, self._one_minus_fit / self._kappa)
+        T: Array = self._s[:, None] * hat
+        return T
+
+    @cached_property
+    def _beta(self) -> Array:
+        """How the intercept answers to a force on each row."""
+        if not self._has_intercept:
+            return np.zeros(len(self._K))
+        beta: Array = self._one_minus_fit / (2.0 * self.rho * self._kappa)
+        return beta
+
+    def _is_inside(self, rows: Rows) -> Rows:
+        """The active rows among ``rows``, as positions in the active set."""
+        member = np.zeros(len(self._K), dtype=bool)
+        member[rows] = True
+        return np.flatnonzero(member[self._active])
+
+    def block(self, rows: Rows, columns: Rows) -> Array:
+        """See base class; 2 |A| flops an entry once T is known."""
+        K_SA = self._K_active[rows]
+        inner = self._K[np.ix_(rows, columns)] - K_SA @ self._transfer[:, columns]
+        M_SS: Array = inner / (2.0 * self.rho) + self._beta[columns]
+        return M_SS
+
+    def release(self, rows: Rows, g: Array) -> Array:
+        """See base class; by the symmetric block of R for rows with curvature."""
+        inside = self._is_inside(rows)
+        v = g[rows].copy()
+        if inside.size == 0:
+            return v
+        is_active = np.zeros(len(self._K), dtype=bool)
+        is_active[self._active] = True
+        passive = rows[~is_active[rows]]
+        order = self._active[inside]
+        s = self._s[inside]
+        push = g[order] + self._transfer[np.ix_(inside, passive)] @ g[passive]
+        solved = self.leave(order[None], (push / s)[None, :, None])[0, :, 0] / self.rho
+        position = {row: i for i, row in enumerate(rows)}
+        v[[position[row] for row in order]] = s * solved
+        return v
+
+    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+        """See base class: K_{S,T} a_T + b from the coefficients that are left."""
+        outside = np.setdiff1d(np.arange(len(self._active)), self._is_inside(rows))
+        rest = model.a.copy()
+        rest[rows] = 0.0
+        rest[self._active[outside]] -= self._transfer[np.ix_(outside, rows)] @ v / (2.0 * self.rho)
+        held: Array = self._K[rows] @ rest + model.b + self._beta[rows] @ v
+        return held
+
+    def without_each(self, v: Array, model: DualModel) -> Array:
+        """See base class; n|A| flops."""
+        # Row i itself is no longer there to answer: its own terms are left out of both sums.
+        T = self._transfer.copy()
+        T[np.arange(len(self._active)), self._active] = 0.0
+        crossed = np.einsum("ji,ij->i", T, self._K_active)
+        f = self._operator.hollow @ model.a
+        held: Array = f + model.b + (self._beta - crossed / (2.0 * self.rho)) * v
+        return held

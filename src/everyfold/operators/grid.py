@@ -68,6 +68,11 @@ class Grid:
             count[-1] = 1.0
         return count
 
+    @cached_property
+    def counts(self) -> Array:
+        """``count`` for every entry of the half spectrum, flat."""
+        return np.tile(self.count, math.prod(self.half[:-1]))
+
     def tail(self, lead: int) -> Grid:
         """The grid of the levels after the first ``lead``: the block where those are fixed."""
         return Grid(self.factors[lead:])
@@ -92,7 +97,7 @@ class Grid:
         spectra *= values
         return self.invert(spectra).T
 
-    # -- circulant matrices by their eigenvalues (half spectra) --------------------------------------
+    # -- circulant matrices by their eigenvalues (half spectra) ------------------------------------
 
     def total(self, values: Array) -> float:
         """The sum over all n frequencies: the trace."""
@@ -121,7 +126,7 @@ class Grid:
         entries: Array = column[flat]
         return entries
 
-    # -- which sets of rows are blocks ---------------------------------------------------------------
+    # -- which sets of rows are blocks -------------------------------------------------------------
 
     @property
     def fold_counts(self) -> tuple[int, ...]:
@@ -135,7 +140,7 @@ class Grid:
         return sizes.index(m) if m in sizes else None
 
     def is_aligned(self, rows: Rows) -> bool:
-        """Whether every row of the (t, m) array is a block of consecutive rows with fixed indices."""
+        """Whether all t sets of m rows are blocks of consecutive rows with fixed indices."""
         m = rows.shape[1]
         if m == 1:
             return True
@@ -172,7 +177,7 @@ def divisors_of(n: int) -> list[int]:
 
 
 def balance(n: int, levels: int) -> tuple[int, ...]:
-    """Factor n into ``levels`` factors > 1 of similar size, ascending; fewer if n has too few primes.
+    """Factor n into ``levels`` factors > 1 of similar size; fewer if it has too few primes.
 
     Examples
     --------

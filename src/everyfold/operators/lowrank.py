@@ -69,6 +69,18 @@ class LowRank(KernelOperator):
         """See base class: V times the coefficients."""
         return product(self.V, coef)
 
+    def coefficients(self, a: Array) -> Array:
+        """See base class: Vᵀ a."""
+        return product(np.ascontiguousarray(self.V.T), a)
+
+    def inherit(self, coef: Array, rows: Rows) -> Array:
+        """See base class: all of them."""
+        return coef
+
+    def inner(self, coef: Array, other: Array, values: Array) -> float:
+        """See base class: the coefficients are coordinates."""
+        return float(np.vdot(coef, other))
+
     def diagonal(self) -> Array:
         """See base class."""
         diagonal: Array = np.einsum("ij,ij->i", self.V, self.V)
@@ -186,8 +198,11 @@ class LowRankResponse(Response):
         """See base class; ``coef`` belong to the columns of V."""
         B = self._quadratic.z * (self._quadratic.s**2)[:, None]
         F, P = self._basis.free, self._basis.P
-        coef = P @ (self._inverse[:, None] * product(np.ascontiguousarray(F.T), B))
-        b = self._mean * B.sum(axis=0) - self._basis.centre @ coef
+        pull = 0.5 * self._quadratic.pull
+        # b follows the mean of f, so that a force on b is one on f too.
+        force = product(np.ascontiguousarray(F.T), B) + pull * (P.T @ self._basis.centre)[:, None]
+        coef = P @ (self._inverse[:, None] * force)
+        b = self._mean * (B.sum(axis=0) - pull) - self._basis.centre @ coef
         return Solution(coef, b)
 
     def reduced(self) -> Array:
@@ -210,6 +225,12 @@ class LowRankResponse(Response):
         """See base class."""
         diagonal: Array = 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
         return diagonal
+
+    @property
+    def curvature(self) -> Array:
+        """See base class."""
+        D: Array = 2.0 * self._quadratic.s**2
+        return D
 
     def matmat(self, B: Array) -> Array:
         """See base class."""

@@ -1,7 +1,8 @@
-"""Kernels that are chosen by the training rows themselves, as ``gamma="scale"`` is."""
+"""Kernels that differ from one training set to the next: each fold has an operator of its own."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -20,39 +21,26 @@ from everyfold.operators.base import (
 )
 
 
-class PerFold(KernelOperator):
-    """A kernel that differs from one training set to the next.
+class SplitOnly(KernelOperator):
+    """A kernel that exists for one training set at a time.
 
-    It can only be restricted: each restriction is the operator of its own rows. There is no matrix
-    of all rows for a shortcut to start from, and asking for one is an error.
+    It can only be split: each split is an operator of its own rows. There is no matrix of all rows
+    for a shortcut to start from, and asking for one is an error.
     """
 
     depends_on_rows = True
 
-    def __init__(self, X: Any, structure: Structure, kernel_of: Callable[[Any], Kernel]) -> None:
-        self.n = X.shape[0]
-        self._X = X
-        self._structure = structure
-        self._kernel_of = kernel_of
+    @abstractmethod
+    def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
+        """See base class."""
 
     def restrict(self, rows: Rows) -> KernelOperator:
         """See base class."""
-        X = self._X[rows]
-        return self._structure.bind(self._kernel_of(X), X)
+        return self.split(rows, rows[:0])[0]
 
     def cross(self, new: Rows, rows: Rows) -> Array:
         """See base class; the kernel is that of the training rows."""
         return self.split(rows, new)[1]
-
-    def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
-        """See base class."""
-        operator = self.restrict(train)
-        return operator, operator.expand(np.empty((operator.n, 0))).link(self._X[test])
-
-    @property
-    def rank(self) -> int:
-        """See base class."""
-        return self._structure.rank(*self._X.shape)
 
     def _no_matrix(self) -> NoReturn:
         raise TypeError("this kernel depends on the training rows; restrict it to some first")
@@ -82,3 +70,48 @@ class PerFold(KernelOperator):
     def expand(self, coef: Array) -> Expansion:
         """Not available."""
         self._no_matrix()
+
+
+class PerFold(SplitOnly):
+    """A kernel that is chosen by the training rows themselves, as ``gamma="scale"`` is."""
+
+    def __init__(self, X: Any, structure: Structure, kernel_of: Callable[[Any], Kernel]) -> None:
+        self.n = X.shape[0]
+        self._X = X
+        self._structure = structure
+        self._kernel_of = kernel_of
+
+    @property
+    def rank(self) -> int:
+        """See base class."""
+        return self._structure.rank(*self._X.shape)
+
+    def restrict(self, rows: Rows) -> KernelOperator:
+        """See base class."""
+        X = self._X[rows]
+        return self._structure.bind(self._kernel_of(X), X)
+
+    def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
+        """See base class."""
+        operator = self.restrict(train)
+        return operator, operator.expand(np.empty((operator.n, 0))).link(self._X[test])
+
+
+class PerSplit(SplitOnly):
+    """A kernel on rows that each training set transforms in its own way, as a scaler does."""
+
+    def __init__(
+        self, n: int, rank: int, split: Callable[[Rows, Rows], tuple[KernelOperator, Array]]
+    ) -> None:
+        self.n = n
+        self._rank = rank
+        self._split = split
+
+    @property
+    def rank(self) -> int:
+        """See base class."""
+        return self._rank
+
+    def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
+        """See base class."""
+        return self._split(train, test)

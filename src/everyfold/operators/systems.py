@@ -137,6 +137,8 @@ def factorise(K: Array, route: Route) -> Factorisation:
     >>> factorise(K, "eigen").at(1.0).diagonal()
     array([0.375, 0.375])
     """
+    if K.size == 0:
+        return Cholesky(K)
     if route == "eigen":
         return Eigen.of(K)
     if route == "explicit":
@@ -316,6 +318,10 @@ class CholeskySystem(RidgeSystem):
 
     def __init__(self, K: Array, rho: float) -> None:
         self.rho = rho
+        self.condition = 1.0
+        self._L = np.zeros((0, 0))
+        if K.size == 0:  # a Newton step in which no row has curvature
+            return
         A = np.array(K, dtype=np.float64, order="F")
         A.flat[:: len(A) + 1] += rho
         norm = float(np.abs(A).sum(axis=0).max(initial=0.0))
@@ -330,6 +336,8 @@ class CholeskySystem(RidgeSystem):
 
     def solve(self, B: Array) -> Array:
         """G B in 2 n² flops a column."""
+        if B.size == 0:
+            return B
         G_B, _ = lapack.dpotrs(self._L, np.asfortranarray(B), lower=1)
         return np.asarray(G_B)
 

@@ -1,0 +1,239 @@
+r"""The hold-out formula for losses without a closed form: one Newton step of every fold's problem.
+
+At the minimum of all rows the problem is a quadratic one to second order
+(:class:`~everyfold.solve.NewtonModel`); leaving a set S out of *that* is exact and costs no further
+factorisation:
+
+.. math:: \hat u_S = u_S + (I - M_{SS}D_S)^{-1} M_{SS}\,g_S .
+
+For a piecewise quadratic loss the model is the truth as long as no remaining row changes its piece,
+and the held-out values are those of a refit; that is checked row by row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold.criteria.base import OutOfFold, is_trusted
+from everyfold.criteria.folds import Folds
+from everyfold.operators.base import Array, DualModel, KernelOperator, Response, Rows
+from everyfold.solve import STATIONARITY, Fit, NewtonModel, Problem, solve_path
+
+CERTIFIED_FOLDS = 100
+"""Up to this many folds the certificate is worked out by default; it costs a product for each."""
+
+_SAME_PIECE = 1e-9
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How far the influence series goes, and what is reported with it."""
+
+    order: float
+    with_radius: bool
+    certify: bool | None
+
+    def certifies(self, problem: Problem, n_folds: int) -> bool:
+        """Whether to check that no remaining row changes its piece."""
+        if self.order < math.inf or not problem.loss.is_piecewise_quadratic:
+            return False
+        return n_folds <= CERTIFIED_FOLDS if self.certify is None else self.certify
+
+
+def newton_steps(
+    problem: Problem,
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    folds: Folds,
+    options: StepOptions,
+) -> Iterator[OutOfFold]:
+    """Held-out values of every ridge; fits that did not converge give NaN."""
+    for fit in solve_path(problem, operator, ridges):
+        columns = [
+            _column(problem, k, operator, fit, folds, options) for k in range(problem.y.shape[1])
+        ]
+        yield OutOfFold(
+            np.column_stack([c.values[:, 0] for c in columns]),
+            np.logical_and.reduce([c.is_exact for c in columns]),
+            np.maximum.reduce([c.spectral_radius for c in columns]),
+            np.maximum.reduce([c.condition for c in columns]),
+        )
+
+
+def _column(
+    problem: Problem,
+    k: int,
+    operator: KernelOperator,
+    fit: Fit,
+    folds: Folds,
+    options: StepOptions,
+) -> OutOfFold:
+    """One target of one ridge, its folds grouped by the ridge that they see."""
+    if fit.stationarity[k] > STATIONARITY:
+        return _unusable(folds)
+    left = _left_active(problem, folds)
+    ridge = fit.rho / (problem.n_active if problem.ridge_scaling == "mean" else 1)
+    if problem.ridge_scaling == "sum" or options.order < math.inf:
+        # The series expands around the full sample; only its limit knows the fold's own ridge.
+        left = np.full(len(folds), problem.n_active)
+    values = np.empty(int(folds.bounds[-1]))
+    exact, radius = np.zeros(len(folds), dtype=bool), np.full(len(folds), np.nan)
+    condition = np.empty(len(folds))
+    for size in np.unique(left):
+        ids = np.flatnonzero(left == size)
+        step = _Step.at(problem, k, operator, fit, problem.rho(ridge, int(size)))
+        part = folds if len(ids) == len(folds) else folds.subset(ids)
+        held, exact[ids], radius[ids] = step.hold_out(part, options)
+        condition[ids] = step.response.condition
+        for i, fold_values in zip(ids, part.split(held[part.pick]), strict=True):
+            values[folds.bounds[i] : folds.bounds[i + 1]] = fold_values
+    return OutOfFold(values[:, None], exact, radius, condition)
+
+
+def _unusable(folds: Folds) -> OutOfFold:
+    nothing = np.full(len(folds), np.nan)
+    values = np.full((int(folds.bounds[-1]), 1), np.nan)
+    return OutOfFold(values, np.zeros(len(folds), dtype=bool), nothing, np.full(len(folds), np.inf))
+
+
+def _left_active(problem: Problem, folds: Folds) -> Rows:
+    """How many rows with positive weight each fold trains on."""
+    out = [np.count_nonzero(problem.w[held]) for held in folds.helds]
+    return problem.n_active - np.array(out, dtype=np.intp)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The quadratic model of one target at the ridge of some folds, factorised."""
+
+    problem: Problem
+    k: int
+    response: Response
+    u: Array
+    """Fitted values of all rows, around which the model was made."""
+    g: Array
+    model: DualModel
+    force: Array
+    """The forces at the minimum of the model: g itself where the ridge is that of the fit."""
+
+    @classmethod
+    def at(
+        cls, problem: Problem, k: int, operator: KernelOperator, fit: Fit, rho: float
+    ) -> _Step:
+        coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
+        u = operator.evaluate(coef)[:, 0] + b
+        newton = NewtonModel.at(problem, k, operator, u, rho)
+        response = operator.respond(newton.quadratic, rho)
+        if rho == fit.rho or not newton.quadratic.s.any():
+            at, force = u, newton.g
+        else:
+            minimum, b = newton.solve(operator, response)
+            at = operator.evaluate(minimum[:, None])[:, 0] + b
+            force = newton.g + 2.0 * newton.quadratic.s**2 * (at - u)
+        dual = DualModel(at, -force / (2.0 * rho), b)
+        return cls(problem, k, response, u, newton.g, dual, force)
+
+    def hold_out(
+        self, folds: Folds, options: StepOptions
+    ) -> tuple[Array, NDArray[np.bool_], Array]:
+        """Values of all held-out rows, fold after fold; which are exact; spectral radii."""
+        radius = np.full(len(folds), np.nan)
+        exact = np.zeros(len(folds), dtype=bool)
+        is_single = bool((folds.sizes == 1).all())
+        if options.order < math.inf:
+            held = self._series(folds, int(options.order), is_single)
+        else:
+            held, v = self._resummed(folds, is_single)
+            if options.certifies(self.problem, len(folds)) and is_trusted(self.response.condition):
+                exact = self._certificate(folds, v)
+        if options.with_radius:
+            radius = self._radius(folds, is_single)
+        return held, exact, radius
+
+    def _resummed(self, folds: Folds, is_single: bool) -> tuple[Array, list[Array]]:
+        if is_single:
+            rows = np.concatenate(folds.helds)
+            v_all = self.response.release_each(self.force)
+            held = self.response.without_each(v_all, self.model)[rows]
+            return held, [v_all[row : row + 1] for row in rows]
+        v = [self.response.release(held, self.force) for held in folds.helds]
+        parts = [
+            self.response.without(rows, v_S, self.model)
+            for rows, v_S in zip(folds.helds, v, strict=True)
+        ]
+        return np.concatenate(parts), v
+
+    def _series(self, folds: Folds, order: int, is_single: bool) -> Array:
+        if self.problem.ridge_scaling == "mean":
+            return self._mean_series(folds, order)
+        D = self.response.curvature
+        if is_single:
+            rows = np.concatenate(folds.helds)
+            M = self.response.diagonal()[rows]
+            ratio = M * D[rows]
+            powers = sum(ratio**j for j in range(order))
+            return np.asarray(self.u[rows] + powers * M * self.g[rows])
+        parts = []
+        for rows in folds.helds:
+            M_SS = self.response.block(rows, rows)
+            term = M_SS @ self.g[rows]
+            total = term.copy()
+            for _ in range(order - 1):
+                term = M_SS @ (D[rows] * term)
+                total += term
+            parts.append(self.u[rows] + total)
+        return np.concatenate(parts)
+
+    def _mean_series(self, folds: Folds, order: int) -> Array:
+        theta = _theta(self.problem, folds)
+        D = self.response.curvature[:, None]
+        delta = self.response.matmat(theta * self.g[:, None])
+        total = delta.copy()
+        for _ in range(order - 1):
+            delta = self.response.matmat(theta * D * delta)
+            total += delta
+        return np.concatenate([self.u[S] + total[S, i] for i, S in enumerate(folds.helds)])
+
+    def _certificate(self, folds: Folds, v: Sequence[Array]) -> NDArray[np.bool_]:
+        """Whether every remaining row stays on the piece of the loss that the model assumed.
+
+        That the set of curved rows is unchanged is not enough: a row may jump from one straight
+        piece to another. On the same piece the force changes by exactly D δ.
+        """
+        push = np.zeros((self.problem.n, len(folds)))
+        for i, (rows, v_S) in enumerate(zip(folds.helds, v, strict=True)):
+            push[rows, i] = v_S
+        after = self.model.u[:, None] + self.response.matmat(push)
+        y, w = self.problem.y[:, [self.k]], self.problem.w[:, None]
+        actual = w * self.problem.loss.slope(y, after)
+        assumed = self.g[:, None] + self.response.curvature[:, None] * (after - self.u[:, None])
+        gap = np.abs(actual - assumed)
+        for i, rows in enumerate(folds.helds):
+            gap[rows, i] = 0.0
+        return np.asarray(gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3))
+
+    def _radius(self, folds: Folds, is_single: bool) -> Array:
+        D = self.response.curvature
+        if is_single:
+            rows = np.concatenate(folds.helds)
+            return np.asarray(self.response.diagonal()[rows] * D[rows])
+        radii = np.zeros(len(folds))
+        for i, rows in enumerate(folds.helds):
+            curved = rows[D[rows] > 0.0]
+            if curved.size:
+                radii[i] = float(self.response.radius(curved[None])[0])
+        return radii
+
+
+def _theta(problem: Problem, folds: Folds) -> Array:
+    left = _left_active(problem, folds)
+    m = problem.n_active - left
+    theta = np.tile(-m / left, (problem.n, 1))
+    for i, held in enumerate(folds.helds):
+        theta[held, i] = 1.0
+    return theta

@@ -1,0 +1,221 @@
+r"""p-level circulant kernel matrices: cross-validation in O(n log n), for a million rows.
+
+The kernel matrix is replaced by one that depends on the data through n and a few distances only.
+Its rows are read as points of a periodic grid (:mod:`everyfold.operators.grid`) with spacings h_s,
+
+.. math:: T_j = k(0, (j_0 h_0, …, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
+          D_{j,s} = \{0\} \text{ or } \{j_s, n_s - j_s\},
+
+and U is the first column of :math:`\tilde K` (Song & Xu 2010; Edwards, Zhang, Parker & New 2013,
+Algorithm 1). The rbf and the laplacian kernel are products over the levels, so that U and its
+eigenvalues are outer products of p vectors: O(n) work and p short transforms for a whole matrix.
+The matrix itself and its response are in :mod:`everyfold.operators.fourier`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from everyfold.kernels import RBF, Kernel, Laplacian
+from everyfold.operators.base import Rows, Structure
+from everyfold.operators.dense import Dense
+from everyfold.operators.fourier import (
+    CirculantMatrix,
+    CirculantWarning,
+    refuse_new_rows,
+    spell_counts,
+)
+from everyfold.operators.grid import Grid, balance, nearest_factors
+
+_PAIRS = 1000
+"""How many pairs of rows a step is measured on."""
+
+
+@dataclass(frozen=True)
+class Circulant(Structure):
+    r"""Replace the kernel matrix by a p-level circulant one: the fastest and crudest structure.
+
+    Cross-validation of the replaced model is exact and takes O(n log n), leave-one-out included.
+    How well it speaks for the exact model depends on the order of the rows: it does where they are
+    the points of a regular grid (an image, a field, a time series) in C order; where they are in
+    random order, the matrix knows nothing about them, and the folds' scores hardly depend on X.
+
+    Parameters
+    ----------
+    factors : "auto" or tuple of int, default="auto"
+        The factors n_0, …, n_{p−1} of the number of rows; "auto" takes ``levels`` of similar size.
+        Folds must be blocks of consecutive rows, and their number a product of leading factors:
+        for l-fold cross-validation let the first factor be l.
+    steps : "auto", float or tuple of float, default="auto"
+        The spacings h_s > 0 of the grid, in the units of X; one number serves all levels. "auto"
+        is the median distance between rows that are neighbours in the level. Scaling all steps by
+        c has the same effect as scaling an rbf's gamma by c².
+    levels : int, default=2
+        How many factors "auto" takes.
+    refit : Structure or None, default=Dense()
+        The structure with which an estimator's ``fit`` uses the selected gamma and ridge: a
+        circulant matrix cannot predict new rows, so the model that is kept is an exact one. None
+        refuses ``fit``.
+
+    Notes
+    -----
+    **Cost** O(n log n) time and O(n) memory for everything.
+    **Exact?** Folds are exact for the circulant matrix; the matrix is an approximation.
+
+    Examples
+    --------
+    >>> from everyfold.kernels import RBF
+    >>> X = np.stack(np.meshgrid(np.arange(8.0), np.arange(6.0), indexing="ij"), -1).reshape(48, 2)
+    >>> K = Circulant(factors=(8, 6)).bind(RBF(gamma=2.0), X)
+    >>> K.steps, K.grid.fold_counts
+    ((1.0, 1.0), (8, 48))
+    """
+
+    factors: Literal["auto"] | tuple[int, ...] = "auto"
+    steps: Literal["auto"] | float | tuple[float, ...] = "auto"
+    levels: int = 2
+    refit: Structure | None = field(default_factory=Dense)
+
+    RANGE: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 5.0, 10.0)
+    """Steps that ``candidates`` tries; the literature has values from 1 to 11."""
+
+    def __post_init__(self) -> None:
+        if self.levels < 1:
+            raise ValueError(f"levels={self.levels!r} is not allowed; use 1, 2, 3, …")
+        if self.factors != "auto" and not _are_counts(self.factors):
+            raise ValueError(
+                f"factors={self.factors!r} is not allowed; use 'auto' or integers >= 1 whose "
+                "product is the number of rows"
+            )
+        if self.steps != "auto" and not _are_positive(self.steps):
+            raise ValueError(
+                f"steps={self.steps!r} is not allowed; use 'auto', a finite number > 0, or one for "
+                "each level"
+            )
+
+    def bind(self, kernel: Kernel, X: Any) -> CirculantMatrix:
+        """See base class."""
+        if not isinstance(kernel, (RBF, Laplacian)):
+            raise ValueError(
+                f"a circulant matrix needs a kernel that is a function of distances and a product "
+                f"over features: 'rbf' or 'laplacian', not {kernel}; use Dense() or 'auto'"
+            )
+        grid = self._grid(X.shape[0])
+        return CirculantMatrix(grid, self._steps(grid, kernel, X), kernel)
+
+    def rank(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return n_rows
+
+    def to_fit(self) -> Structure:
+        """See base class: the structure of ``refit``."""
+        if self.refit is None:
+            refuse_new_rows()
+        return self.refit.to_fit()
+
+    @classmethod
+    def candidates(cls, levels: Sequence[int] = (1, 2), **params: Any) -> list[Circulant]:
+        """Structures for a search: every number of levels with "auto" and all steps of ``RANGE``.
+
+        Examples
+        --------
+        >>> grid = {"operator": Circulant.candidates(), "alpha": [0.1, 1.0], "gamma": [0.5]}
+        >>> len(grid["operator"])
+        12
+        """
+        steps: list[Any] = ["auto", *cls.RANGE]
+        return [cls(steps=h, levels=p, **params) for p in levels for h in steps]
+
+    def sample(
+        self, n_rows: int, n_folds: int | None = None, random_state: Any = 0
+    ) -> tuple[Rows, tuple[int, ...]]:
+        """Row numbers of the nearest sub-sample that factorises, and its factors.
+
+        For a number of rows without useful factors, a prime above all. As few rows as possible are
+        dropped, at random; the order of the others is kept.
+
+        Examples
+        --------
+        >>> rows, factors = Circulant().sample(1009, n_folds=8)
+        >>> len(rows), factors
+        (1008, (8, 126))
+        """
+        factors = nearest_factors(n_rows, self.levels, n_folds)
+        random = check_random_state(random_state)
+        kept = random.choice(n_rows, math.prod(factors), replace=False)
+        return np.sort(kept), factors
+
+    def _grid(self, n: int) -> Grid:
+        if self.factors == "auto":
+            return self._balanced(n)
+        grid = Grid(tuple(int(factor) for factor in self.factors))
+        if grid.n != n:
+            raise ValueError(
+                f"factors={self.factors!r} have the product {grid.n}, but there are n_samples={n}; "
+                f"use 'auto' or, for example, factors={balance(n, len(self.factors))}"
+            )
+        return grid
+
+    def _balanced(self, n: int) -> Grid:
+        factors = balance(n, self.levels)
+        if len(factors) < self.levels:
+            warnings.warn(
+                f"n_samples={n} has no {self.levels} factors > 1, so the circulant matrix has the "
+                f"factors {factors}: all rows are kept, for {spell_counts(Grid(factors))} folds "
+                f"only. For others, take a sub-sample: Circulant(levels={self.levels}).sample({n}, "
+                "n_folds=...)",
+                CirculantWarning,
+                stacklevel=4,
+            )
+        return Grid(factors)
+
+    def _steps(self, grid: Grid, kernel: Kernel, X: Any) -> tuple[float, ...]:
+        if self.steps == "auto":
+            return tuple(_typical_step(grid, level, kernel, X) for level in range(grid.levels))
+        if isinstance(self.steps, (int, float)):
+            return (float(self.steps),) * grid.levels
+        if len(self.steps) != grid.levels:
+            raise ValueError(
+                f"steps={self.steps!r} are {len(self.steps)} numbers, but the factors "
+                f"{grid.factors} make {grid.levels} levels; pass one number or one for each level"
+            )
+        return tuple(float(h) for h in self.steps)
+
+
+def _are_counts(factors: Any) -> bool:
+    n = np.asarray(factors)
+    return n.ndim == 1 and n.size > 0 and n.dtype.kind in "iu" and bool((n >= 1).all())
+
+
+def _are_positive(steps: Any) -> bool:
+    h = np.asarray(steps)
+    if h.ndim > 1 or h.size == 0 or h.dtype.kind not in "iuf":
+        return False
+    return bool(np.isfinite(h).all() and (h > 0.0).all())
+
+
+def _typical_step(grid: Grid, level: int, kernel: Kernel, X: Any) -> float:
+    """The median distance between neighbours in one level; where it is 0, the mean; at last 1."""
+    stride = math.prod(grid.factors[level + 1 :])
+    starts = np.arange(grid.n).reshape(*grid.factors[: level + 1], stride)[..., :-1, :].ravel()
+    if starts.size == 0:
+        return 1.0
+    chosen = starts[np.linspace(0, starts.size - 1, min(_PAIRS, starts.size)).astype(np.intp)]
+    difference = abs(X[chosen + stride] - X[chosen])
+    is_squared = kernel.base == "squared_distance"
+    if is_squared:
+        difference = difference.multiply(difference) if _is_sparse(X) else difference**2
+    sums = np.asarray(difference.sum(axis=1), dtype=np.float64).ravel()
+    distances = np.sqrt(sums) if is_squared else sums
+    return float(np.median(distances)) or float(distances.mean()) or 1.0
+
+
+def _is_sparse(X: Any) -> bool:
+    return hasattr(X, "multiply")

@@ -1,0 +1,397 @@
+r"""p-level circulant matrices and their responses, by their eigenvalues.
+
+With l = n_0 · … · n_s folds of consecutive rows, all diagonal blocks of
+:math:`G = (\tilde K + \rho I)^{-1}` are one and the same circulant matrix, and the hold-out formula
+:math:`y_S - \hat u_S = G_{SS}^{-1}(Gy)_S` is a division of batched spectra. An intercept only sets
+the eigenvalue of the constant vector to 0: :math:`C = G - G11^\top G / 1^\top G 1`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from functools import cached_property, reduce
+from typing import NoReturn
+
+import numpy as np
+from scipy import fft
+
+from everyfold.kernels import RBF, Laplacian
+from everyfold.operators.base import (
+    Array,
+    KernelOperator,
+    Quadratic,
+    Response,
+    Route,
+    Rows,
+    Solution,
+)
+from everyfold.operators.dense import DenseMatrix
+from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
+from everyfold.operators.systems import EPS, refuse
+
+CLIPPED_SHARE = 0.01
+"""Clipping more than this share of the spectrum is worth a warning."""
+
+_PIECE = 1 << 14
+"""How many frequencies are handled at a time where the result is a sum."""
+
+
+class CirculantWarning(UserWarning):
+    """A circulant matrix differs from what was asked for: clipped eigenvalues, fewer levels."""
+
+
+class CirculantMatrix(KernelOperator):
+    r"""The p-level circulant :math:`\tilde K`, held as its eigenvalues.
+
+    Attributes
+    ----------
+    grid : Grid
+    steps : tuple of float
+        The spacings, one a level.
+    values : array of shape ``grid.half``
+        The eigenvalues, none negative.
+    clipped_share : float
+        What was clipped to make it so: Σ|negative| / Σ|all|. Where the kernel has not decayed over
+        half a period of the grid it is not small, and the matrix is far from its definition.
+    """
+
+    methods = ("fourier",)
+
+    def __init__(self, grid: Grid, steps: tuple[float, ...], kernel: RBF | Laplacian) -> None:
+        self.grid = grid
+        self.n = grid.n
+        self.steps = steps
+        values = _eigenvalues(grid, steps, kernel)
+        size = grid.total(np.abs(values))
+        self.clipped_share = grid.total(np.maximum(-values, 0.0)) / size
+        self.values = np.maximum(values, 0.0, out=values)
+        if self.clipped_share > CLIPPED_SHARE:
+            warnings.warn(
+                f"{self.clipped_share:.1%} of the spectrum of the circulant matrix is negative and "
+                f"was clipped at 0: {kernel} has not decayed over half a period of the grid "
+                f"{grid.factors} with steps {steps}. Scores of this candidate mean little; use a "
+                "larger gamma or larger steps",
+                CirculantWarning,
+                stacklevel=4,
+            )
+
+    @property
+    def rank(self) -> int:
+        """See base class."""
+        return self.n
+
+    @cached_property
+    def column(self) -> Array:
+        """The first column of the matrix."""
+        return self.grid.column(self.values)
+
+    @cached_property
+    def extremes(self) -> tuple[float, float]:
+        """The smallest and the largest eigenvalue."""
+        return float(self.values.min()), float(self.values.max())
+
+    def matmat(self, B: Array) -> Array:
+        """K B, two transforms a column."""
+        return self.grid.filter(self.values, B)
+
+    def evaluate(self, coef: Array) -> Array:
+        """See base class: K a."""
+        return self.matmat(coef)
+
+    def diagonal(self) -> Array:
+        """See base class: one number n times."""
+        return np.full(self.n, self.grid.total(self.values) / self.n)
+
+    def eigenvalues(self) -> Array:
+        """All n eigenvalues, ascending."""
+        count = np.broadcast_to(self.grid.count.astype(np.intp), self.values.shape)
+        return np.sort(np.repeat(self.values.ravel(), count.ravel()))
+
+    def respond_path(
+        self, quadratic: Quadratic, rhos: Sequence[float], route: Route
+    ) -> Iterator[CirculantResponse]:
+        """See base class. One transform of z serves every ridge, whatever the route."""
+        data = Transformed(self.grid, quadratic, _common(quadratic.s))
+        return (CirculantResponse(self, data, rho) for rho in rhos)
+
+    def check_sets(self, sets: Sequence[Rows]) -> None:
+        """See base class: blocks of consecutive rows with fixed leading indices."""
+        sizes = np.array([len(rows) for rows in sets])
+        for m in np.unique(sizes):
+            if m > 1:
+                rows = np.stack([rows for rows in sets if len(rows) == m])
+                if not self.grid.is_aligned(rows):
+                    is_partition = sizes.sum() == self.n
+                    raise _unaligned(self.grid, int(m), len(sets) if is_partition else None)
+
+    def restrict(self, rows: Rows) -> DenseMatrix:
+        """See base class; some rows of a circulant are no circulant: an array of their number²."""
+        return DenseMatrix(self.cross(rows, rows))
+
+    def cross(self, new: Rows, rows: Rows) -> Array:
+        """See base class: the entries of the matrix between the two sets."""
+        return self.grid.gather(self.column, new[:, None], rows[None, :])
+
+    def expand(self, coef: Array) -> NoReturn:
+        """Not available: there is no function behind the matrix."""
+        refuse_new_rows()
+
+
+def _eigenvalues(grid: Grid, steps: Sequence[float], kernel: RBF | Laplacian) -> Array:
+    """The half spectrum of U, an outer product; its last level by a real transform."""
+    columns = [_level(kernel, n_s, h) for n_s, h in zip(grid.factors, steps, strict=True)]
+    spectra = [np.real(fft.fft(u)) for u in columns[:-1]] + [np.real(fft.rfft(columns[-1]))]
+    return np.asarray(reduce(np.multiply.outer, spectra), dtype=np.float64)
+
+
+def _level(kernel: RBF | Laplacian, n_s: int, h: float) -> Array:
+    """One level of U: the kernel at j h, and at (n_s − j) h where that is another point."""
+    distance = np.arange(n_s, dtype=np.float64) * h
+    t = kernel.from_base(np.square(distance) if kernel.base == "squared_distance" else distance)
+    u: Array = t.copy()
+    u[1:] += t[:0:-1]
+    if n_s % 2 == 0:
+        u[n_s // 2] = t[n_s // 2]
+    return u
+
+
+def _common(s: Array) -> float:
+    """The one weight of all rows; several destroy the structure."""
+    if s.min() < s.max() or s[0] == 0.0:
+        raise ValueError(
+            "a circulant matrix needs the same weight and the same curvature of the loss in every "
+            "row: sample_weight, class_weight and losses other than 'squared' make rows differ and "
+            "destroy the structure; use squared loss without weights, or Dense()"
+        )
+    return float(s[0])
+
+
+class Transformed:
+    """The targets in the Fourier domain, transformed once for all ridges."""
+
+    def __init__(self, grid: Grid, quadratic: Quadratic, s: float) -> None:
+        self.grid = grid
+        self.s = s
+        self.z = quadratic.z
+        self.intercept = quadratic.intercept
+
+    @cached_property
+    def spectra(self) -> Spectrum:
+        """The half spectra of s z, (q, half)."""
+        spectra = self.grid.transform(np.ascontiguousarray(self.z.T))
+        if self.s != 1.0:
+            spectra *= self.s
+        return spectra
+
+    @cached_property
+    def power(self) -> Array:
+        """|spectra|² by frequency, (q, frequencies), such that rows sum to the norms of s z."""
+        q = self.z.shape[1]
+        power: Array = np.square(self.spectra.real)
+        power += np.square(self.spectra.imag)
+        power *= self.grid.count / self.grid.n
+        return power.reshape(q, -1)
+
+
+class CirculantResponse(Response):
+    r"""M and R of a circulant kernel by their eigenvalues.
+
+    With λ those of :math:`\tilde K`, and in every row the same weight s²,
+
+    .. math:: R = \frac{1}{s^2\lambda + \rho}, \qquad M = \frac{\lambda / 2}{s^2\lambda + \rho},
+              \qquad \text{scale} = \rho,
+
+    except that an intercept makes R = 0 and M = 1/(2 s²) at frequency 0.
+
+    **Cost** two transforms for a solution, two over the trailing levels to hold out every fold.
+    **Exact?** Yes, for the circulant matrix.
+    """
+
+    def __init__(self, matrix: CirculantMatrix, data: Transformed, rho: float) -> None:
+        smallest, largest = (data.s**2 * value + rho for value in matrix.extremes)
+        if smallest <= EPS * largest:
+            raise refuse(smallest, rho)
+        self.rho = rho
+        self.condition = largest / smallest
+        self._grid = matrix.grid
+        self._values = matrix.values
+        self._data = data
+
+    @property
+    def curvature(self) -> Array:
+        """See base class; the same for every row."""
+        return np.full(self._grid.n, 2.0 * self._data.s**2)
+
+    @cached_property
+    def _R(self) -> Array:
+        """The eigenvalues of R."""
+        R = self._values * self._data.s**2
+        R += self.rho
+        np.reciprocal(R, out=R)
+        if self._data.intercept:
+            R.flat[0] = 0.0
+        return R
+
+    @cached_property
+    def _H(self) -> Array:
+        """The eigenvalues of D^{1/2} M D^{1/2} = s² λ / (s² λ + ρ); 1 at 0 with an intercept."""
+        H = self._values * self._data.s**2
+        H /= H + self.rho
+        if self._data.intercept:
+            H.flat[0] = 1.0
+        return H
+
+    @property
+    def _M(self) -> Array:
+        return self._H / (2.0 * self._data.s**2)
+
+    def solution(self) -> Solution:
+        """See base class. ``coef`` are the dual coefficients, the intercept is the mean of z."""
+        q = self._data.z.shape[1]
+        b = self._data.z.mean(axis=0) if self._data.intercept else np.zeros(q)
+        return Solution(self._data.s * self.reduced(), b)
+
+    # -- R -----------------------------------------------------------------------------------------
+
+    @property
+    def scale(self) -> float:
+        """The ridge."""
+        return self.rho
+
+    @cached_property
+    def _reduced(self) -> Array:
+        return self._grid.invert(self._data.spectra * self._R).T
+
+    def reduced(self) -> Array:
+        """See base class; one inverse transform."""
+        return self._reduced
+
+    def reduced_norm(self) -> Array:
+        """See base class; by Parseval's identity, without a transform."""
+        return self._sums[0]
+
+    def residual_blocks(self, rows: Rows) -> Array:
+        """See base class; gathered from the first column of R."""
+        column = self._grid.column(self._R)
+        return self._grid.gather(column, rows[:, :, None], rows[:, None, :])
+
+    def residual_diagonal(self) -> Array:
+        """See base class: one number n times."""
+        return np.full(self._grid.n, self._grid.total(self._R) / self._grid.n)
+
+    def residual_trace(self, rows: Rows) -> float:
+        """See base class; without a transform."""
+        return len(rows) * self._sums[1] / self._grid.n
+
+    @cached_property
+    def _sums(self) -> tuple[Array, float]:
+        """The squared norms of R s z and the trace of R: one pass, in pieces that stay in cache."""
+        norm, trace, weight = np.zeros(self._data.z.shape[1]), 0.0, self._data.s**2
+        values, count, power = self._values.ravel(), self._grid.counts, self._data.power
+        for i in range(0, values.size, _PIECE):
+            piece = slice(i, i + _PIECE)
+            R = values[piece] + self.rho / weight
+            np.reciprocal(R, out=R)
+            if i == 0 and self._data.intercept:
+                R[0] = 0.0
+            # einsum and not BLAS, whose threads cost more here than the sums do.
+            trace += float(np.einsum("i,i->", count[piece], R))
+            R *= R
+            norm += np.einsum("qi,i->q", power[:, piece], R)
+        return norm / weight**2, trace / weight
+
+    def leave(self, rows: Rows, B: Array) -> Array:
+        """See base class. The sets must be blocks with fixed leading indices.
+
+        **Cost** two transforms of each set, O(n log n) for all; memory O(n) a column.
+        """
+        lead = self._lead(rows)
+        return self._filter_blocks(1.0 / self._grid.block_values(self._R, lead), lead, B)
+
+    def spread(self, rows: Rows, B: Array, order: int) -> Array:
+        """See base class; as ``leave``."""
+        lead = self._lead(rows)
+        H = self._grid.block_values(self._H, lead)
+        total = np.zeros_like(H)
+        for _ in range(order):
+            total = H * (1.0 + total)
+        return self._filter_blocks(total, lead, B)
+
+    def radius(self, rows: Rows) -> Array:
+        """See base class; the same for every set."""
+        H = self._grid.block_values(self._H, self._lead(rows))
+        return np.full(len(rows), float(H.max()))
+
+    def _lead(self, rows: Rows) -> int:
+        """How many leading indices are fixed in these sets; refuses sets that are no blocks."""
+        m = rows.shape[1]
+        lead = self._grid.lead_of(m)
+        if lead is None or not self._grid.is_aligned(rows):
+            raise _unaligned(self._grid, m)
+        return lead
+
+    def _filter_blocks(self, values: Array, lead: int, B: Array) -> Array:
+        """The circulant blocks with these eigenvalues times (t, m, k): one batch of transforms."""
+        if lead == self._grid.levels:
+            scaled: Array = B * values
+            return scaled
+        tail = self._grid.tail(lead)
+        spectra = tail.transform(np.ascontiguousarray(np.moveaxis(B, 2, 0)))
+        spectra *= values
+        return np.moveaxis(tail.invert(spectra), 0, 2)
+
+    # -- M -----------------------------------------------------------------------------------------
+
+    def matmat(self, B: Array) -> Array:
+        """See base class; two transforms a column."""
+        return self._grid.filter(self._M, B)
+
+    def block(self, rows: Rows, columns: Rows) -> Array:
+        """See base class; gathered from the first column of M."""
+        return self._grid.gather(self._grid.column(self._M), rows[:, None], columns[None, :])
+
+    def diagonal(self) -> Array:
+        """See base class: one number n times."""
+        return np.full(self._grid.n, self.trace() / self._grid.n)
+
+    def trace(self) -> float:
+        """See base class; O(n)."""
+        return self._grid.total(self._M)
+
+
+# -- what is refused, and what to do instead -------------------------------------------------------
+
+
+def spell_counts(grid: Grid) -> str:
+    """The numbers of folds that align, in words."""
+    return " or ".join(str(count) for count in grid.fold_counts)
+
+
+def _unaligned(grid: Grid, m: int, n_folds: int | None = None) -> ValueError:
+    """The error for folds that are no blocks, with the nearest partition that is one."""
+    wanted = n_folds or max(2, round(grid.n / m))
+    nearest = min(grid.fold_counts, key=lambda count: abs(math.log(count / wanted)))
+    message = (
+        f"cv: a fold of {m} rows does not align with the factors {grid.factors} of the circulant "
+        f"matrix: folds must be blocks of consecutive rows, {spell_counts(grid)} in number. The "
+        f"nearest is cv=KFold(n_splits={nearest}) without shuffling"
+    )
+    possible = min(divisors_of(grid.n)[1:], key=lambda count: abs(math.log(count / wanted)))
+    if possible not in grid.fold_counts:
+        rest = balance(grid.n // possible, max(1, grid.levels - 1))
+        factors = (possible, *rest) if grid.n > possible else (possible,)
+        message += f"; with Circulant(factors={factors}) it is cv=KFold(n_splits={possible})"
+    if possible != wanted:
+        message += f"; for {wanted} folds drop rows: Circulant().sample({grid.n}, n_folds={wanted})"
+    return ValueError(message)
+
+
+def refuse_new_rows() -> NoReturn:
+    """The error for predictions that a matrix without a function cannot give."""
+    raise ValueError(
+        "a circulant matrix depends on the rows through their number only and knows nothing about "
+        "new ones, so it cannot predict them; use Circulant(refit=Dense()), with which fit uses "
+        "the same gamma and ridge in an exact model, and a gamma that is a number, not 'scale'"
+    )

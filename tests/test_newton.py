@@ -1,0 +1,345 @@
+"""Losses without a closed form: fits by their optimality, folds by refits."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from sklearn.svm import SVC, SVR
+
+from everyfold.criteria import Folds, HeldOut, Refit
+from everyfold.kernels import RBF
+from everyfold.losses import (
+    HuberHinge,
+    Logistic,
+    QuadraticEpsilon,
+    SmoothEpsilon,
+    SquaredHinge,
+)
+from everyfold.operators import Dense, DenseMatrix, LowRank
+from everyfold.solve import STATIONARITY, Problem, solve, solve_path
+from tests import cases
+
+LOSSES = [
+    QuadraticEpsilon(0.1),
+    SmoothEpsilon(0.1, 0.05),
+    HuberHinge(0.3),
+    HuberHinge(0.01),
+    SquaredHinge(),
+    Logistic(),
+]
+N = 40
+
+
+def data(loss, n=N, seed=3):
+    X = cases.features(n, 3, seed)
+    rng = np.random.default_rng(seed)
+    y = np.sin(X @ np.array([1.0, -1.0, 0.5])) + 0.4 * rng.normal(size=n)
+    return X, np.where(y > 0, 1.0, -1.0) if loss.is_margin else y
+
+
+def make(loss, weight="none", intercept=True, scaling="sum", n=N):
+    X, y = data(loss, n)
+    w = cases.weights(weight, n)
+    return X, Problem(y[:, None], w, loss, intercept, scaling)
+
+
+def objective(problem, K, rho):
+    y, w = problem.y[:, 0], problem.w
+
+    def value(parameters):
+        a, b = parameters[:-1], parameters[-1] if problem.intercept else 0.0
+        f = K @ a
+        return float(w @ problem.loss.value(y, f + b) + rho * a @ f)
+
+    def gradient(parameters):
+        a, b = parameters[:-1], parameters[-1] if problem.intercept else 0.0
+        f = K @ a
+        g = w * problem.loss.slope(y, f + b)
+        return np.append(K @ (g + 2.0 * rho * a), g.sum() if problem.intercept else 0.0)
+
+    return value, gradient
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("weight", cases.WEIGHTS)
+@pytest.mark.parametrize("rho", [10.0, 0.3, 1e-3, 1e-6])
+@pytest.mark.parametrize("gamma", [0.3, 30.0])
+def test_fits_are_stationary(loss, intercept, weight, rho, gamma):
+    X, problem = make(loss, weight, intercept)
+    K = RBF(gamma)(X)
+    fit = solve(problem, DenseMatrix(K), rho)
+    assert fit.is_converged
+    a, b = fit.solution.coef[:, 0], fit.solution.intercept[0]
+    y, w = problem.y[:, 0], problem.w
+    forces = np.abs(w * loss.slope(y, np.zeros(N)))
+    g = w * loss.slope(y, K @ a + b)
+    assert np.abs(2.0 * rho * a + g).max() <= STATIONARITY * forces.max()
+    assert (a[w == 0] == 0).all()
+    if intercept:
+        assert abs(g.sum()) <= STATIONARITY * forces.sum()
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_fits_are_minima(loss, intercept):
+    X, problem = make(loss, "random", intercept)
+    K = RBF(0.5)(X)
+    fit = solve(problem, DenseMatrix(K), 0.2)
+    value, gradient = objective(problem, K, 0.2)
+    ours = np.append(fit.solution.coef[:, 0], fit.solution.intercept)
+    other = minimize(value, np.zeros(N + 1), jac=gradient, method="BFGS", options={"gtol": 1e-9})
+    assert value(ours) <= other.fun * (1 + 1e-9)
+    u = K @ other.x[:-1] + (other.x[-1] if intercept else 0.0)
+    assert_allclose(K @ ours[:-1] + ours[-1], u, atol=2e-4)
+
+
+def test_the_huberised_hinge_tends_to_libsvm():
+    X, problem = make(HuberHinge(1e-5))
+    y = problem.y[:, 0]
+    fit = solve(problem, DenseMatrix(RBF(0.5)(X)), 1 / (2 * 2.0))
+    svc = SVC(C=2.0, gamma=0.5, tol=1e-9).fit(X, y)
+    u = RBF(0.5)(X) @ fit.solution.coef[:, 0] + fit.solution.intercept
+    assert_allclose(u, svc.decision_function(X), atol=1e-3)
+
+
+def test_the_smoothed_tube_tends_to_libsvm():
+    X, problem = make(SmoothEpsilon(0.1, 1e-5))
+    fit = solve(problem, DenseMatrix(RBF(0.5)(X)), 1 / (2 * 2.0))
+    svr = SVR(C=2.0, gamma=0.5, epsilon=0.1, tol=1e-9).fit(X, problem.y[:, 0])
+    u = RBF(0.5)(X) @ fit.solution.coef[:, 0] + fit.solution.intercept
+    assert_allclose(u, svr.predict(X), atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_the_path_gives_what_single_fits_give(loss):
+    X, problem = make(loss)
+    operator = Dense().bind(RBF(0.5), X)
+    ridges = [10.0, 1.0, 0.01, 3.0]
+    for ridge, fit in zip(ridges, solve_path(problem, operator, ridges), strict=True):
+        alone = solve(problem, operator, ridge)
+        assert_allclose(fit.solution.coef, alone.solution.coef, atol=1e-7)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_low_rank_equals_the_dense_matrix_of_its_product(loss, intercept):
+    X, problem = make(loss, "random", intercept)
+    dense = solve(problem, DenseMatrix(X @ X.T), 0.5)
+    low = solve(problem, LowRank(X), 0.5)
+    assert dense.is_converged
+    assert low.is_converged
+    u = X @ X.T @ dense.solution.coef + dense.solution.intercept
+    assert_allclose(X @ low.solution.coef + low.solution.intercept, u, atol=1e-7)
+
+
+def test_separable_data_with_a_huge_penalty_stay_finite():
+    X = np.linspace(-1, 1, 20)[:, None]
+    y = np.sign(X)
+    for loss in (HuberHinge(0.05), SquaredHinge(), Logistic()):
+        problem = Problem(y, np.ones(20), loss, intercept=True)
+        fit = solve(problem, Dense().bind(RBF(1.0), X), 1e-9)
+        assert np.isfinite(fit.solution.coef).all()
+
+
+def test_a_fit_that_does_not_converge_says_so(monkeypatch):
+    monkeypatch.setattr("everyfold.solve.MAX_STEPS", 1)
+    X, problem = make(HuberHinge(0.01))
+    operator = Dense().bind(RBF(0.5), X)
+    fit = solve(problem, operator, 1e-3)
+    assert not fit.is_converged
+    (result,) = HeldOut().evaluate(problem, operator, [1e-3], Folds.leave_one_out(N))
+    assert np.isnan(result.values).all()
+    assert not result.is_exact.any()
+    (result,) = Refit().evaluate(problem, operator, [1e-3], fold_set("equal"))
+    assert np.isnan(result.values).all()
+    assert not result.is_exact.any()
+
+
+def fold_set(name, n=N):
+    from sklearn.model_selection import KFold, RepeatedKFold
+
+    if name == "loo":
+        return Folds.leave_one_out(n)
+    splitter = {
+        "equal": KFold(5),
+        "unequal": KFold(7, shuffle=True, random_state=0),
+        "repeated": RepeatedKFold(n_splits=4, n_repeats=2, random_state=0),
+    }[name]
+    return Folds.from_splits(splitter.split(np.empty(n)), n)
+
+
+def refits(problem, K, ridge, folds):
+    """Every fold by a fit of its own training rows, from scratch."""
+    values = []
+    for fold in folds:
+        T = fold.train
+        part = Problem(
+            problem.y[T], problem.w[T], problem.loss, problem.intercept, problem.ridge_scaling
+        )
+        fit = solve(part, DenseMatrix(K[np.ix_(T, T)]), ridge)
+        assert fit.is_converged
+        values.append(K[np.ix_(fold.test, T)] @ fit.solution.coef + fit.solution.intercept)
+    return np.concatenate(values)
+
+
+CASES = pytest.mark.parametrize(
+    ("loss", "intercept", "weight", "scaling"),
+    [
+        (loss, intercept, weight, scaling)
+        for loss in LOSSES
+        for intercept in (True, False)
+        for weight in ("none", "zeros")
+        for scaling in ("sum", "mean")
+    ],
+    ids=str,
+)
+
+
+@CASES
+def test_order_exact_equals_refitting(loss, intercept, weight, scaling):
+    X, problem = make(loss, weight, intercept, scaling)
+    K = RBF(0.5)(X)
+    ridges = [0.05, 2.0] if scaling == "sum" else [0.05 / N, 2.0 / N]
+    folds = fold_set("unequal")
+    results = HeldOut(order="exact").evaluate(problem, DenseMatrix(K), ridges, folds)
+    for ridge, result in zip(ridges, results, strict=True):
+        assert_allclose(result.values, refits(problem, K, ridge, folds), atol=1e-6)
+        assert result.is_exact.all()
+
+
+def test_the_certificate_finds_exact_folds_and_others_and_is_right():
+    right, wrong = 0, 0
+    for loss in LOSSES:
+        for intercept in (True, False):
+            for scaling in ("sum", "mean"):
+                X, problem = make(loss, "random", intercept, scaling)
+                K = RBF(0.5)(X)
+                for fold in ("unequal", "loo"):
+                    folds = fold_set(fold)
+                    for ridge in (0.02, 1.0, 30.0):
+                        ridge = ridge if scaling == "sum" else ridge / N
+                        (result,) = HeldOut().evaluate(problem, DenseMatrix(K), [ridge], folds)
+                        truth = folds.split(refits(problem, K, ridge, folds))
+                        ours = folds.split(result.values)
+                        for a, b, exact in zip(ours, truth, result.is_exact, strict=True):
+                            if exact:
+                                assert_allclose(a, b, atol=1e-6)
+                                right += 1
+                            elif np.abs(a - b).max() > 1e-3:
+                                wrong += 1
+    assert right > 50
+    assert wrong > 50
+
+
+@CASES
+@pytest.mark.parametrize("fold", ["unequal", "loo"])
+def test_the_step_is_the_formula(loss, intercept, weight, scaling, fold):
+    """u + (I - M D)^-1 (M g + q) by its definition, dense and with plain NumPy."""
+    X, problem = make(loss, weight, intercept, scaling)
+    K = RBF(0.5)(X)
+    folds = fold_set(fold)
+    ridge = 0.3 if scaling == "sum" else 0.3 / N
+    (result,) = HeldOut(with_radius=True).evaluate(problem, DenseMatrix(K), [ridge], folds)
+    fit = solve(problem, DenseMatrix(K), ridge)
+    u = K @ fit.solution.coef[:, 0] + fit.solution.intercept[0]
+    y, w = problem.y[:, 0], problem.w
+    g, D = w * loss.slope(y, u), w * loss.curvature(y, u)
+    expected = []
+    for S in folds.helds:
+        left = problem.n_active - np.count_nonzero(w[S])
+        rho = problem.rho(ridge, left)
+        M = naive_response(K, D, rho, intercept)
+        q = (rho / fit.rho - 1.0) * (M @ g)
+        M_SS = M[np.ix_(S, S)]
+        system = np.eye(len(S)) - M_SS * D[S]
+        expected.append(u[S] + np.linalg.solve(system, M_SS @ g[S] + q[S]))
+    assert_allclose(result.values[:, 0], np.concatenate(expected), atol=1e-7)
+    assert (result.spectral_radius >= 0).all()
+    assert (result.spectral_radius < 1).all()
+
+
+def naive_response(K, D, rho, intercept):
+    n = len(K)
+    M = np.linalg.solve(K * D + 2.0 * rho * np.eye(n), K)
+    one = np.ones(n)
+    s = D.sum() - D @ M @ D
+    if intercept and D.any():
+        z = one - M @ D
+        M = M + np.outer(z, z) / s
+    return M
+
+
+@CASES
+@pytest.mark.parametrize("order", [1, 2, 4])
+@pytest.mark.parametrize("fold", ["unequal", "loo"])
+def test_finite_orders_are_the_naive_series(loss, intercept, weight, scaling, order, fold):
+    X, problem = make(loss, weight, intercept, scaling)
+    K = RBF(0.5)(X)
+    folds = fold_set(fold)
+    ridge = 0.3 if scaling == "sum" else 0.3 / N
+    (result,) = HeldOut(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
+    fit = solve(problem, DenseMatrix(K), ridge)
+    u = K @ fit.solution.coef[:, 0] + fit.solution.intercept[0]
+    y, w = problem.y[:, 0], problem.w
+    g, D = w * loss.slope(y, u), w * loss.curvature(y, u)
+    M = naive_response(K, D, fit.rho, intercept)
+    n = problem.n_active
+    expected = []
+    for S in folds.helds:
+        m = np.count_nonzero(w[S])
+        if scaling == "sum":
+            term = M[np.ix_(S, S)] @ g[S]
+            total = term.copy()
+            for _ in range(order - 1):
+                term = M[np.ix_(S, S)] @ (D[S] * term)
+                total = total + term
+            expected.append(u[S] + total)
+            continue
+        theta = np.full(N, -m / (n - m))
+        theta[S] = 1.0
+        term = M @ (theta * g)
+        total = term.copy()
+        for _ in range(order - 1):
+            term = M @ (theta * D * term)
+            total = total + term
+        expected.append((u + total)[S])
+    assert_allclose(result.values[:, 0], np.concatenate(expected), atol=1e-7)
+    assert not result.is_exact.any()
+
+
+def test_low_rank_folds_equal_those_of_the_dense_matrix():
+    for loss in LOSSES:
+        X, problem = make(loss, "random")
+        for fold in ("unequal", "loo"):
+            folds = fold_set(fold)
+            (dense,) = HeldOut().evaluate(problem, DenseMatrix(X @ X.T), [0.5], folds)
+            (low,) = HeldOut().evaluate(problem, LowRank(X), [0.5], folds)
+            assert_allclose(low.values, dense.values, atol=1e-6)
+
+
+def test_leave_one_out_of_narrow_kernels_keeps_the_sign():
+    """Held-out values of 1e-7 and less beside fitted values near 1."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 4))
+    y = np.where(rng.random(60) > 0.5, 1.0, -1.0)
+    K = RBF(8.0)(X)
+    problem = Problem(y[:, None], np.ones(60), HuberHinge(0.05), intercept=False)
+    folds = Folds.leave_one_out(60)
+    (result,) = HeldOut().evaluate(problem, DenseMatrix(K), [0.05], folds)
+    truth = refits(problem, K, 0.05, folds)[:, 0]
+    small = np.abs(truth) < 1e-6
+    assert small.sum() > 5
+    assert (np.sign(result.values[:, 0]) == np.sign(truth))[np.abs(truth) > 1e-25].all()
+
+
+def test_many_targets_are_fitted_one_by_one():
+    X, problem = make(HuberHinge(0.1))
+    both = np.column_stack([problem.y[:, 0], -problem.y[:, 0]])
+    joint = Problem(both, problem.w, problem.loss, True)
+    folds = fold_set("unequal")
+    operator = Dense().bind(RBF(0.5), X)
+    (result,) = HeldOut().evaluate(joint, operator, [0.3], folds)
+    (single,) = HeldOut().evaluate(problem, operator, [0.3], folds)
+    assert_allclose(result.values[:, 0], single.values[:, 0], atol=1e-8)
+    assert_allclose(result.values[:, 1], -single.values[:, 0], atol=1e-8)
