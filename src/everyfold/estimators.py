@@ -463,7 +463,8 @@ class KernelClassifier(ClassifierMixin, _KernelMachine):  # type: ignore[misc]
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict the label of each row of X."""
-        return decode(self.classes_, self._values(X))
+        values = self._values(X)
+        return decode(self.classes_, values)
 
 
 class LSSVR(KernelRegressor):

@@ -1,19 +1,32 @@
 """How candidates are judged. Criteria ask a Response; they never factorise."""
 
 from everyfold.criteria.base import Closed, InexactWarning, OutOfFold, Predictive
-from everyfold.criteria.closed import GCV
+from everyfold.criteria.closed import (
+    GACV,
+    GCV,
+    EigenvaluePerturbation,
+    EigenvalueRatio,
+    SpanRule,
+)
 from everyfold.criteria.folds import Fold, Folds
+from everyfold.criteria.granularity import Granularity, choose_granularity
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 
 __all__ = [
+    "GACV",
     "GCV",
     "Closed",
+    "EigenvaluePerturbation",
+    "EigenvalueRatio",
     "Fold",
     "Folds",
+    "Granularity",
     "HeldOut",
     "InexactWarning",
     "OutOfFold",
     "Predictive",
     "Refit",
+    "SpanRule",
+    "choose_granularity",
 ]

@@ -1,0 +1,172 @@
+"""What the documentation says is true: its examples run, its links lead somewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import everyfold
+from tests.test_architecture import FLOORS
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+SKIP = "<!-- not run -->"
+
+on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+def blocks(text):
+    """Line number and source of every Python block that is to be run.
+
+    Left out are blocks below the marker and those of an interactive session, whose prompts are no
+    Python.
+    """
+    lines = text.splitlines()
+    opened, above = None, ""
+    for number, line in enumerate(lines):
+        if opened is None and line.startswith("```"):
+            opened, skipped = number, line.strip() != "```python" or above == SKIP
+        elif opened is not None and line.strip() == "```":
+            source = lines[opened + 1 : number]
+            if not skipped and not any(code.startswith(">>>") for code in source):
+                yield opened + 2, "\n".join(source)
+            opened = None
+        above = line.strip() or above
+    if opened is not None:
+        raise ValueError(f"the block of line {opened + 1} is not closed")
+
+
+def run(text, name):
+    """Run all blocks of a page in one namespace."""
+    namespace = {"__name__": "__page__"}
+    for number, (line, source) in enumerate(blocks(text), start=1):
+        # Empty lines in front make the line numbers of a traceback those of the page.
+        code = "\n" * (line - 1) + source
+        try:
+            exec(compile(code, name, "exec"), namespace)
+        except Exception as error:
+            raise AssertionError(
+                f"{name}, block {number} (line {line}): {type(error).__name__}: {error}"
+            ) from error
+
+
+@on_every_page
+def test_examples_run(page):
+    run(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+
+
+def test_the_main_pages_have_examples():
+    for name in ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/mathematics.md"):
+        assert list(blocks((ROOT / name).read_text(encoding="utf-8"))), name
+
+
+def test_a_broken_example_is_reported_with_file_and_block():
+    page = "```python\nx = 1\n```\ntext\n```python\n\nassert x == 2\n```\n"
+    with pytest.raises(AssertionError, match=r"page\.md, block 2 \(line 6\): AssertionError"):
+        run(page, "page.md")
+    with pytest.raises(AssertionError, match=r"page\.md, block 1 .*SyntaxError"):
+        run("```python\nx = = 1\n```\n", "page.md")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        f"{SKIP}\n```python\nraise RuntimeError\n```\n",
+        f"{SKIP}\n\n```python\nraise RuntimeError\n```\n",
+        "```python\n>>> 1 + 1\n3\n```\n",
+        "```text\n```\n```sh\nmake test\n```\n",
+    ],
+)
+def test_what_is_not_run(page):
+    assert list(blocks(page)) == []
+
+
+def test_only_the_block_below_the_marker_is_skipped():
+    page = f"{SKIP}\n```python\na\n```\n```python\nb\n```\n"
+    assert [source for _, source in blocks(page)] == ["b"]
+
+
+def test_an_open_block_is_an_error():
+    with pytest.raises(ValueError, match="line 1 is not closed"):
+        list(blocks("```python\nx = 1\n"))
+
+
+def anchor(heading):
+    """The anchor that a heading gets: lower case, no punctuation, hyphens for spaces."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+@on_every_page
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if target.startswith(("http:", "https:", "mailto:")):
+            continue
+        path, _, fragment = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        if fragment:
+            headings = re.findall(r"^#+ (.*)$", other.read_text(encoding="utf-8"), re.MULTILINE)
+            assert fragment in map(anchor, headings), target
+
+
+def test_every_room_on_the_map_exists():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    table = text.partition("\n## Rooms\n")[2].partition("\n\n`")[0]
+    rooms = {
+        room
+        for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
+        for room in re.findall(r"`(\w+)`", cell)
+    }
+    assert {"losses", "operators", "criteria", "validation"} <= rooms <= set().union(*FLOORS)
+
+
+def test_every_public_name_is_in_the_readme_or_the_guide():
+    text = "".join((ROOT / p).read_text("utf-8") for p in ("README.md", "docs/guide.md"))
+    assert [name for name in everyfold.__all__ if not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_versions_agree():
+    for name, pattern in (
+        ("CITATION.cff", rf"^version: {re.escape(everyfold.__version__)}$"),
+        ("CHANGELOG.md", rf"^## .*\b{re.escape(everyfold.__version__)}\b"),
+    ):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert re.search(pattern, text, re.MULTILINE), name
+
+
+def test_demo():
+    """The demo shows equal numbers, both times and a plan, and says that both sides agree."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py"), "--quick"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    rows = re.findall(
+        r"^  (.+?)\s{3,}([\d.]+)\s+([\d.]+)\s+(\S+)\s+([\d.]+) s\s+([\d.]+) s\s+([\d.]+)x$",
+        done.stdout,
+        re.MULTILINE,
+    )
+    assert [row[0] for row in rows] == [
+        "scores, 10-fold",
+        "scores, leave-one-out",
+        "predictions, leave-one-out",
+        "the best of 8",
+    ]
+    for _, theirs, ours, difference, *_ in rows:
+        assert theirs == ours
+        assert float(difference) < 1e-9
+    winners = re.findall(r"selects (gamma=\S+, alpha=\S+)", done.stdout)
+    assert len(winners) == 2
+    assert len(set(winners)) == 1
+    assert re.search(r"^ *method +\w+: ", done.stdout, re.MULTILINE)
+    assert "120 rows, 120 folds" in done.stdout
+    assert "Both sides agree" in done.stdout
