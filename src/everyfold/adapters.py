@@ -8,14 +8,9 @@ from typing import Any
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from everyfold.estimators import (
-    KernelChoice,
-    KernelClassifier,
-    KernelRegressor,
-    Model,
-    read_ridge,
-)
+from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.losses import Squared
+from everyfold.model import KernelChoice, Model, read_ridge
 
 _LINEAR = KernelChoice("linear")
 

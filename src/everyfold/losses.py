@@ -6,8 +6,9 @@ value u,
 .. math:: V(y, u), \qquad g = V'(y, u), \qquad d = V''(y, u),
 
 which is all that fitting, the response operator and every criterion ask of it. Every loss here is
-convex and continuously differentiable in u. All but the logistic one are piecewise quadratic: there
-:math:`g(u + \delta) = g(u) + d\,\delta` holds exactly as long as u + δ stays on the piece of u.
+convex and, but for libsvm's own two, continuously differentiable in u. All but the logistic one are
+piecewise quadratic: there :math:`g(u + \delta) = g(u) + d\,\delta` holds exactly as long as u + δ
+stays on the piece of u.
 
 To add a loss, derive from `Loss`, give the four class-level facts and the three methods.
 """
@@ -27,6 +28,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 __all__ = [
+    "EpsilonInsensitive",
+    "Hinge",
     "HuberHinge",
     "Logistic",
     "Loss",
@@ -56,12 +59,21 @@ class Loss(ABC):
         Whether V'' is one number for all y and u, so that a fit has a closed form.
     is_piecewise_quadratic : bool
         Whether V'' is piecewise constant, so that a Newton step within one piece is exact.
+    is_smooth : bool
+        Whether V' is continuous. Newton's method and influence functions need that; libsvm's own
+        losses are not and have a solver of their own.
     """
 
     name: ClassVar[str]
     is_margin: ClassVar[bool]
     has_constant_curvature: ClassVar[bool]
     is_piecewise_quadratic: ClassVar[bool]
+    is_smooth: ClassVar[bool] = True
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(field.name for field in fields(self))  # type: ignore[arg-type]
 
     @abstractmethod
     def value(self, y: ArrayLike, u: ArrayLike) -> Array:
@@ -348,6 +360,80 @@ class Logistic(Loss):
         """σ(m) σ(−m)."""
         m = _margin(y, u)
         return np.multiply(expit(m), expit(-m))
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""The hinge loss of :class:`sklearn.svm.SVC`: :math:`V = \max(0, 1 - m)`, not smooth at m = 1.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Hinge
+    >>> Hinge().value([1.0, -1.0], [0.5, 3.0]).tolist()
+    [0.5, 4.0]
+    """
+
+    name: ClassVar[str] = "hinge"
+    is_margin: ClassVar[bool] = True
+    has_constant_curvature: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.maximum(1.0 - _margin(y, u), 0.0)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.where(_margin(y, u) < 1.0, np.negative(y, dtype=np.float64), 0.0)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """Zero: the loss has no curvature but at its kink."""
+        return np.zeros(np.broadcast(y, u).shape)
+
+    def smoothed(self, h: float = 0.05) -> HuberHinge:
+        """The Huberised hinge, which tends to this loss as h goes to 0."""
+        return HuberHinge(h)
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(Loss):
+    r"""The loss of :class:`sklearn.svm.SVR`: :math:`V = \max(0, |r| - \varepsilon)`, not smooth.
+
+    Examples
+    --------
+    >>> from everyfold.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(0.5).value([0.0, 1.0], [0.25, 3.0]).tolist()
+    [0.0, 1.5]
+    """
+
+    epsilon: float = 0.1
+
+    name: ClassVar[str] = "epsilon_insensitive"
+    is_margin: ClassVar[bool] = False
+    has_constant_curvature: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _check_epsilon(self.epsilon)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.maximum(np.abs(_residual(y, u)) - self.epsilon, 0.0)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        r = _residual(y, u)
+        return np.where(np.abs(r) > self.epsilon, np.sign(r), 0.0)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """Zero: the loss has no curvature but at its kinks."""
+        return np.zeros(np.broadcast(y, u).shape)
+
+    def smoothed(self, h: float = 0.05) -> SmoothEpsilon:
+        """The tube with rounded kinks, which tends to this loss as h goes to 0."""
+        return SmoothEpsilon(self.epsilon, h)
 
 
 LOSSES: dict[str, type[Loss]] = {

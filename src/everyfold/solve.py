@@ -164,6 +164,11 @@ def solve_path(
             steps = exact.astype(np.intp)
             yield Fit(response.rho, response.solution(), response.condition, steps, exact)
         return
+    if operator.needs_constant_curvature:
+        raise ValueError(
+            f"{problem.loss} has a curvature that differs between rows, which destroys the "
+            "structure of this operator; use loss='squared' or operator='dense'"
+        )
     for rho in rhos:
         fit = _newton_all(problem, operator, rho, start)
         start = fit.solution
@@ -323,7 +328,7 @@ class _Newton:
 
     @cached_property
     def _first_forces(self) -> Array:
-        """The forces at u = 0, which the violation is relative to: they do not vanish on the way."""
+        """The forces at u = 0, to which the violation is relative: they do not vanish."""
         return self._slope(np.zeros(self.problem.n))
 
     @cached_property

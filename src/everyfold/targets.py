@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,6 +108,10 @@ class Labels(Target):
         """See base class."""
         return values[:, 0] if values.shape[1] == 1 else values
 
+    def emptied(self) -> Labels:
+        """The same without its rows, to decide about others."""
+        return replace(self, codes=self.codes[:0], columns=self.columns[:0])
+
     def mask(self, values: Array, train: Rows) -> Array:
         """A class that the training rows do not have cannot be predicted."""
         seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
@@ -120,4 +124,105 @@ class Labels(Target):
             return values
         masked = values.copy()
         masked[:, ~seen] = np.finfo(np.float64).min
+        return masked
+
+
+@dataclass(frozen=True)
+class Voting:
+    """How pairwise decisions become one, in the words of :class:`sklearn.svm.SVC`."""
+
+    shape: Literal["ovr", "ovo"] = "ovr"
+    break_ties: bool = False
+
+
+@dataclass(frozen=True)
+class Pairs(Labels):
+    """More than two classes, one versus one: a column for each pair, in which others take no part.
+
+    Attributes
+    ----------
+    takes_part : bool array of shape (n, n_pairs)
+        Whether a row belongs to one of the two classes of a column; +1 is the first of them.
+    """
+
+    takes_part: NDArray[np.bool_]
+    voting: Voting
+
+    @classmethod
+    def of(cls, labels: Labels, voting: Voting) -> Pairs:
+        """Pair the classes of ``labels``.
+
+        Examples
+        --------
+        >>> pairs = Pairs.of(Labels.read(["a", "b", "c"]), Voting())
+        >>> pairs.columns[:, 1], pairs.takes_part[:, 1]
+        (array([ 1., -1., -1.]), array([ True, False,  True]))
+        """
+        first, second = cls._pairs(len(labels.classes))
+        codes = labels.codes[:, None]
+        takes_part = (codes == first) | (codes == second)
+        columns = np.where(codes == first, 1.0, -1.0)
+        return cls(labels.classes, labels.codes, columns, takes_part, voting)
+
+    @staticmethod
+    def _pairs(n_classes: int) -> tuple[Rows, Rows]:
+        first, second = np.triu_indices(n_classes, 1)
+        return first, second
+
+    def column(self, k: int) -> Labels:
+        """One pair as a problem of its own."""
+        return Labels(self.classes, self.codes, self.columns[:, [k]])
+
+    def emptied(self) -> Pairs:
+        """See base class."""
+        none = slice(0)
+        return Pairs(
+            self.classes,
+            self.codes[none],
+            self.columns[none],
+            self.takes_part[none],
+            self.voting,
+        )
+
+    def _votes(self, values: Array) -> Array:
+        votes = np.zeros((len(values), len(self.classes)))
+        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
+            votes[:, i] += values[:, k] > 0.0
+            votes[:, j] += ~(values[:, k] > 0.0)
+        return votes
+
+    def _confidence(self, values: Array) -> Array:
+        """Votes, with ties broken by the sums of the decision values."""
+        total = np.zeros((len(values), len(self.classes)))
+        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
+            total[:, i] += values[:, k]
+            total[:, j] -= values[:, k]
+        votes = np.zeros_like(total)
+        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
+            votes[:, i] += values[:, k] >= 0.0
+            votes[:, j] += values[:, k] < 0.0
+        confidence: Array = votes + total / (3.0 * (np.abs(total) + 1.0))
+        return confidence
+
+    def predict(self, values: Array) -> NDArray[Any]:
+        """See base class: most votes win, the first class among equals unless ties are broken."""
+        is_broken = self.voting.break_ties and self.voting.shape == "ovr"
+        scores = self._confidence(values) if is_broken else self._votes(values)
+        return decode(self.classes, scores)
+
+    def decide(self, values: Array) -> Array:
+        """See base class."""
+        return values if self.voting.shape == "ovo" else self._confidence(values)
+
+    def mask(self, values: Array, train: Rows) -> Array:
+        """A class that the training rows do not have loses every vote."""
+        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        if seen.all():
+            return values
+        super().mask(np.empty((0, len(self.classes))), train)
+        first, second = self._pairs(len(self.classes))
+        masked = values.copy()
+        masked[:, seen[first] & ~seen[second]] = np.finfo(np.float32).max
+        masked[:, ~seen[first] & seen[second]] = -np.finfo(np.float32).max
+        masked[:, ~seen[first] & ~seen[second]] = 0.0
         return masked

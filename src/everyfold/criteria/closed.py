@@ -142,7 +142,7 @@ class EigenvalueRatio(_FromFit):
 
 @dataclass(frozen=True)
 class EigenvaluePerturbation(_FromFit):
-    r"""Training error plus ``eta`` times how far the kernel's eigenvalues move between half samples.
+    r"""Training error plus ``eta`` times how far eigenvalues move between half samples.
 
     After Liu, Jiang & Liao (2013), who compare the eigenvalues of K/n with those of the integral
     operator. The operator is not known; taken as definition here: the Euclidean distance between

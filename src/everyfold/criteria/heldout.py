@@ -37,9 +37,10 @@ class HeldOut(Predictive):
     ----------
     order : float or "exact", default=inf
         ``inf`` is (★); "exact" goes on to each fold's own minimum by further Newton steps (for
-        squared loss (★) is there already); 1, 2, 3, … are the influence series of that order, which exists to reproduce
-        the literature: where the ridge is small or the kernel narrow it collapses to the
-        training error. The spectral radius says when: the series' error decays like its r-th power.
+        squared loss (★) is there already); 1, 2, 3, … are the influence series of that order,
+        which exist to reproduce the literature: where the ridge is small or the kernel narrow they
+        collapse to the training error. The spectral radius says when: the error of the series
+        decays like its r-th power.
     route : {"eigen", "explicit", "cholesky", "tridiagonal"}, default="eigen"
         How the response is factorised.
     with_radius : bool, optional

@@ -64,7 +64,7 @@ class Refit(Predictive):
         ridges, starts = path
         if starts[0] is None:
             return list(solve_path(problem, operator, ridges, self.route))
-        fits = []
+        fits: list[Fit] = []
         for ridge, start in zip(ridges, starts, strict=True):
             assert start is not None
             begin = Solution(operator.inherit(start.coef, train), start.intercept)
