@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, Stratified
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
 from everyfold.criteria import GCV, Folds, HeldOut, Refit
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
-from everyfold.losses import Squared
+from everyfold.losses import Logistic, Squared
 from everyfold.operators import CirculantMatrix, CirculantWarning, Dense, DenseMatrix, Quadratic
 from everyfold.operators.base import Response
 from everyfold.operators.grid import Grid, balance, nearest_factors
@@ -194,6 +194,32 @@ class TestFactorsAndSteps:
         assert Circulant(levels=1).bind(RBF(gamma=1.0), half).steps == (8.0 / 7.0,)
         assert Circulant(factors=(1, 8)).bind(RBF(gamma=2.0), np.ones((8, 1))).steps == (1.0, 1.0)
 
+    @pytest.mark.parametrize("steps", ["auto", 1.0])
+    def test_rows_in_no_order_are_warned_of_and_arranged_ones_are_not(self, steps):
+        X = np.random.default_rng(0).normal(size=(400, 3))
+        structure = Circulant(steps=steps)
+        with pytest.warns(CirculantWarning, match=r"as far apart as any.*arrange\(X\)"):
+            structure.bind(RBF(gamma=5.0), X)
+        structure.bind(RBF(gamma=5.0), X[structure.arrange(X)])
+
+    def test_arranging_recovers_a_grid(self):
+        axes = np.arange(6) * 3.0, np.arange(4) * 1.0
+        X = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(24, 2) + 100.0
+        order = np.random.default_rng(0).permutation(24)
+        structure = Circulant(factors=(6, 4))
+        for rows in (X[order], csr_matrix(X[order])):
+            arranged = rows[structure.arrange(rows)]
+            arranged = arranged if isinstance(arranged, np.ndarray) else arranged.toarray()
+            assert_array_equal(arranged, X)
+
+    def test_arranging_is_a_permutation_for_any_number_of_features(self):
+        for d in (1, 2, 5):
+            X = np.random.default_rng(d).normal(size=(60, d))
+            for levels in (1, 2, 3):
+                rows = Circulant(levels=levels).arrange(X)
+                assert_array_equal(np.sort(rows), np.arange(60))
+        assert_array_equal(X[Circulant(levels=1).arrange(X[:, :1])][:, 0], np.sort(X[:, 0]))
+
     def test_one_step_serves_all_levels(self):
         assert bound((4, 6), 2).steps == (2.0, 2.0)
 
@@ -289,6 +315,11 @@ class TestResponse:
         with pytest.raises(ValueError, match="destroy the structure; use squared loss without"):
             matrix.respond_path(Quadratic(s, targets(24), True), [1.0], "eigen")
 
+    def test_other_losses_are_refused_before_work(self):
+        task = Problem(np.sign(targets(24) - 2.0), np.ones(24), Logistic(), True)
+        with pytest.raises(ValueError, match=r"Logistic.*destroys the structure.*loss='squared'"):
+            solve(task, bound((4, 6)), 1.0)
+
 
 class TestFolds:
     @pytest.mark.parametrize("factors", [(24,), (4, 6), (5, 4), (3, 2, 4), (2, 3, 5)], ids=str)
@@ -371,13 +402,19 @@ class TestFolds:
         rows = np.arange(24)
         splits = [(np.r_[rows[:3], rows[9:]], rows[3:9])]
         with pytest.raises(ValueError, match="does not align"):
-            bound((4, 6)).check_sets(Folds.from_splits(splits, 24).helds)
+            bound((4, 6)).check(problem(24).quadratic, Folds.from_splits(splits, 24).helds)
+
+    def test_folds_that_do_not_just_remove_rows_are_refused(self):
+        rows = np.arange(24)
+        folds = Folds.from_splits([(np.r_[rows[6:], 0], rows[:6])], 24)
+        with pytest.raises(ValueError, match=r"split 0 does not just remove rows.*operator='auto'"):
+            plan_exact(problem(24), bound((4, 6)), 1, folds)
 
     def test_the_advice_works(self):
         for wanted, factors in ((6, (6, 4)), (2, (2, 12))):
-            bound(factors).check_sets(k_fold(24, wanted).helds)
+            bound(factors).check(problem(24).quadratic, k_fold(24, wanted).helds)
         rows, factors = Circulant().sample(24, n_folds=5)
-        bound(factors).check_sets(k_fold(len(rows), 5).helds)
+        bound(factors).check(problem(20).quadratic, k_fold(len(rows), 5).helds)
 
     def test_the_plan_is_fourier_and_says_what_is_exact(self):
         plan = plan_exact(problem(24), bound((4, 6)), 3, k_fold(24, 4))

@@ -265,7 +265,7 @@ def test_a_scorer_that_wants_other_rows_is_told_so():
     ("estimator", "advice"),
     [
         (Lasso(), "sklearn.model_selection"),
-        (NuSVC(), "LSSVC"),
+        (NuSVC(), "try SVC"),
         (GaussianProcessRegressor(), "KernelRidge"),
         (Ridge(positive=True), "positive=False"),
         (KernelRidge(kernel="sigmoid"), "sigmoid"),

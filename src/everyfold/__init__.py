@@ -1,18 +1,36 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
 
 from everyfold.criteria import InexactWarning, choose_granularity
-from everyfold.estimators import LSSVC, LSSVR, KernelClassifier, KernelRegressor
+from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.estimators import (
+    LSSVC,
+    LSSVR,
+    HuberSVC,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    KernelRegressor,
+    QuadraticSVR,
+)
 from everyfold.operators import Circulant, Dense
+from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.validation import cross_val_predict, cross_val_score
 
 __all__ = [
     "LSSVC",
     "LSSVR",
+    "CVCurveDisplay",
+    "CVSurfaceDisplay",
     "Circulant",
     "Dense",
+    "FastGridSearchCV",
+    "FastRandomizedSearchCV",
+    "HuberSVC",
     "InexactWarning",
     "KernelClassifier",
+    "KernelLogisticClassifier",
     "KernelRegressor",
+    "QuadraticSVR",
+    "SearchPlan",
     "choose_granularity",
     "cross_val_predict",
     "cross_val_score",

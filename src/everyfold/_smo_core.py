@@ -23,19 +23,19 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit
 from numba.extending import intrinsic
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
-G, UP, LOW, DIAG, GAIN, NULL, KP = range(7)
+G, UP, LOW, DIAG, GAIN, NULL, KP, NUMBER = range(8)
 BETA, LO, HI, P = range(4)
 LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
-_BLOCK = 64  # rows per step when looking for the place of a maximum
+_BLOCK = 256  # rows a step when looking for the place of a maximum
 _SLICE = 4096  # iterations between two looks at the stop flag
-_MEMBERS = 64
+_MEMBERS = 16  # rows of a conjugate direction
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
@@ -49,13 +49,23 @@ _TWO = np.float32(2.0)
 _FLAGS = {"nnan", "nsz", "contract", "arcp"}
 
 
-def _compiled(function: _Function) -> _Function:
+_njit: Any = njit  # numba's stubs leave out the options that drop wrappers
+_OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
+
+
+def _entry(function: _Function) -> _Function:
     """Compile on first call, to the disk cache where there is a place for one."""
-    options = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
     try:
-        return cast(_Function, njit(cache=True, **options)(function))
+        return cast(_Function, _njit(cache=True, **_OPTIONS)(function))
     except RuntimeError:  # a read-only installation without a home directory
-        return cast(_Function, njit(**options)(function))
+        return cast(_Function, _njit(**_OPTIONS)(function))
+
+
+def _compiled(function: _Function) -> _Function:
+    """Compile as a part of an entry; wrappers for Python would double the compile time."""
+    return cast(
+        _Function, _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+    )
 
 
 def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
@@ -83,12 +93,15 @@ def _move(
     up: _Array,
     low: _Array,
     Kp: _Array,
-    Ki: _Array,
-    Kj: _Array,
+    K: _Array,
+    i: int,
+    j: int,
     theta: _Array,
     d: _Array,
 ) -> _Array:
     """Turn the direction, go d along it; return the highest up and the lowest low score."""
+    Ki = K[i]
+    Kj = K[j]
     highest = _LOWEST
     lowest = _HIGHEST
     for k in range(g.shape[0]):
@@ -103,9 +116,11 @@ def _move(
 
 @_compiled
 def _gains(
-    g: _Array, low: _Array, diag: _Array, gain: _Array, Ki: _Array, kii: _Array, top: _Array
+    g: _Array, low: _Array, diag: _Array, gain: _Array, K: _Array, i: int, top: _Array
 ) -> _Array:
     """Second-order gain of pairing row i with every row; return the largest."""
+    Ki = K[i]
+    kii = diag[i]
     best = -_ONE
     for k in range(g.shape[0]):
         gap = _max(top - (low[k] - g[k]), _ZERO)
@@ -117,20 +132,19 @@ def _gains(
 
 
 @_compiled
-def _place(a: _Array, b: _Array, value: _Array) -> int:
+def _place(a: _Array, b: _Array, number: _Array, value: _Array) -> int:
     """First k with a[k] - b[k] >= value, by blocks so that the search is vectorised."""
     n = a.shape[0]
     for start in range(0, n, _BLOCK):
         end = min(start + _BLOCK, n)
         a_block = a[start:end]
         b_block = b[start:end]
-        hits = _ZERO
+        c_block = number[start:end]
+        first = _HIGHEST
         for k in range(a_block.shape[0]):
-            hits = _max(hits, _ONE if a_block[k] - b_block[k] >= value else _ZERO)
-        if hits > _ZERO:
-            for k in range(a_block.shape[0]):
-                if a_block[k] - b_block[k] >= value:
-                    return start + k
+            first = _min(first, c_block[k] if a_block[k] - b_block[k] >= value else _HIGHEST)
+        if first < _HIGHEST:
+            return int(first)
     return -1
 
 
@@ -153,22 +167,37 @@ def _open_sides(k: int, eps: float, W: _Array, V: _Array) -> None:
 
 
 @_compiled
-def _room(V: _Array, members: _Array, count: int) -> _Array:
-    """How far the direction may be followed until a row meets a bound or zero, and which."""
+def _room(V: _Array, members: _Array, count: int) -> float:
+    """How far the direction may be followed until a row meets a bound or zero."""
     room = np.inf
-    blocking = -1
     for a in range(count):
         k = members[a]
-        beta = V[BETA, k]
         speed = V[P, k]
-        if speed > 0.0:
-            target = 0.0 if beta < 0.0 else V[HI, k]
-        else:
-            target = 0.0 if beta > 0.0 else V[LO, k]
-        if speed != 0.0 and (target - beta) / speed < room:
-            room = (target - beta) / speed
-            blocking = k
-    return room, blocking
+        if speed != 0.0:
+            room = min(room, (_target(V, k) - V[BETA, k]) / speed)
+    return room
+
+
+@_compiled
+def _target(V: _Array, k: int) -> _Array:
+    """Where row k must stop: at its bound, or at zero, where the slope of the one-norm changes."""
+    beta = V[BETA, k]
+    if V[P, k] > 0.0:
+        return 0.0 if beta < 0.0 else V[HI, k]
+    return 0.0 if beta > 0.0 else V[LO, k]
+
+
+@_compiled
+def _join(V: _Array, members: _Array, count: int, theta: float, i: int, j: int) -> int:
+    """Make the direction e_i - e_j + theta times itself; return its number of rows."""
+    for a in range(count):
+        V[P, members[a]] *= theta
+    for k, sign in ((i, 1.0), (j, -1.0)):
+        if V[P, k] == 0.0:
+            members[count] = k
+            count += 1
+        V[P, k] += sign
+    return count
 
 
 @_compiled
@@ -178,89 +207,74 @@ def _forget(V: _Array, members: _Array, count: int) -> None:
 
 
 @_compiled
+def _go(V: _Array, members: _Array, count: int, d: float, is_blocked: bool) -> float:
+    """Move the coefficients d along the direction; return the longest way of one of them."""
+    longest = 0.0
+    for a in range(count):
+        k = members[a]
+        target = _target(V, k)
+        V[BETA, k] += d * V[P, k]
+        longest = max(longest, abs(V[P, k]))
+        # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
+        if is_blocked and abs(V[BETA, k] - target) <= 1e-14 * (V[HI, k] - V[LO, k]):
+            V[BETA, k] = target
+    return d * longest
+
+
+@_compiled
 def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: int) -> _Array:
-    """SMO with second-order selection; return iterations, violation and the way gone."""
+    """SMO with second-order selection and conjugate directions.
+
+    A step along e_i - e_j mostly undoes part of the last one where the kernel is ill-conditioned.
+    Made conjugate to it, and through it to those before, it does not; that costs one more vector
+    in the pass over the gradient. The direction starts anew when a bound stops it or when it has
+    too many rows to follow cheaply. Returns iterations, violation and the way gone.
+    """
     g, up, low, diag, gain, Kp = W[G], W[UP], W[LOW], W[DIAG], W[GAIN], W[KP]
+    null, number = W[NULL], W[NUMBER]
     members = np.empty(_MEMBERS + 2, np.int64)
     count = 0
-    curvature_p = 0.0
-    top, bottom = _move(g, up, low, Kp, K[0], K[0], _ZERO, _ZERO)
+    curvature = 1.0
     travel = 0.0
     iterations = 0
+    top, bottom = _move(g, up, low, Kp, K, 0, 0, _ZERO, _ZERO)
     while top - bottom > tol and iterations < budget:
-        i = _place(up, g, top)
-        Ki = K[i]
-        best = _gains(g, low, diag, gain, Ki, diag[i], top)
-        j = _place(gain, W[NULL], best)
+        i = _place(up, g, number, top)
+        best = _gains(g, low, diag, gain, K, i, top)
+        j = _place(gain, null, number, best)
         if i < 0 or j < 0:  # only a kernel with NaN comes here
             return iterations, np.nan, travel
         slope = np.float64(top - (low[j] - g[j]))
-        pair = max(np.float64(diag[i]) + diag[j] - 2.0 * Ki[j], 1e-12)
-        theta = 0.0
-        curvature = pair
-        if count > 0:
-            coupling = np.float64(Kp[i]) - Kp[j]
-            theta = -coupling / curvature_p
-            curvature = pair + theta * coupling
-            if count >= _MEMBERS or curvature < 0.01 * pair:
-                theta = 0.0
-        d = 0.0
-        blocking = -1
-        if theta != 0.0:
-            for a in range(count):
-                V[P, members[a]] *= theta
-            fresh = count
-            if V[P, i] == 0.0:
-                members[fresh] = i
-                fresh += 1
-            if V[P, j] == 0.0:
-                members[fresh] = j
-                fresh += 1
-            V[P, i] += 1.0
-            V[P, j] -= 1.0
-            count = fresh
-            room, blocking = _room(V, members, count)
-            d = slope / curvature
-            if room < d:
-                d = room
-            else:
-                blocking = -1
-            if d < 0.5 * slope / pair:
-                theta = 0.0
-        if theta == 0.0:
+        alone = max(np.float64(diag[i]) + diag[j] - 2.0 * K[i, j], 1e-12)
+        coupling = np.float64(Kp[i]) - Kp[j]
+        theta = -coupling / curvature
+        together = alone + theta * coupling
+        d, room = 0.0, 0.0
+        # Almost conjugate already: a plain step is as good, and breeds no subnormal numbers.
+        is_conjugate = abs(theta) > 1e-3 and together > 0.01 * alone and 0 < count <= _MEMBERS
+        if is_conjugate:
+            count = _join(V, members, count, theta, i, j)
+            room = _room(V, members, count)
+            d = min(slope / together, room)
+            is_conjugate = d > 0.5 * slope / alone
+        if not is_conjugate:
+            theta, together = 0.0, alone
             _forget(V, members, count)
-            curvature = pair
-            members[0] = i
-            members[1] = j
-            V[P, i] = 1.0
-            V[P, j] = -1.0
-            count = 2
-            room, blocking = _room(V, members, count)
-            d = slope / curvature
-            if room < d:
-                d = room
-            else:
-                blocking = -1
-        speed = 0.0
-        for a in range(count):
-            k = members[a]
-            V[BETA, k] += d * V[P, k]
-            speed = max(speed, abs(V[P, k]))
-        travel += d * speed
-        if blocking >= 0:
-            # Bounds are reached exactly: whether a row may move is decided by comparing with them.
-            if V[P, blocking] > 0.0:
-                V[BETA, blocking] = 0.0 if abs(V[BETA, blocking]) < 0.5 * V[HI, blocking] else V[HI, blocking]
-            else:
-                V[BETA, blocking] = 0.0 if abs(V[BETA, blocking]) < -0.5 * V[LO, blocking] else V[LO, blocking]
-            _open_sides(blocking, eps, W, V)
-        _open_sides(i, eps, W, V)
-        _open_sides(j, eps, W, V)
-        top, bottom = _move(g, up, low, Kp, Ki, K[j], np.float32(theta), np.float32(d))
-        curvature_p = curvature
-        if blocking >= 0:
+            count = _join(V, members, 0, 0.0, i, j)
+            room = _room(V, members, count)
+            d = min(slope / together, room)
+        is_blocked = d == room
+        travel += _go(V, members, count, d, is_blocked)
+        if is_blocked:
+            for a in range(count):
+                _open_sides(members[a], eps, W, V)
             _forget(V, members, count)
             count = 0
+        else:
+            _open_sides(i, eps, W, V)
+            _open_sides(j, eps, W, V)
+        top, bottom = _move(g, up, low, Kp, K, i, j, np.float32(theta), np.float32(d))
+        curvature = together
         iterations += 1
     _forget(V, members, count)
     return iterations, np.float64(top - bottom), travel
@@ -317,7 +331,7 @@ def _extremes(exact: _Array, W: _Array) -> _Array:
 
 
 @_compiled
-def _centre(exact: _Array, W: _Array) -> float:
+def _centre(exact: _Array, W: _Array) -> _Array:
     """Round the gradient to float32 around the bias: what decides is then small and precise."""
     top, bottom = _extremes(exact, W)
     shift = 0.5 * (top + bottom)
@@ -357,6 +371,7 @@ def _blank(W: _Array, V: _Array, start: int) -> None:
             V[r, k] = 0.0
         W[UP, k] = _LOWEST
         W[LOW, k] = _HIGHEST
+        W[NUMBER, k] = k
 
 
 @_compiled
@@ -366,6 +381,7 @@ def _take(rows: _Array, W: _Array, V: _Array, small_W: _Array, small_V: _Array) 
         k = rows[a]
         for r in range(W.shape[0]):
             small_W[r, a] = W[r, k]
+        small_W[NUMBER, a] = a
         for r in range(V.shape[0]):
             small_V[r, a] = V[r, k]
 
@@ -412,27 +428,30 @@ def _solve(
     on there; every convergence on that part is checked on all rows in float64.
     """
     n = p.shape[0]
-    scale = 0.0
+    shift = _centre(exact, W)
+    scale, size = 0.0, 0.0
     for k in range(n):
         scale = max(scale, W[DIAG, k])
-    shift = _centre(exact, W)
-    rows = np.empty(n, np.int64)
+        size = max(size, abs(W[G, k]))
+    rounding = _EPS32 * size
+    drift += rounding
+    every = np.empty(n, np.int64)
+    rows = every
     small_K, small_W, small_V = K, W, V
     is_full = True
-    spent = 0
-    since_refresh = 0
-    since_shrink = 0
+    spent, since_refresh, since_shrink = 0, 0, 0
     support = n
+    aim = tol
     while True:
         budget = min(_SLICE, max_iter - spent)
         if is_full:
             budget = min(budget, max(patience - since_shrink, 1))
-        done, violation, travel = _descend(small_K, small_W, small_V, eps, tol, budget)
+        done, violation, travel = _descend(small_K, small_W, small_V, eps, aim, budget)
         spent += done
         since_refresh += done
         since_shrink += done
-        drift += _EPS32 * scale * travel
-        is_over = not violation > tol or spent >= max_iter or stop[0] != 0
+        drift += rounding * done + _EPS32 * scale * travel
+        is_over = not violation > aim or spent >= max_iter or stop[0] != 0
         if is_full and is_over and drift <= 0.01 * tol:
             for k in range(n):
                 exact[k] = np.float64(W[G, k]) - shift
@@ -443,10 +462,14 @@ def _solve(
             support = _gradient(K, V[BETA], p, exact)
             shift = _centre(exact, W)
             top, bottom = _extremes(exact, W)
-            drift = 0.0
+            violation = top - bottom
+            if since_refresh == 0:  # float32 sees no violation where float64 does
+                aim *= 0.5
+            is_stuck = aim < 1e-3 * tol
+            if not violation > tol or is_stuck or spent >= max_iter or stop[0] != 0:
+                return spent, violation, 0.0
+            drift = rounding
             since_refresh = 0
-            if not top - bottom > tol or spent >= max_iter or stop[0] != 0:
-                return spent, top - bottom, drift
             if is_over:
                 small_K, small_W, small_V = K, W, V
                 is_full = True
@@ -456,9 +479,9 @@ def _solve(
         elif is_full and since_shrink >= patience:
             since_shrink = 0
             patience = n
-            count = _active_rows(W, rows)
+            count = _active_rows(W, every)
             if count < 0.7 * n:
-                rows = rows[:count]
+                rows = every[:count]
                 width = (count + LANES - 1) // LANES * LANES
                 small_K = np.empty((count, width), np.float32)
                 small_W = np.empty((W.shape[0], width), np.float32)
@@ -467,7 +490,6 @@ def _solve(
                 _take(rows, W, V, small_W, small_V)
                 _blank(small_W, small_V, count)
                 is_full = False
-    return spent, violation, drift
 
 
 @_compiled
@@ -501,7 +523,7 @@ def _set_box(C: float, unit: _Array, eps: float, W: _Array, V: _Array) -> None:
 
 
 @_compiled
-def _bias(exact: _Array, W: _Array, V: _Array) -> float:
+def _bias(exact: _Array, W: _Array, V: _Array) -> _Array:
     """Mean over the free support vectors, else the middle of what the bounds allow."""
     total = 0.0
     free = 0
@@ -532,7 +554,7 @@ def _copy(source: _Array, target: _Array) -> None:
         target[k] = source[k]
 
 
-@_compiled
+@_entry
 def fold_path(
     K: _Array,
     p: _Array,
@@ -555,10 +577,12 @@ def fold_path(
     """
     n = p.shape[0]
     width = K.shape[1]
-    W = np.zeros((7, width), np.float32)
+    W = np.zeros((8, width), np.float32)
     V = np.zeros((4, width), np.float64)
     _blank(W, V, n)
     exact = np.empty(n, np.float64)
+    for k in range(width):
+        W[NUMBER, k] = k
     for k in range(n):
         W[DIAG, k] = K[k, k]
         exact[k] = -p[k]
@@ -579,6 +603,9 @@ def fold_path(
                 continue
             drift *= _stretch(Cs[c] / Cs[c - 1], p, eps, exact, V)
         _set_box(Cs[c], unit, eps, W, V)
+        if drift > 0.01 * tol:  # a large factor has magnified the rounding
+            _gradient(K, V[BETA], p, exact)
+            drift = 0.0
         patience = n if spent < n else n // 8
         spent, violation, drift = _solve(
             K, W, V, p, exact, drift, eps, tol, max_iter, patience, stop
@@ -593,3 +620,24 @@ def fold_path(
         summary[c, 2] = violation
         if stop[0] != 0:
             return
+
+
+@_entry
+def smallest_magnitude(K: _Array) -> _Array:
+    """The smallest nonzero magnitude in K, to tell whether :func:`flush` has anything to do."""
+    lowest = _HIGHEST
+    for i in range(K.shape[0]):
+        Ki = K[i]
+        for k in range(Ki.shape[0]):
+            lowest = _min(lowest, abs(Ki[k]) if Ki[k] != _ZERO else _HIGHEST)
+    return np.float64(lowest)
+
+
+@_entry
+def flush(K: _Array, tiny: float) -> None:
+    """Set to zero what is below `tiny`: subnormal numbers cost ten times the arithmetic."""
+    threshold = np.float32(tiny)
+    for i in range(K.shape[0]):
+        Ki = K[i]
+        for k in range(Ki.shape[0]):
+            Ki[k] = Ki[k] if abs(Ki[k]) >= threshold else _ZERO

@@ -7,10 +7,12 @@ from typing import Any
 
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.svm import SVC, SVR
 
 from everyfold.estimators import KernelClassifier, KernelRegressor
-from everyfold.losses import Squared
-from everyfold.model import KernelChoice, Model, read_ridge
+from everyfold.losses import EpsilonInsensitive, Hinge, Squared
+from everyfold.model import KernelChoice, Model, read_penalty, read_ridge
+from everyfold.targets import Voting
 
 _LINEAR = KernelChoice("linear")
 
@@ -44,6 +46,58 @@ def _ridge_classifier(estimator: Any) -> Model:
     )
 
 
+def _svm_choice(estimator: Any) -> KernelChoice:
+    return KernelChoice(
+        estimator.kernel,
+        estimator.gamma,
+        estimator.degree,
+        estimator.coef0,
+        on_matrices=callable(estimator.kernel),
+    )
+
+
+def _refuse_unbounded(estimator: Any) -> None:
+    if estimator.max_iter != -1:
+        raise ValueError(
+            f"{type(estimator).__name__}(max_iter={estimator.max_iter}) stops libsvm at a point "
+            "that no other solver reproduces; use max_iter=-1, or scikit-learn's own functions"
+        )
+
+
+def _svc(estimator: Any) -> Model:
+    _refuse_unbounded(estimator)
+    if estimator.probability not in (False, "deprecated"):
+        raise ValueError(
+            "SVC(probability=True) calibrates by a cross-validation of its own; use "
+            "probability=False, or KernelLogisticClassifier for probabilities"
+        )
+    voting = Voting(estimator.decision_function_shape, bool(estimator.break_ties))
+    return Model(
+        _svm_choice(estimator),
+        Hinge(),
+        read_penalty(estimator.C),
+        True,
+        True,
+        operator="dense",
+        class_weight=estimator.class_weight,
+        voting=voting,
+        tolerance=float(estimator.tol),
+    )
+
+
+def _svr(estimator: Any) -> Model:
+    _refuse_unbounded(estimator)
+    return Model(
+        _svm_choice(estimator),
+        EpsilonInsensitive(float(estimator.epsilon)),
+        read_penalty(estimator.C),
+        True,
+        False,
+        operator="dense",
+        tolerance=float(estimator.tol),
+    )
+
+
 def _refuse_positive(estimator: Any) -> None:
     if estimator.positive:
         raise ValueError(
@@ -61,6 +115,8 @@ _READERS: dict[type, Callable[[Any], Model]] = {
     KernelRidge: _kernel_ridge,
     Ridge: _ridge,
     RidgeClassifier: _ridge_classifier,
+    SVC: _svc,
+    SVR: _svr,
     KernelRegressor: _ours,
     KernelClassifier: _ours,
 }
@@ -68,12 +124,14 @@ _READERS: dict[type, Callable[[Any], Model]] = {
 _ADVICE = {
     "RidgeCV": "Ridge (RidgeCV selects alpha by itself: nested work that no single fit contains)",
     "RidgeClassifierCV": "RidgeClassifier",
-    "SVC": "LSSVC, its least-squares sibling",
-    "SVR": "LSSVR, its least-squares sibling",
-    "NuSVC": "LSSVC, a least-squares sibling",
-    "NuSVR": "LSSVR, a least-squares sibling",
+    "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
+    "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
+    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
+    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
+    "LogisticRegression": "KernelLogisticClassifier(kernel='linear')",
     "LinearRegression": "Ridge with a small alpha",
     "Pipeline": "its last step on data transformed beforehand",
+    "TransformedTargetRegressor": "its regressor, with y transformed beforehand",
     "GaussianProcessRegressor": "KernelRidge with the same kernel",
 }
 

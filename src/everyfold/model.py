@@ -74,6 +74,7 @@ class Model:
     class_weight: ClassWeight = None
     ridge_scaling: RidgeScaling = "sum"
     voting: Voting | None = None
+    tolerance: float = 1e-3
 
     def target(self, y: Any) -> Target:
         """Read y."""

@@ -227,7 +227,12 @@ def _structured(
             "class_weight='balanced' depends on the training rows of each fold, which this "
             "operator does not allow; use operator='auto' or no class_weight"
         )
-    operator.check_sets(folds.helds)
+    operator.check(problem.quadratic, folds.helds if folds.are_removable else ())
+    if not folds.are_removable:
+        raise ValueError(
+            f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
+            "set, or a training row repeats), which this operator needs; use operator='auto'"
+        )
     return operator.methods, "the only method for this structure"
 
 

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics._scorer import _MultimetricScorer
+from sklearn.model_selection._validation import _score
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _check_method_params
 
-from everyfold.operators.base import Array
+from everyfold.criteria import Folds
+from everyfold.metrics import Metric, Side, check_own_score, find_metric
+from everyfold.operators.base import Array, Rows
 from everyfold.targets import Labels, Target
 
 
 class _HeldOut(BaseEstimator):  # type: ignore[misc]
     """A model of one fold that knows the answers for its test rows, and for no others."""
+
+    was_asked_elsewhere = False
 
     def __init__(self, X: Any, target: Target, values: Array) -> None:
         self.X = X
@@ -21,6 +31,7 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
 
     def _answers(self, X: Any) -> Array:
         if X is not self.X:
+            self.was_asked_elsewhere = True
             raise ValueError(
                 "the scorer asks for predictions of rows other than the held-out ones; such a "
                 "scorer needs real refits: use the function of the same name in scikit-learn"
@@ -66,3 +77,131 @@ def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
     """
     kind = HeldOutClassifier if isinstance(target, Labels) else HeldOutRegressor
     return kind(X, target, values)
+
+
+def take(rows: Any, index: NDArray[np.intp]) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    return rows if rows is None else _safe_indexing(rows, index)
+
+
+def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
+    """The folds that no model can be fitted on, and why."""
+    failing: dict[int, ValueError] = {}
+    total = weights.sum()
+    for i, held in enumerate(folds.helds):
+        # O(rows of the fold) unless everything else might be weightless.
+        if total - weights[held].sum() <= 0.0 and not np.delete(weights, held).any():
+            failing[i] = ValueError(
+                f"cv: split {i} leaves no training rows with positive sample_weight"
+            )
+    for i in incomplete_folds(target, folds):
+        try:
+            target.mask(target.columns[:1], folds[i].train)
+        except ValueError as error:
+            failing.setdefault(i, error)
+    return failing
+
+
+def incomplete_folds(target: Target, folds: Folds) -> list[int]:
+    """The folds whose training rows lack a class."""
+    if not isinstance(target, Labels):
+        return []
+    size = len(target.classes)
+    total = np.bincount(target.codes, minlength=size)
+    missing = []
+    for i, held in enumerate(folds.helds):
+        if not (total - np.bincount(target.codes[held], minlength=size)).all():
+            missing.append(i)
+    return missing
+
+
+class Judge:
+    """Scores held-out values, by arithmetic on all folds at once where the scorer is well known.
+
+    Parameters
+    ----------
+    scorer : callable
+        One of scikit-learn's, several in a ``_MultimetricScorer``, or any callable.
+    target : Target
+    data : tuple (X, y)
+        As the user passed them.
+    params : dict
+        What the scorer gets besides.
+    error_score : "raise" or float
+    """
+
+    def __init__(
+        self, scorer: Any, target: Target, data: Any, params: dict[str, Any], error_score: Any
+    ) -> None:
+        self._target = target
+        self._X, self._y = data
+        self._params = params
+        self._error_score = error_score
+        self.is_multimetric = isinstance(scorer, _MultimetricScorer)
+        scorers = scorer._scorers if self.is_multimetric else {"score": scorer}
+        self._scorer = scorer
+        self._scorers = scorers
+        self._known: dict[str, Metric] = {}
+        for name, item in scorers.items():
+            check_own_score(item)
+            metric = None if params else find_metric(item, target)
+            if metric is not None:
+                self._known[name] = metric
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
+        """A score, or one for each scorer by name, of every fold.
+
+        Parameters
+        ----------
+        values : array of shape (N, q)
+            Of the rows of ``side``, fold after fold.
+        side : Side
+        trains : mapping
+            The training rows of folds where they lack a class, by number.
+        """
+        if trains:
+            values = self._masked(values, side, trains)
+        table = self._table(values, side)
+        results = []
+        for i in range(len(side.parts)):
+            found = {name: column[i] for name, column in table.items() if column[i] is not None}
+            if len(found) < len(self._scorers):
+                found = self._ask(values, side, i, found)
+            results.append(found if self.is_multimetric else found["score"])
+        return results
+
+    def _masked(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> Array:
+        values = values.copy()
+        for i, train in trains.items():
+            part = slice(side.bounds[i], side.bounds[i + 1])
+            values[part] = self._target.mask(values[part], train)
+        return values
+
+    def _table(self, values: Array, side: Side) -> dict[str, list[float | None]]:
+        """By scorer, the scores of all folds; None where scikit-learn must be asked."""
+        if not self._known or not np.isfinite(values).all():
+            return {}
+        table: dict[str, list[float | None]] = {}
+        for name, metric in self._known.items():
+            scored = metric(side, values)
+            pairs = zip(scored.scores.tolist(), scored.is_known.tolist(), strict=True)
+            table[name] = [score if is_known else None for score, is_known in pairs]
+        return table
+
+    def _ask(self, values: Array, side: Side, i: int, found: dict[str, Any]) -> dict[str, Any]:
+        """Let scikit-learn score fold i by what is not known yet."""
+        rows = side.parts[i]
+        scorer = self._scorer
+        if self.is_multimetric:
+            rest = {name: item for name, item in self._scorers.items() if name not in found}
+            scorer = _MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
+        X, y = take(self._X, rows), take(self._y, rows)
+        model = stand_in(X, self._target, values[side.bounds[i] : side.bounds[i + 1]])
+        params = _check_method_params(self._X, params=self._params, indices=rows)
+        scores = _score(model, X, y, scorer, params, self._error_score)
+        if model.was_asked_elsewhere:
+            model.predict(None)  # raises: no score can be had this way, whatever error_score is
+        if not self.is_multimetric:
+            return {"score": scores}
+        both = {**found, **scores}
+        return {name: both[name] for name in self._scorers}

@@ -6,9 +6,9 @@ an unpenalised bias, in signed dual coefficients :math:`\beta`,
 .. math:: \min_\beta \tfrac12 \beta^\top K \beta - y^\top\beta + \varepsilon\|\beta\|_1,
           \qquad \mathbf 1^\top\beta = 0, \qquad |\beta_i| \le C w_i ,
 
-where for the hinge :math:`\varepsilon = 0` and :math:`y_i\beta_i \ge 0`. One kernel in memory serves
-all folds and all C. A row with weight 0 is not part of the problem, but its decision value is
-tracked with the others, so the held-out values cost nothing extra. Each fold goes up in C, the
+where for the hinge :math:`\varepsilon = 0` and :math:`y_i\beta_i \ge 0`. One kernel in memory
+serves all folds and all C. A row with weight 0 is not part of the problem, but its decision value
+is tracked with the others, so the held-out values cost nothing extra. Each fold goes up in C, the
 next one starting from the scaled solution of the last.
 
 References
@@ -230,9 +230,11 @@ class _Control:
 
 
 def _weights(bounds: npt.ArrayLike, K: npt.NDArray[np.floating]) -> FloatArray:
-    w = np.asarray(bounds, dtype=np.float64)
+    w = np.ascontiguousarray(bounds, dtype=np.float64)
     if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
         raise ValueError(f"K must be a square matrix with at least one row, got shape {K.shape}.")
+    if not np.isfinite(K.sum(axis=1)).all():
+        raise ValueError("K must be finite; it has NaN or infinite entries.")
     if w.ndim != 2 or w.shape[1] != K.shape[0]:
         raise ValueError(f"bounds must have shape (n_folds, {K.shape[0]}), got {w.shape}.")
     if not np.isfinite(w).all() or (w < 0).any():
@@ -245,7 +247,7 @@ def _targets(y: npt.ArrayLike, w: FloatArray) -> FloatArray:
     targets = np.asarray(y, dtype=np.float64)
     if targets.shape not in (w.shape, w.shape[1:]):
         raise ValueError(f"y must have shape {w.shape[1:]} or {w.shape}, got {targets.shape}.")
-    targets = np.where(w > 0, targets, 0.0)
+    targets = np.ascontiguousarray(np.where(w > 0, targets, 0.0))
     if not np.isfinite(targets).all():
         raise ValueError("y must be finite wherever bounds > 0.")
     return targets
@@ -269,7 +271,7 @@ def _solve_folds(
     fold_path = _load_core()
     order = np.argsort(Cs, kind="stable")
     shape = (len(duals.p), len(Cs), len(K))
-    starts = _starts(start, duals, Cs, shape)[:, order] if start is not None else None
+    starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
     decision = np.full(shape, np.nan)
     coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
     summary = np.full((*shape[:2], 3), np.nan)
@@ -340,19 +342,27 @@ def _starts(
 
 
 def _streamable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """K as float32 with rows padded to whole vectors, copied only where it is worth it."""
-    from everyfold._smo_core import LANES
+    """K as float32 with rows padded to whole vectors, copied only where it is worth it.
+
+    Entries below 1e-30 of the diagonal become zero: they change no sum in float32, and the
+    subnormal numbers among them, which narrow kernels are full of, would slow every pass tenfold.
+    """
+    from everyfold._smo_core import LANES, flush, smallest_magnitude
 
     n = len(K)
+    tiny = 1e-30 * float(np.abs(np.diagonal(K)).max())
     is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
     if is_ready and (n > _PADDED_UP_TO or n % LANES == 0):
-        return K if K.flags.writeable else _as_writeable(K)
+        kernel = K if K.flags.writeable else _as_writeable(K)
+        if smallest_magnitude(kernel) >= tiny:
+            return kernel
     width = -(-n // LANES) * LANES
     line = 64 // 4  # aligned to cache lines, which no row then straddles needlessly
     flat = np.zeros(n * width + line, dtype=np.float32)
     first = -(flat.ctypes.data // 4) % line
     padded = flat[first : first + n * width].reshape(n, width)
     padded[:, :n] = K
+    flush(padded, tiny)
     return padded
 
 

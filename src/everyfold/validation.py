@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,27 +15,18 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from everyfold.adapters import read_estimator
 from everyfold.criteria import Folds, InexactWarning
-from everyfold.estimators import Model, read_weights
+from everyfold.criteria.base import TRUSTED_ERROR
+from everyfold.engines import Bench
+from everyfold.model import read_weights
 from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
-from everyfold.plan import Plan, plan_exact
-from everyfold.scoring import stand_in
-from everyfold.targets import Target
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """Held-out values of one model, fold after fold, and how they came about."""
-
-    target: Target
-    folds: Folds
-    values: Array
-    is_exact: NDArray[np.bool_]
-    plan: Plan
+from everyfold.preprocess import Parts, read_rows, take_apart
+from everyfold.scoring import Judge
+from everyfold.units import Candidate, Rawdata, Trial, Verdict, check, group, run, set_up
 
 
 def cross_val_predict(
@@ -92,27 +83,32 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
-    model = read_estimator(estimator)
+    parts = take_apart(estimator, {})
+    model = read_estimator(parts.final)
     allowed = ("predict", "decision_function") if model.is_classifier else ("predict",)
     if method not in allowed:
         raise ValueError(
-            f"method={method!r} is not available for {type(estimator).__name__}; use one of "
+            f"method={method!r} is not available for {type(parts.final).__name__}; use one of "
             f"{allowed}"
         )
     routed = _route("cross_val_predict", estimator, cv, None, groups, params)
-    evaluation = _evaluate(estimator, model, X, y, cv, routed, verbose)
-    folds, target = evaluation.folds, evaluation.target
+    trial, verdict = _evaluate(estimator, (X, y), cv, routed, verbose=verbose)
+    if verdict.exception is not None:
+        raise verdict.exception
+    folds, target = trial.bench.folds, trial.bench.target
     order = np.concatenate(folds.tests)
     if len(order) != folds.n or len(np.unique(order)) != folds.n:
         raise ValueError(
             f"cross_val_predict only works for partitions: cv={cv!r} does not test every row "
             "exactly once; use cross_val_score"
         )
-    values = np.empty_like(evaluation.values)
-    parts = folds.split(evaluation.values)
-    values[order] = np.concatenate(
-        [target.mask(part, fold.train) for part, fold in zip(parts, folds, strict=True)]
-    )
+    assert verdict.record is not None
+    held = verdict.record.values.copy()
+    for i, train in trial.lacking.items():
+        part = slice(folds.bounds[i], folds.bounds[i + 1])
+        held[part] = target.mask(held[part], train)
+    values = np.empty_like(held)
+    values[order] = held
     return target.predict(values) if method == "predict" else target.decide(values)
 
 
@@ -156,47 +152,23 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.48, 0.52, 0.5 ])
     """
-    model = read_estimator(estimator)
+    read_estimator(take_apart(estimator, {}).final)
     scorer = check_scoring(estimator, scoring=scoring)
     routed = _route("cross_val_score", estimator, cv, scorer, groups, params)
-    X, y = indexable(X, y)
-    evaluation = _evaluate(estimator, model, X, y, cv, routed, verbose)
-    folds = evaluation.folds
-    parts = folds.split(evaluation.values)
-    return np.array(
-        [
-            _score(scorer, evaluation, (X, y), (fold.train, fold.test, part), routed, error_score)
-            for fold, part in zip(folds, parts, strict=True)
-        ]
+    _, verdict = _evaluate(
+        estimator, (X, y), cv, routed, scorer=scorer, error_score=error_score, verbose=verbose
     )
-
-
-def _score(
-    scorer: Any, evaluation: Evaluation, data: Any, fold: Any, routed: Bunch, error_score: Any
-) -> float:
-    X, y = data
-    train, test, values = fold
-    try:
-        X_test, y_test = _take(X, test), _take(y, test)
-        model = stand_in(X_test, evaluation.target, evaluation.target.mask(values, train))
-        weights = {name: _take(value, test) for name, value in routed.scorer.score.items()}
-        return float(scorer(model, X_test, y_test, **weights))
-    except Exception as error:
-        if error_score == "raise":
-            raise
+    if verdict.errors and error_score == "raise":
+        assert verdict.exception is not None
+        raise verdict.exception
+    for i, trace in sorted(verdict.errors.items()):
         warnings.warn(
-            f"A fold could not be scored and gets error_score={error_score}: {error}",
+            f"Fold {i} could not be fitted and gets error_score={error_score}: {trace}",
             FitFailedWarning,
-            stacklevel=4,
+            stacklevel=2,
         )
-        return float(error_score)
-
-
-def _take(rows: Any, index: NDArray[np.intp]) -> Any:
-    """Rows of an array, a sparse matrix, a data frame or a list."""
-    from sklearn.utils import _safe_indexing
-
-    return rows if rows is None else _safe_indexing(rows, index)
+        verdict.test[i] = error_score
+    return np.array(verdict.test, dtype=np.float64)
 
 
 def _route(
@@ -205,12 +177,7 @@ def _route(
     """Who gets which of ``params``, by scikit-learn's rules with and without metadata routing."""
     params = {} if params is None else params
     if not get_config()["enable_metadata_routing"]:
-        unknown = sorted(set(params) - {"sample_weight"})
-        if unknown:
-            raise ValueError(
-                f"params has {unknown}, which {type(estimator).__name__}.fit does not take here; "
-                "only 'sample_weight' is"
-            )
+        read_fit_params(take_apart(estimator, params))
         return Bunch(
             splitter=Bunch(split={} if groups is None else {"groups": groups}),
             estimator=Bunch(fit=params),
@@ -234,7 +201,7 @@ def _route(
 
 def read_folds(cv: Any, X: Any, y: Any, classifier: bool, split_params: dict[str, Any]) -> Folds:
     """The folds of any cv that scikit-learn accepts; leave-one-out without n arrays of n rows."""
-    n = X.shape[0]
+    n = _num_samples(X)
     splitter = check_cv(cv, y, classifier=classifier)
     if type(splitter) is LeaveOneOut:
         return Folds.leave_one_out(n)
@@ -242,48 +209,62 @@ def read_folds(cv: Any, X: Any, y: Any, classifier: bool, split_params: dict[str
 
 
 def _evaluate(
-    estimator: Any, model: Model, X: Any, y: Any, cv: Any, routed: Bunch, verbose: int
-) -> Evaluation:
-    target = model.target(y)
-    X = check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X", estimator=estimator)
+    estimator: Any,
+    data: Any,
+    cv: Any,
+    routed: Bunch,
+    *,
+    scorer: Any = None,
+    error_score: Any = "raise",
+    verbose: int = 0,
+) -> tuple[Trial, Verdict]:
+    """One candidate is a search of its own: the same unit of work does it."""
+    X, y = indexable(*data)
+    parts = take_apart(estimator, routed.estimator.fit)
+    candidate = Candidate(0, read_estimator(parts.final), parts)
+    check(candidate, "auto")
+    target = candidate.model.target(y)
+    if not parts.steps:
+        X = read_rows(X, estimator)
+    n = _num_samples(X)
     check_consistent_length(X, target.columns)
-    weights = read_weights(routed.estimator.fit.get("sample_weight"), X.shape[0])
+    weights = read_weights(read_fit_params(parts).get("sample_weight"), n)
     folds = read_folds(cv, X, y, is_classifier(estimator), routed.splitter.split)
-    with blas_threads(X.shape[0]):
-        return evaluate(model, X, target, weights, folds, verbose)
+    judge = None
+    if scorer is not None:
+        judge = Judge(scorer, target, data, routed.scorer.score, error_score)
+    trial = set_up(Bench(target, weights, folds), judge, literal=bool(parts.steps))
+    unit = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)[0]
+    with blas_threads(n):
+        (verdict,) = run(unit)
+    if verbose > 0 and verdict.method is not None:
+        print(f"{n} rows, {len(folds)} folds: {verdict.method.words}, exact")
+    warn_if_inexact([verdict])
+    return trial, verdict
 
 
-def evaluate(
-    model: Model, X: Any, target: Target, weights: Array, folds: Folds, verbose: int = 0
-) -> Evaluation:
-    """Held-out values of one model: plan, factorise once, hold out every fold."""
-    problem = model.problem(target, weights)
-    for i, test in enumerate(folds.helds):
-        _check_fold_weights(problem.w, test, i)
-    groups = model.columns_of_ridges(target.columns.shape[1])
-    operator = model.bind(X)
-    plan = plan_exact(problem, operator, len(groups), folds)
-    if verbose > 0:
-        print(plan)
-    results = plan.criterion.evaluate(problem, operator, [ridge for ridge, _ in groups], folds)
-    values = np.empty((int(folds.bounds[-1]), target.columns.shape[1]))
-    exact = np.ones(len(folds), dtype=bool)
-    for (_, columns), result in zip(groups, results, strict=True):
-        values[:, columns] = result.values[:, columns]
-        exact &= result.is_exact
-        worst = float(result.condition.max())
-    if not exact.all():
-        warnings.warn(
-            f"{np.count_nonzero(~exact)} of {len(folds)} folds are not known to equal a refit: the "
-            f"linear systems have a condition number of about {worst:.1g}, so that rounding may "
-            "exceed 1e-6. A larger alpha (smaller C) is well determined.",
-            InexactWarning,
-            stacklevel=4,
+def read_fit_params(parts: Parts) -> dict[str, Any]:
+    """What the model's ``fit`` gets besides X and y; refuses all but sample weights."""
+    unknown = sorted(set(parts.params) - {"sample_weight"})
+    if unknown:
+        raise ValueError(
+            f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
+            "only 'sample_weight' is"
         )
-    return Evaluation(target, folds, values, exact, plan)
+    return parts.params
 
 
-def _check_fold_weights(w: Array, held: NDArray[np.intp], number: int) -> None:
-    # O(rows of the fold) unless everything else might be weightless.
-    if w.sum() - w[held].sum() <= 0.0 and not np.delete(w, held).any():
-        raise ValueError(f"cv: split {number} leaves no training rows with positive sample_weight")
+def warn_if_inexact(verdicts: Sequence[Verdict]) -> None:
+    """Say so if values are not known to equal those of refits."""
+    records = [v.record for v in verdicts if v.record is not None and not v.record.is_exact.all()]
+    conditions = [float(np.nanmax(r.condition)) for r in records if np.isfinite(r.condition).any()]
+    if not conditions or max(conditions) * np.finfo(np.float64).eps <= TRUSTED_ERROR:
+        return
+    folds = sum(int(np.count_nonzero(~record.is_exact)) for record in records)
+    warnings.warn(
+        f"{folds} folds of {len(records)} candidates are not known to equal a refit: the linear "
+        f"systems have a condition number of up to about {max(conditions):.1g}, so that rounding "
+        "may exceed 1e-6. A larger alpha (smaller C) is well determined.",
+        InexactWarning,
+        stacklevel=4,
+    )

@@ -171,8 +171,8 @@ class Response(ABC):
         """
         D = self.curvature
         M_SS = self.block(rows, rows)
-        v: Array = np.linalg.solve(np.eye(len(rows)) - D[rows, None] * M_SS, g[rows])
-        return v
+        system = np.eye(len(rows)) - D[rows, None] * M_SS
+        return np.asarray(np.linalg.solve(system, g[rows]), dtype=np.float64)
 
     def release_each(self, g: Array) -> Array:
         """``release`` of every single row."""
@@ -231,6 +231,8 @@ class KernelOperator(ABC):
     """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
+    needs_constant_curvature: bool = False
+    """Whether the structure is lost where the curvature of the loss differs between rows."""
 
     @property
     @abstractmethod
@@ -275,8 +277,11 @@ class KernelOperator(ABC):
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
 
-    def check_sets(self, sets: Sequence[Rows]) -> None:  # noqa: B027
-        """Raise if the structure cannot hold out these sets of rows. Most hold out any."""
+    def check(self, quadratic: Quadratic, sets: Sequence[Rows]) -> None:  # noqa: B027
+        """Raise if the structure does not suit the problem or the sets to hold out. Most suit any.
+
+        Called before any work.
+        """
 
     @abstractmethod
     def restrict(self, rows: Rows) -> KernelOperator:

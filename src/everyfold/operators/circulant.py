@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import RBF, Kernel, Laplacian
-from everyfold.operators.base import Rows, Structure
+from everyfold.operators.base import Array, Rows, Structure
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
     CirculantMatrix,
@@ -35,7 +36,14 @@ from everyfold.operators.fourier import (
 from everyfold.operators.grid import Grid, balance, nearest_factors
 
 _PAIRS = 1000
-"""How many pairs of rows a step is measured on."""
+"""How many pairs of rows a distance is measured on."""
+
+_AS_FAR_AS_ANY = 0.95
+"""Neighbours at this share of the distance of random rows or more are no neighbours.
+
+Benchmark sets in random order have 0.97 to 1.05 on average over the levels, arranged ones at most
+0.88.
+"""
 
 
 @dataclass(frozen=True)
@@ -43,9 +51,10 @@ class Circulant(Structure):
     r"""Replace the kernel matrix by a p-level circulant one: the fastest and crudest structure.
 
     Cross-validation of the replaced model is exact and takes O(n log n), leave-one-out included.
-    How well it speaks for the exact model depends on the order of the rows: it does where they are
-    the points of a regular grid (an image, a field, a time series) in C order; where they are in
-    random order, the matrix knows nothing about them, and the folds' scores hardly depend on X.
+    How well it speaks for the exact model depends on the order of the rows. It does where they are
+    the points of a regular grid in C order (a field, an image, a time series), and often where
+    ``arrange`` has put them in order; of rows in random order the matrix knows nothing, and the
+    scores are noise. A warning says when neighbouring rows are as far apart as any.
 
     Parameters
     ----------
@@ -108,7 +117,9 @@ class Circulant(Structure):
                 f"over features: 'rbf' or 'laplacian', not {kernel}; use Dense() or 'auto'"
             )
         grid = self._grid(X.shape[0])
-        return CirculantMatrix(grid, self._steps(grid, kernel, X), kernel)
+        measured = [_neighbour_distance(grid, level, kernel, X) for level in range(grid.levels)]
+        _check_order(measured, kernel, X)
+        return CirculantMatrix(grid, self._steps(grid, measured), kernel)
 
     def rank(self, n_rows: int, n_features: int) -> int:
         """See base class."""
@@ -132,6 +143,33 @@ class Circulant(Structure):
         """
         steps: list[Any] = ["auto", *cls.RANGE]
         return [cls(steps=h, levels=p, **params) for p in levels for h in steps]
+
+    def arrange(self, X: Any) -> Rows:
+        """An order of the rows in which neighbours are similar, to be applied to X and y.
+
+        Rows are sorted by their first principal component into n_0 groups, each of these by the
+        second into n_1, and so on. Leave-one-out asks for nothing else; other folds then leave out
+        blocks of similar rows together, which is harder than leaving out random ones.
+
+        **Cost** n d² + d³ flops for d features, and p sorts.
+
+        Examples
+        --------
+        >>> X = np.array([[3.0, 0.0], [0.0, 1.0], [3.0, 1.0], [0.0, 0.0]])
+        >>> X[Circulant(factors=(2, 2)).arrange(X)]
+        array([[0., 0.],
+               [0., 1.],
+               [3., 0.],
+               [3., 1.]])
+        """
+        grid = self._grid(X.shape[0])
+        keys = _components(X, grid.levels)
+        rows = np.arange(grid.n)[None, :]
+        for level, factor in enumerate(grid.factors):
+            key = keys[:, min(level, keys.shape[1] - 1)]
+            order = np.argsort(key[rows], axis=1, kind="stable")
+            rows = np.take_along_axis(rows, order, axis=1).reshape(len(rows) * factor, -1)
+        return rows.ravel()
 
     def sample(
         self, n_rows: int, n_folds: int | None = None, random_state: Any = 0
@@ -176,9 +214,9 @@ class Circulant(Structure):
             )
         return Grid(factors)
 
-    def _steps(self, grid: Grid, kernel: Kernel, X: Any) -> tuple[float, ...]:
+    def _steps(self, grid: Grid, measured: Sequence[float]) -> tuple[float, ...]:
         if self.steps == "auto":
-            return tuple(_typical_step(grid, level, kernel, X) for level in range(grid.levels))
+            return tuple(distance or 1.0 for distance in measured)
         if isinstance(self.steps, (int, float)):
             return (float(self.steps),) * grid.levels
         if len(self.steps) != grid.levels:
@@ -201,21 +239,53 @@ def _are_positive(steps: Any) -> bool:
     return bool(np.isfinite(h).all() and (h > 0.0).all())
 
 
-def _typical_step(grid: Grid, level: int, kernel: Kernel, X: Any) -> float:
-    """The median distance between neighbours in one level; where it is 0, the mean; at last 1."""
+def _neighbour_distance(grid: Grid, level: int, kernel: Kernel, X: Any) -> float:
+    """The median distance between neighbours in one level, or the mean where that is 0."""
     stride = math.prod(grid.factors[level + 1 :])
     starts = np.arange(grid.n).reshape(*grid.factors[: level + 1], stride)[..., :-1, :].ravel()
     if starts.size == 0:
-        return 1.0
+        return 0.0
     chosen = starts[np.linspace(0, starts.size - 1, min(_PAIRS, starts.size)).astype(np.intp)]
-    difference = abs(X[chosen + stride] - X[chosen])
+    return _typical_distance(X, chosen, chosen + stride, kernel)
+
+
+def _typical_distance(X: Any, rows: Rows, others: Rows, kernel: Kernel) -> float:
+    """The median distance of pairs of rows in the kernel's metric, or the mean where that is 0."""
+    difference = abs(X[others] - X[rows])
     is_squared = kernel.base == "squared_distance"
     if is_squared:
-        difference = difference.multiply(difference) if _is_sparse(X) else difference**2
+        is_sparse = hasattr(difference, "multiply")
+        difference = difference.multiply(difference) if is_sparse else difference**2
     sums = np.asarray(difference.sum(axis=1), dtype=np.float64).ravel()
     distances = np.sqrt(sums) if is_squared else sums
-    return float(np.median(distances)) or float(distances.mean()) or 1.0
+    return float(np.median(distances)) or float(distances.mean())
 
 
-def _is_sparse(X: Any) -> bool:
-    return hasattr(X, "multiply")
+def _check_order(measured: Sequence[float], kernel: Kernel, X: Any) -> None:
+    """Warn if neighbours in the grid are as far apart as rows at random."""
+    pairs = np.random.default_rng(0).integers(0, X.shape[0], size=(2, _PAIRS))
+    rows, others = pairs[:, pairs[0] != pairs[1]]
+    if rows.size == 0:
+        return
+    anywhere = _typical_distance(X, rows, others, kernel)
+    if anywhere > 0.0 and float(np.mean(measured)) >= _AS_FAR_AS_ANY * anywhere:
+        warnings.warn(
+            "neighbouring rows are as far apart as any others, so that a circulant matrix, which "
+            "knows their order only, says nothing about the kernel's and its scores are noise; "
+            "put X and y in order first: rows = Circulant().arrange(X)",
+            CirculantWarning,
+            stacklevel=4,
+        )
+
+
+def _components(X: Any, count: int) -> Array:
+    """The coordinates of the rows along their leading principal directions, largest first."""
+    n, d = X.shape
+    mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
+    gram = X.T @ X
+    scatter = np.asarray(gram.toarray() if hasattr(gram, "toarray") else gram, dtype=np.float64)
+    scatter = scatter - n * np.outer(mean, mean)
+    _, directions = eigh(scatter, subset_by_index=(max(0, d - count), d - 1))
+    largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
+    directions = directions * np.sign(largest)  # a sign that does not depend on the library
+    return np.asarray(X @ directions[:, ::-1], dtype=np.float64)

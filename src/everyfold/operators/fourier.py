@@ -58,6 +58,7 @@ class CirculantMatrix(KernelOperator):
     """
 
     methods = ("fourier",)
+    needs_constant_curvature = True
 
     def __init__(self, grid: Grid, steps: tuple[float, ...], kernel: RBF | Laplacian) -> None:
         self.grid = grid
@@ -116,8 +117,9 @@ class CirculantMatrix(KernelOperator):
         data = Transformed(self.grid, quadratic, _common(quadratic.s))
         return (CirculantResponse(self, data, rho) for rho in rhos)
 
-    def check_sets(self, sets: Sequence[Rows]) -> None:
-        """See base class: blocks of consecutive rows with fixed leading indices."""
+    def check(self, quadratic: Quadratic, sets: Sequence[Rows]) -> None:
+        """See base class: equal weights, and blocks of rows with fixed leading indices."""
+        _common(quadratic.s)
         sizes = np.array([len(rows) for rows in sets])
         for m in np.unique(sizes):
             if m > 1:
@@ -393,5 +395,6 @@ def refuse_new_rows() -> NoReturn:
     raise ValueError(
         "a circulant matrix depends on the rows through their number only and knows nothing about "
         "new ones, so it cannot predict them; use Circulant(refit=Dense()), with which fit uses "
-        "the same gamma and ridge in an exact model, and a gamma that is a number, not 'scale'"
+        "the same gamma and ridge in an exact model. In a cross-validation use a gamma that is a "
+        "number, not 'scale', and no preprocessing by fold"
     )

@@ -1,0 +1,178 @@
+"""What comes before the kernel: the steps of a Pipeline, and the rows they make."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.metaestimators import _safe_split
+from sklearn.utils.validation import _check_method_params, check_array
+
+from everyfold.operators.base import Rows
+
+
+def freeze(value: Any) -> Any:
+    """A hashable stand-in: equal for values that mean the same to an estimator.
+
+    Examples
+    --------
+    >>> freeze({"a": [1, 2]}) == freeze({"a": [1, 2]})
+    True
+    """
+    if isinstance(value, BaseEstimator):
+        return type(value), freeze(value.get_params(deep=False))
+    if isinstance(value, Mapping):
+        return "mapping", frozenset((freeze(k), freeze(v)) for k, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value), tuple(freeze(item) for item in value)
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype.str, value.shape, value.tobytes()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = [item.name for item in dataclasses.fields(value)]
+        return type(value), tuple(freeze(getattr(value, name)) for name in names)
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return type(value), value
+
+
+@dataclass(frozen=True)
+class Step:
+    """A transformer and the metadata of its ``fit``."""
+
+    transformer: Any
+    params: dict[str, Any] = field(default_factory=dict)
+
+    def fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+        """A fitted clone, and X transformed."""
+        transformer = clone(self.transformer)
+        if hasattr(transformer, "fit_transform"):
+            return transformer, transformer.fit_transform(X, y, **params)
+        transformer.fit(X, y, **params)
+        return transformer, transformer.transform(X)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A Pipeline taken apart: its transformers, its last step and the metadata that one gets."""
+
+    steps: tuple[Step, ...]
+    final: Any
+    params: dict[str, Any]
+
+    @property
+    def key(self) -> Any:
+        """Equal for parts that prepare the rows alike."""
+        return tuple(freeze(step.transformer) for step in self.steps)
+
+    @property
+    def are_supervised(self) -> bool:
+        """Whether some transformer looks at y, as far as scikit-learn's tags say."""
+        return any(_needs_y(step.transformer) for step in self.steps)
+
+
+def _needs_y(transformer: Any) -> bool:
+    nested = transformer.get_params(deep=True).values() if _is_estimator(transformer) else ()
+    found = [transformer, *(value for value in nested if _is_estimator(value))]
+    return any(get_tags(item).target_tags.required for item in found)
+
+
+def _is_estimator(value: Any) -> bool:
+    return isinstance(value, BaseEstimator) and not isinstance(value, type)
+
+
+def take_apart(estimator: Any, params: dict[str, Any]) -> Parts:
+    """Split a Pipeline, nested or not, into transformers and the model at its end.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> parts = take_apart(make_pipeline(StandardScaler(), Ridge()), {"ridge__sample_weight": [1]})
+    >>> parts.final, parts.params
+    (Ridge(), {'sample_weight': [1]})
+    """
+    steps: list[Step] = []
+    while type(estimator) is Pipeline:
+        if getattr(estimator, "transform_input", None) is not None:
+            raise ValueError(
+                "Pipeline(transform_input=...) is not supported; use transform_input=None, or "
+                "scikit-learn's own search"
+            )
+        routed = _route_steps(estimator, params)
+        *before, (last, final) = estimator.steps
+        for name, transformer in before:
+            if transformer is not None and not isinstance(transformer, str):
+                steps.append(Step(transformer, routed[name]))
+        estimator, params = final, routed[last]
+    return Parts(tuple(steps), estimator, params)
+
+
+def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """What each step's ``fit`` gets of the parameters of the Pipeline's."""
+    routed: dict[str, dict[str, Any]] = {name: {} for name, _ in pipeline.steps}
+    if not get_config()["enable_metadata_routing"]:
+        for key, value in params.items():
+            name, _, rest = key.partition("__")
+            if name not in routed or not rest:
+                raise ValueError(
+                    f"fit parameter {key!r} does not name a step of the Pipeline; pass it as "
+                    f"'step__parameter' with a step of {list(routed)}"
+                )
+            routed[name][rest] = value
+        return routed
+    if not params:
+        return routed
+    requests = process_routing(pipeline, "fit", **params)
+    for name, step in pipeline.steps:
+        bunch = requests.get(name, {})
+        if bunch.get("transform") and name != pipeline.steps[-1][0]:
+            raise ValueError(
+                f"step {name!r} asks for metadata in transform, which is not supported; use "
+                "scikit-learn's own search"
+            )
+        is_last = name == pipeline.steps[-1][0]
+        method = "fit_transform" if hasattr(step, "fit_transform") and not is_last else "fit"
+        routed[name] = dict(bunch.get(method, {}))
+    return routed
+
+
+def read_rows(X: Any, estimator: Any = None) -> Any:
+    """Check rows that go into a kernel: finite numbers in double precision, dense or CSR."""
+    return check_array(
+        X, accept_sparse="csr", dtype=np.float64, input_name="X", estimator=estimator
+    )
+
+
+def prepare_once(steps: tuple[Step, ...], X: Any) -> Any:
+    """Transform all rows by steps fitted on all rows, which never see y."""
+    for step in steps:
+        X = step.fit(X, None, _check_method_params(X, params=step.params))[1]
+    return X
+
+
+def prepare_fold(
+    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows
+) -> tuple[Any, Any]:
+    """Transform the rows of a fold by steps fitted on its training rows, as a Pipeline would."""
+    whole = X
+    first = steps[0].transformer
+    X_train, y_train = _safe_split(first, X, y, train)
+    X_test, _ = _safe_split(first, X, None, test, train)
+    for step in steps:
+        params = _check_method_params(whole, params=step.params, indices=train)
+        transformer, X_train = step.fit(X_train, y_train, params)
+        if len(test):
+            X_test = transformer.transform(X_test)
+    X_train = read_rows(X_train)
+    return X_train, read_rows(X_test) if len(test) else X_train[:0]

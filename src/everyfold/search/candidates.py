@@ -1,0 +1,132 @@
+"""From points of a grid to candidates in the library's own words, or a refusal before any work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from traceback import format_exc
+from typing import Any
+
+from sklearn.base import clone
+
+from everyfold.adapters import read_estimator
+from everyfold.model import Model
+from everyfold.operators import Structure
+from everyfold.preprocess import take_apart
+from everyfold.units import Candidate, check
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a search asks for besides the grid, checked."""
+
+    order: Any
+    operator: Any
+    ridge_scaling: Any
+    n_confirm: Any
+    preprocessing: str
+    error_score: Any
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if order not in ("auto", "exact") and not _is_order(order):
+            raise ValueError(
+                f"order={order!r} is not known; use 'auto', 'exact', inf or a positive integer"
+            )
+        if not isinstance(self.operator, Structure) and self.operator not in ("auto", "dense"):
+            raise ValueError(
+                f"operator={self.operator!r} is not known; use 'auto', 'dense', or a structure "
+                "such as Dense()"
+            )
+        if self.ridge_scaling not in ("sum", "mean"):
+            raise ValueError(f"ridge_scaling={self.ridge_scaling!r} is not 'sum' or 'mean'")
+        if self.preprocessing not in ("auto", "per_fold", "once"):
+            raise ValueError(
+                f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
+                "'auto'"
+            )
+        self._check_confirm()
+
+    def _check_confirm(self) -> None:
+        k = self.n_confirm
+        if k != "auto" and not (isinstance(k, Integral) and int(k) >= 0):
+            raise ValueError(f"n_confirm={k!r} is not 'auto' or a number of candidates >= 0")
+        if k != "auto" and k > 0 and self.ridge_scaling == "mean":
+            raise ValueError(
+                "n_confirm refits the estimator as it is, whose ridge does not grow with the rows; "
+                "use n_confirm=0 with ridge_scaling='mean'"
+            )
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether an influence series of finite order was asked for."""
+        return not isinstance(self.order, str) and self.order < math.inf
+
+    def apply(self, model: Model) -> Model:
+        """The model with what the search asks for."""
+        operator = model.operator if self.operator == "auto" else self.operator
+        return replace(model, operator=operator, ridge_scaling=self.ridge_scaling)
+
+
+def _is_order(order: Any) -> bool:
+    if not isinstance(order, Real) or isinstance(order, bool) or math.isnan(order):
+        return False
+    number = float(order)
+    return number >= 1.0 and (number == math.inf or number == int(number))
+
+
+@dataclass(frozen=True)
+class Readable:
+    """An estimator with a candidate's parameters, and what it asks for."""
+
+    number: int
+    estimator: Any
+    model: Model
+
+    def candidate(self, fit_params: dict[str, Any]) -> Candidate:
+        """The candidate, with the metadata that ``fit`` gets."""
+        return Candidate(self.number, self.model, take_apart(self.estimator, fit_params))
+
+
+def read_candidates(
+    estimator: Any, candidates: Sequence[dict[str, Any]], options: Options
+) -> tuple[list[Readable], dict[int, str]]:
+    """All candidates that can be evaluated, and what is wrong with those that no fit would take.
+
+    What scikit-learn could fit but this library cannot is refused at once.
+    """
+    if not candidates:
+        raise ValueError("No fits were performed: the grid has no candidates")
+    readable, broken = [], {}
+    failure: Exception | None = None
+    for number, params in enumerate(candidates):
+        configured = clone(estimator).set_params(**params)
+        final = take_apart(configured, {}).final
+        try:
+            model = options.apply(read_estimator(final))
+            check(Candidate(number, model, take_apart(configured, {})), options.order)
+        except (TypeError, ValueError) as error:
+            if options.error_score == "raise" or not _is_invalid(final):
+                raise
+            broken[number], failure = format_exc(), error
+            continue
+        readable.append(Readable(number, configured, model))
+    if not readable and failure is not None:
+        raise failure
+    if len({candidate.model.is_classifier for candidate in readable}) > 1:
+        raise ValueError("the grid mixes classifiers and regressors; search them separately")
+    return readable, broken
+
+
+def _is_invalid(estimator: Any) -> bool:
+    """Whether fitting would refuse the parameters, too."""
+    try:
+        if hasattr(estimator, "_model"):
+            estimator._model()
+        else:
+            estimator._validate_params()
+    except (TypeError, ValueError):
+        return True
+    return False

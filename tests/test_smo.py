@@ -1,0 +1,488 @@
+"""Fold paths against libsvm's own solutions, and against the optimality conditions themselves."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import make_classification, make_regression
+from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
+from sklearn.svm import SVC, SVR
+
+from everyfold import smo
+from everyfold.smo import epsilon_paths, hinge_paths
+
+pytest.importorskip("numba")
+pytestmark = pytest.mark.xdist_group("numba")
+
+TIGHT = 1e-6
+CS = np.array([0.05, 1.0, 30.0])
+
+
+def leave_out(n, n_folds):
+    """Bounds of interleaved folds."""
+    bounds = np.ones((n_folds, n))
+    for fold in range(n_folds):
+        bounds[fold, fold::n_folds] = 0.0
+    return bounds
+
+
+@pytest.fixture(scope="module")
+def classes():
+    X, y = make_classification(150, 6, n_informative=4, flip_y=0.15, random_state=3)
+    return X, 2.0 * y - 1.0
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    X, y = make_regression(120, 5, noise=20.0, random_state=5)
+    return X, y / y.std() + 3.0
+
+
+def refit(model, X, y, w):
+    rows = w > 0
+    return model.fit(X[rows], y[rows], sample_weight=w[rows])
+
+
+def violation(K, y, C, w, beta, epsilon, is_hinge):
+    """Largest up score minus smallest down score, written out from the definition."""
+    upper = C * w * ((y > 0) if is_hinge else 1.0)
+    lower = -C * w * ((y < 0) if is_hinge else 1.0)
+    residual = y - K.astype(np.float64) @ beta
+    up = np.where(beta < upper, residual - np.where(beta < 0, -epsilon, epsilon), -np.inf)
+    down = np.where(beta > lower, residual - np.where(beta > 0, epsilon, -epsilon), np.inf)
+    assert (beta <= upper).all()
+    assert (beta >= lower).all()
+    assert abs(beta.sum()) <= 1e-9 * max(1.0, np.abs(beta).sum())
+    return up.max() - down.min()
+
+
+def assert_same_decisions(paths, models, X, atol):
+    for fold, row in enumerate(models):
+        for c, model in enumerate(row):
+            expected = (
+                model.decision_function(X)
+                if hasattr(model, "decision_function")
+                else model.predict(X)
+            )
+            assert_allclose(paths.decision[fold, c], expected, atol=atol)
+            assert_allclose(paths.intercept[fold, c], model.intercept_[0], atol=atol)
+
+
+# --- agreement with libsvm -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gamma", [0.02, 0.3, 10.0])
+def test_hinge_equals_svc_on_every_fold_and_C(classes, gamma):
+    X, y = classes
+    bounds = leave_out(len(y), 3)
+    paths = hinge_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=TIGHT)
+    models = [[refit(SVC(C=C, gamma=gamma, tol=TIGHT), X, y, w) for C in CS] for w in bounds]
+    assert paths.converged.all()
+    assert paths.violation.max() <= TIGHT
+    assert_same_decisions(paths, models, X, atol=1e-4)
+
+
+def test_hinge_equals_svc_with_weights(classes):
+    X, y = classes
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0.2, 3.0, len(y)) * np.where(y > 0, 2.5, 0.7)
+    bounds = leave_out(len(y), 2) * weight
+    K = rbf_kernel(X, gamma=0.1)
+    paths = hinge_paths(K, y, CS, bounds, tol=TIGHT)
+    models = [[refit(SVC(C=C, gamma=0.1, tol=TIGHT), X, y, w) for C in CS] for w in bounds]
+    assert_same_decisions(paths, models, X, atol=1e-4)
+    unweighted = hinge_paths(K, y, CS, leave_out(len(y), 2), tol=TIGHT)
+    assert np.abs(paths.decision - unweighted.decision).max() > 0.05
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 0.8])
+def test_epsilon_equals_svr(numbers, epsilon):
+    X, y = numbers
+    bounds = leave_out(len(y), 2) * np.linspace(0.5, 2.0, len(y))
+    paths = epsilon_paths(rbf_kernel(X, gamma=0.1), y, CS, bounds, epsilon=epsilon, tol=TIGHT)
+    models = [
+        [refit(SVR(C=C, gamma=0.1, epsilon=epsilon, tol=TIGHT), X, y, w) for C in CS]
+        for w in bounds
+    ]
+    assert paths.converged.all()
+    # Without a tube and free rows the bias is any point of an interval; libsvm's is its middle.
+    assert_same_decisions(paths, models, X, atol=2e-4)
+
+
+def test_problems_may_have_their_own_labels(classes):
+    X, y = classes
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 3, len(y))
+    K = rbf_kernel(X, gamma=0.1)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    labels = np.array([np.where(group == a, 1.0, -1.0) for a, _ in pairs])
+    bounds = np.array([np.isin(group, pair).astype(float) for pair in pairs])
+    labels[bounds == 0] = np.nan  # not looked at
+    paths = hinge_paths(K, labels, [1.0], bounds, tol=TIGHT)
+    models = [
+        [refit(SVC(gamma=0.1, tol=TIGHT), X, label, w)]
+        for label, w in zip(labels, bounds, strict=True)
+    ]
+    assert_same_decisions(paths, models, X, atol=1e-4)
+
+
+# --- the conditions themselves -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tol", [0.1, 1e-3, 1e-5])
+def test_reported_violation_is_the_true_one(classes, tol):
+    X, y = classes
+    bounds = leave_out(len(y), 3)
+    K = rbf_kernel(X, gamma=0.2).astype(np.float32)
+    paths = hinge_paths(K, y, [0.1, 10.0, 1000.0], bounds, tol=tol, keep_coef=True)
+    for fold, w in enumerate(bounds):
+        for c, C in enumerate([0.1, 10.0, 1000.0]):
+            beta = paths.coef[fold, c]
+            true = violation(K, y, C, w, beta, 0.0, is_hinge=True)
+            assert true <= 1.05 * tol
+            assert_allclose(paths.violation[fold, c], true, atol=0.05 * tol)
+            assert_array_equal(beta[w == 0], 0.0)
+            f = K.astype(np.float64) @ beta + paths.intercept[fold, c]
+            assert_allclose(paths.decision[fold, c], f, atol=0.05 * tol)
+
+
+def test_epsilon_meets_its_conditions(numbers):
+    X, y = numbers
+    bounds = leave_out(len(y), 2)
+    K = rbf_kernel(X, gamma=0.5).astype(np.float32)
+    paths = epsilon_paths(K, y, CS, bounds, epsilon=0.2, tol=1e-4, keep_coef=True)
+    for fold, w in enumerate(bounds):
+        for c, C in enumerate(CS):
+            true = violation(K, y, C, w, paths.coef[fold, c], 0.2, is_hinge=False)
+            assert true <= 1.05e-4
+
+
+def test_long_runs_on_active_rows_meet_the_conditions_of_all_rows():
+    """Many pair steps, few active rows: the solver works on a part of the kernel here."""
+    X, y = make_classification(600, 8, n_informative=4, flip_y=0.1, random_state=0)
+    y = 2.0 * y - 1.0
+    K = rbf_kernel(X, gamma=0.02).astype(np.float32)
+    w = np.ones((1, len(y)))
+    Cs = [10.0, 1000.0]
+    paths = hinge_paths(K, y, Cs, w, tol=1e-4, keep_coef=True)
+    assert paths.iterations.max() > 5 * len(y)
+    for c, C in enumerate(Cs):
+        true = violation(K, y, C, w[0], paths.coef[0, c], 0.0, is_hinge=True)
+        assert true <= 1.05e-4
+
+
+def test_rounding_of_the_gradient_is_noticed(numbers):
+    """Targets of 1e5 and all rows free: the float32 gradient alone is off by more than tol."""
+    X, y = numbers
+    y = 1e5 * y
+    K = rbf_kernel(X, gamma=0.5).astype(np.float32)
+    w = np.ones(len(y))
+    paths = epsilon_paths(K, y, [1e7], w[None], epsilon=0.0, tol=1e-2, keep_coef=True)
+    assert paths.converged.all()
+    beta = paths.coef[0, 0]
+    assert violation(K, y, 1e7, w, beta, 0.0, is_hinge=False) <= 1.05e-2
+    f = K.astype(np.float64) @ beta + paths.intercept[0, 0]
+    assert_allclose(paths.decision[0, 0], f, atol=1e-3)
+
+
+def test_bias_is_the_mean_over_free_rows_or_the_middle(classes):
+    """At a loose tolerance the two rules differ, and libsvm's is this one."""
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1).astype(np.float32)
+    w = np.ones((1, len(y)))
+    paths = hinge_paths(K, y, [1.0, 1e-5], w, tol=0.3, keep_coef=True)
+    residual = y - paths.coef[0].astype(np.float64) @ K
+    size = np.abs(paths.coef[0])
+    is_free = (size[0] > 0) & (size[0] < 1.0)
+    assert is_free.sum() > 5
+    assert_allclose(paths.intercept[0, 0], residual[0, is_free].mean(), atol=1e-5)
+    at_zero, at_bound = size[1] == 0, size[1] == 1e-5
+    assert (at_zero | at_bound).all()
+    top = residual[1, (at_zero & (y > 0)) | (at_bound & (y < 0))].max()
+    bottom = residual[1, (at_zero & (y < 0)) | (at_bound & (y > 0))].min()
+    assert_allclose(paths.intercept[0, 1], 0.5 * (top + bottom), atol=1e-5)
+
+
+# --- paths, starts, order, threads ---------------------------------------------------------
+
+
+def test_weight_zero_is_removal(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1)
+    bounds = leave_out(len(y), 4)[:1]
+    rows = bounds[0] > 0
+    with_row = hinge_paths(K, y, CS, bounds, tol=TIGHT)
+    without = hinge_paths(K[np.ix_(rows, rows)], y[rows], CS, bounds[:, rows], tol=TIGHT)
+    assert_allclose(with_row.decision[:, :, rows], without.decision, atol=1e-5)
+    flipped = np.where(rows, y, -y)
+    assert_array_equal(hinge_paths(K, flipped, CS, bounds, tol=TIGHT).decision, with_row.decision)
+
+
+def test_path_equals_cold_starts(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1)
+    bounds = leave_out(len(y), 2)
+    path = hinge_paths(K, y, CS, bounds, tol=TIGHT)
+    for c, C in enumerate(CS):
+        cold = hinge_paths(K, y, [C], bounds, tol=TIGHT)
+        assert_allclose(path.decision[:, c], cold.decision[:, 0], atol=1e-5)
+
+
+def test_order_of_Cs_does_not_matter(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1)
+    bounds = leave_out(len(y), 2)
+    Cs = np.array([0.05, 1.0, 1.0, 30.0, 400.0])
+    shuffle = np.array([3, 1, 4, 0, 2])
+    sorted_ = hinge_paths(K, y, Cs, bounds, keep_coef=True)
+    shuffled = hinge_paths(K, y, Cs[shuffle], bounds, keep_coef=True)
+    for name in ("decision", "coef", "intercept", "violation", "converged"):
+        assert_array_equal(getattr(shuffled, name), getattr(sorted_, name)[:, shuffle])
+
+
+def test_solving_selected_Cs_again_from_a_loose_pass(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1)
+    bounds = leave_out(len(y), 3)
+    loose = hinge_paths(K, y, CS, bounds, tol=0.3, keep_coef=True)
+    selected = [2, 0]
+    again = hinge_paths(K, y, CS[selected], bounds, tol=TIGHT, start=loose.coef[:, selected])
+    cold = hinge_paths(K, y, CS[selected], bounds, tol=TIGHT)
+    assert np.abs(loose.decision[:, selected] - cold.decision).max() > 1e-3
+    assert_allclose(again.decision, cold.decision, atol=1e-5)
+    assert again.iterations.sum() < cold.iterations.sum()
+    solved = hinge_paths(K, y, CS, bounds, tol=TIGHT, keep_coef=True)
+    resumed = hinge_paths(K, y, CS, bounds, tol=1.1 * TIGHT, start=solved.coef)
+    assert resumed.iterations.sum() == 0
+
+
+def test_larger_C_changes_nothing_once_no_bound_is_reached(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=10.0)
+    bounds = leave_out(len(y), 2)
+    paths = hinge_paths(K, y, [100.0, 1e4], bounds, tol=TIGHT, keep_coef=True)
+    assert np.abs(paths.coef).max() < 100.0
+    assert_array_equal(paths.iterations[:, 1], 0)
+    assert_array_equal(paths.decision[:, 1], paths.decision[:, 0])
+    assert_array_equal(paths.coef[:, 1], paths.coef[:, 0])
+
+
+def test_threads_give_the_same_numbers(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1)
+    bounds = leave_out(len(y), 5)
+    one = hinge_paths(K, y, CS, bounds)
+    assert_array_equal(hinge_paths(K, y, CS, bounds, n_threads=3).decision, one.decision)
+    assert_array_equal(hinge_paths(K, y, CS, bounds, n_threads=-1).decision, one.decision)
+
+
+def test_kernel_may_be_float32_read_only_or_fortran(classes):
+    X, y = classes
+    X, y = X[:128], y[:128]  # a whole number of vectors: used without a copy
+    K = rbf_kernel(X, gamma=0.1).astype(np.float32)
+    bounds = leave_out(len(y), 2)
+    expected = hinge_paths(K, y, CS, bounds).decision
+    read_only = K.copy()
+    read_only.flags.writeable = False
+    for same in (read_only, np.asfortranarray(K), K.astype(np.float64)):
+        before = same.copy()
+        assert_array_equal(hinge_paths(same, y, CS, bounds).decision, expected)
+        assert_array_equal(same, before)
+
+
+def test_subnormal_entries_are_not_needed(classes):
+    X, y = classes
+    X, y = X[:128], y[:128]
+    K = rbf_kernel(X, gamma=20.0).astype(np.float32)
+    assert ((K > 0) & (K < 1e-37)).any()
+    paths = hinge_paths(K, y, [1.0], np.ones((1, 128)), tol=TIGHT)
+    cleared = hinge_paths(np.where(K < 1e-30, 0, K), y, [1.0], np.ones((1, 128)), tol=TIGHT)
+    assert_array_equal(paths.decision, cleared.decision)
+
+
+# --- corners -------------------------------------------------------------------------------
+
+
+def test_huge_C_on_separable_data_is_finite():
+    x = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)]
+    paths = hinge_paths(np.outer(x, x), np.sign(x), [1e8], np.ones((1, 40)), tol=1e-5)
+    assert paths.converged.all()
+    assert_allclose(paths.decision[0, 0], x, atol=1e-4)  # margin -1 ... 1
+
+
+def test_fold_of_one_class_is_nan_and_not_converged(classes):
+    X, y = classes
+    bounds = np.array([np.ones(len(y)), (y > 0) * 1.0, (y < 0) * 1.0, np.zeros(len(y))])
+    paths = hinge_paths(rbf_kernel(X), y, [1.0, 2.0], bounds, keep_coef=True)
+    assert np.isfinite(paths.decision[0]).all()
+    assert np.isnan(paths.decision[1:]).all()
+    assert np.isnan(paths.intercept[1:]).all()
+    assert_array_equal(paths.converged, [[True, True], [False] * 2, [False] * 2, [False] * 2])
+    assert_array_equal(paths.iterations[1:], 0)
+
+
+def test_tube_wider_than_the_data_has_no_support_vectors(numbers):
+    X, y = numbers
+    bounds = leave_out(len(y), 2)
+    paths = epsilon_paths(rbf_kernel(X), y, [1.0, 10.0], bounds, epsilon=50.0, keep_coef=True)
+    assert_array_equal(paths.coef, 0.0)
+    for fold, w in enumerate(bounds):
+        seen = y[w > 0]
+        assert_allclose(paths.decision[fold], 0.5 * (seen.min() + seen.max()))
+    assert paths.converged.all()
+
+
+def test_single_training_row_predicts_its_target():
+    paths = epsilon_paths(np.eye(3), [4.0, 9.0, 1.0], [1.0], [[0.0, 1.0, 0.0]], epsilon=0.1)
+    assert_allclose(paths.decision, 9.0)
+
+
+@pytest.mark.parametrize("kind", ["duplicates", "indefinite", "constant"])
+def test_kernels_without_curvature(classes, kind):
+    X, y = classes
+    X, y = X[:60], y[:60].copy()
+    if kind == "duplicates":
+        X = np.repeat(X[::3], 3, axis=0)  # equal rows with different labels
+        K = rbf_kernel(X, gamma=0.1)
+    elif kind == "indefinite":
+        K = np.tanh(0.5 * linear_kernel(X) - 1.0)
+        assert np.linalg.eigvalsh(K).min() < -0.1
+    else:
+        K = np.ones((60, 60))
+    Cs = [0.1, 10.0]
+    paths = hinge_paths(K, y, Cs, np.ones((1, 60)), tol=1e-3, keep_coef=True)
+    assert np.isfinite(paths.decision).all()
+    assert paths.converged.all()
+    K32 = K.astype(np.float32)
+    for c, C in enumerate(Cs):
+        true = violation(K32, y, C, np.ones(60), paths.coef[0, c], 0.0, is_hinge=True)
+        assert true <= 1.05e-3
+    if kind == "duplicates":
+        model = refit(SVC(C=10.0, gamma=0.1, tol=1e-5), X, y, np.ones(60))
+        assert_allclose(paths.decision[0, 1], model.decision_function(X), atol=5e-3)
+
+
+def test_running_out_of_iterations_is_reported(classes):
+    X, y = classes
+    paths = hinge_paths(rbf_kernel(X), y, CS, leave_out(len(y), 2), max_iter=1)
+    assert not paths.converged.any()
+    assert_array_equal(paths.iterations, 1)
+    assert (paths.violation > 1e-3).all()
+    assert np.isfinite(paths.decision).all()
+
+
+def test_tolerance_below_rounding_ends_and_is_reported(classes):
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.3)
+    paths = hinge_paths(K, y, [1.0], np.ones((1, len(y))), tol=1e-18, max_iter=200_000)
+    assert_array_equal(paths.converged, paths.violation <= 1e-18)
+    assert paths.violation.max() < 1e-6
+
+
+def test_kernel_with_nan_is_refused(classes):
+    X, y = classes
+    K = rbf_kernel(X)
+    K[3, 5] = K[5, 3] = np.nan
+    with pytest.raises(ValueError, match="K must be finite"):
+        hinge_paths(K, y, [1.0], np.ones((1, len(y))))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": np.zeros(4)}, "-1 or \\+1"),
+        ({"y": np.ones(5)}, "y must have shape"),
+        ({"K": np.ones((4, 3))}, "square"),
+        ({"bounds": np.ones((1, 3))}, "bounds must have shape"),
+        ({"bounds": -np.ones((1, 4))}, "not negative"),
+        ({"Cs": [0.0]}, "positive"),
+        ({"tol": 0.0}, "tol"),
+        ({"max_iter": 0}, "max_iter"),
+        ({"n_threads": 0}, "n_threads"),
+        ({"start": np.ones((1, 1, 4))}, "feasible"),
+        ({"start": np.ones((1, 4))}, "start must have shape"),
+    ],
+)
+def test_bad_arguments_are_named(change, message):
+    arguments = {
+        "K": np.eye(4),
+        "y": np.array([1.0, -1.0, 1.0, -1.0]),
+        "Cs": [1.0],
+        "bounds": np.ones((1, 4)),
+    } | change
+    with pytest.raises(ValueError, match=message):
+        hinge_paths(**arguments)
+
+
+def test_bad_epsilon_is_named():
+    with pytest.raises(ValueError, match="epsilon"):
+        epsilon_paths(np.eye(2), [0.0, 1.0], [1.0], np.ones((1, 2)), epsilon=-1.0)
+
+
+def test_without_numba_the_error_gives_advice(monkeypatch):
+    monkeypatch.setattr(smo, "HAS_NUMBA", False)
+    with pytest.raises(ImportError, match=r"everyfold\[svm\]"):
+        hinge_paths(np.eye(2), [-1.0, 1.0], [1.0], np.ones((1, 2)))
+
+
+def test_import_does_not_need_numba():
+    code = "import sys; sys.modules['numba'] = None; import everyfold.smo"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    code = "import sys, everyfold.smo; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_interrupt_ends_the_work_quickly(n_threads):
+    """A problem that would run for minutes: wide kernel, huge C, tolerance below rounding."""
+    code = textwrap.dedent(f"""
+        import numpy as np
+        from everyfold.smo import hinge_paths
+        rng = np.random.default_rng(0)
+        X = rng.standard_normal((700, 3))
+        K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(-1))
+        y = np.where(rng.random(700) < 0.5, -1.0, 1.0)
+        hinge_paths(K[:20, :20], y[:20], [1.0], np.ones((1, 20)))
+        print("started", flush=True)
+        hinge_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
+                    n_threads={n_threads})
+    """)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "started\n"
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        began = time.monotonic()
+        _, errors = process.communicate(timeout=20)
+        assert time.monotonic() - began < 5.0
+        assert "KeyboardInterrupt" in errors
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_one_compiled_version_serves_every_call(classes, numbers):
+    """A second version would cost the user another wait for the compiler."""
+    X, y = classes
+    K = rbf_kernel(X[:64])
+    read_only = K.astype(np.float32)
+    read_only.flags.writeable = False
+    bounds = leave_out(64, 2)
+    first = hinge_paths(K, y[:64], [2.0, 1.0], bounds, keep_coef=True)
+    hinge_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
+    hinge_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
+    epsilon_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
+    from everyfold._smo_core import flush, fold_path, smallest_magnitude
+
+    for entry in (flush, fold_path, smallest_magnitude):
+        assert len(entry.signatures) == 1
