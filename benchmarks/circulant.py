@@ -49,8 +49,8 @@ def median_seconds(*works: Callable[[], object], repeats: int = REPEATS) -> list
 def environment() -> None:
     pools = {f"{p['internal_api']} {p['num_threads']}" for p in threadpool_info()}
     print(f"Python {platform.python_version()}, NumPy {np.__version__}, SciPy {scipy.__version__}")
-    print(f"threads: {', '.join(sorted(pools))}; FFT workers {fft.get_workers()}")
-    print(f"times are medians of {REPEATS} runs after a first one that is not counted\n")
+    print(f"one CPU: threads {', '.join(sorted(pools))}; FFT workers {fft.get_workers()}")
+    print(f"times are medians of {REPEATS} runs (exact: 3) after a first one that is not counted\n")
 
 
 # -- 1: scaling -----------------------------------------------------------------------------------
@@ -232,13 +232,11 @@ def one_partition(data: Any, k: int) -> list[float]:
 
 def benchmark_sets() -> None:
     print("3. Test error in % of the exact LS-SVM refitted with the selected gamma and ridge")
-    print(f"   {PARTITIONS} partitions, mean±standard deviation; {len(GAMMAS)} gammas x ")
-    print(f"   {len(RIDGES)} ridges, selected by leave-one-out error: of the exact model; of the")
-    print(
-        "   circulant one with 2 levels and steps drawn from (1,2) or (10,11) for each partition,"
-    )
-    print("   as printed, or measured (auto), rows as in the files; with measured steps and rows")
-    print("   arranged. 'median' is that of all candidates: no selection at all\n")
+    print(f"   {PARTITIONS} partitions, mean±standard deviation; {len(GAMMAS)} gammas x", end=" ")
+    print(f"{len(RIDGES)} ridges, selected by leave-one-out error:")
+    print("   of the exact model; of the circulant one with 2 levels and steps drawn from (1,2) or")
+    print("   (10,11) for each partition, or measured (auto), rows as in the files; with measured")
+    print("   steps and rows arranged. 'median' is that of all candidates: no selection at all\n")
     if not RAETSCH.is_dir():
         print("  skipped: no benchmark sets at ../shared/data/raetsch\n")
         return
@@ -327,11 +325,10 @@ def clipped() -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", CirculantWarning)
-    environment()
-    scaling()
-    ridge_path()
-    # Small matrices: a second BLAS thread costs more than it brings.
-    with threadpool_limits(1):
+    with threadpool_limits(1):  # the printed times are those of a single CPU
+        environment()
+        scaling()
+        ridge_path()
         benchmark_sets()
         grid_rows()
         clipped()

@@ -406,7 +406,7 @@ class TestFolds:
 
     def test_folds_that_do_not_just_remove_rows_are_refused(self):
         rows = np.arange(24)
-        folds = Folds.from_splits([(np.r_[rows[6:], 0], rows[:6])], 24)
+        folds = Folds.from_splits([(np.r_[rows[6:], 6], rows[:6])], 24)
         with pytest.raises(ValueError, match=r"split 0 does not just remove rows.*operator='auto'"):
             plan_exact(problem(24), bound((4, 6)), 1, folds)
 

@@ -23,7 +23,9 @@ from tests import cases
 @pytest.fixture
 def machine():
     X = cases.features(50, 3, 2)
-    y = np.where(np.sin(X[:, 0] * 2) + 0.5 * np.random.default_rng(0).normal(size=50) > 0, 1.0, -1.0)
+    y = np.where(
+        np.sin(X[:, 0] * 2) + 0.5 * np.random.default_rng(0).normal(size=50) > 0, 1.0, -1.0
+    )
     K = RBF(0.5)(X)
     problem = Problem(y[:, None], np.ones(50), HuberHinge(0.01), intercept=True)
     fit = solve(problem, DenseMatrix(K), 0.5)

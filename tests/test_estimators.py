@@ -154,7 +154,7 @@ def test_pickling_keeps_the_answers():
 def test_many_rows_are_predicted_in_blocks(monkeypatch):
     model = LSSVR().fit(X, y)
     whole = model.predict(X)
-    monkeypatch.setattr("everyfold.operators.base._CHUNK", 60 * 7)
+    monkeypatch.setattr("everyfold.operators.base.CHUNK", 60 * 7)
     assert_allclose(model.predict(X), whole)
 
 

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
 from scipy.stats import loguniform
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, RegressorMixin, TransformerMixin, clone
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_regression
 from sklearn.decomposition import PCA
@@ -212,11 +212,28 @@ def test_nested_pipelines():
     both(outer, grid, fit_params={"inner__model__sample_weight": w})
 
 
-def test_supervised_transformers_see_the_rows_in_the_order_of_the_split():
-    letters = np.random.default_rng(0).choice(list("abcd"), size=(40, 2))
-    pipeline = make_pipeline(TargetEncoder(random_state=0, cv=3), Ridge())
+class FirstRow(TransformerMixin, BaseEstimator):
+    """Scales by the first row and the first target it sees."""
+
+    def fit(self, X, y):
+        self.scale_ = X[0] * y[0]
+        return self
+
+    def transform(self, X):
+        return X * self.scale_
+
+
+@pytest.mark.parametrize("with_train", [True, False])
+def test_transformers_see_the_rows_in_the_order_of_the_split(with_train):
     cv = ms.ShuffleSplit(3, test_size=0.3, random_state=0)
-    both(pipeline, {"ridge__alpha": ALPHAS}, data=letters, cv=cv, return_train_score=True)
+    pipeline = make_pipeline(FirstRow(), Ridge())
+    both(pipeline, {"ridge__alpha": ALPHAS}, cv=cv, return_train_score=with_train)
+
+
+def test_training_scores_come_from_transform_not_from_fit_transform():
+    letters = np.random.default_rng(0).choice(list("abcd"), size=(40, 2))
+    pipeline = make_pipeline(TargetEncoder(cv=ms.KFold(3)), Ridge())
+    both(pipeline, {"ridge__alpha": ALPHAS}, data=letters, return_train_score=True)
 
 
 def test_precomputed_kernels():
@@ -249,7 +266,7 @@ def test_several_scorers():
     both(*REGRESSORS["lssvr"], scoring=["neg_mean_squared_error", "r2"], refit=False)
     both(*REGRESSORS["lssvr"], scoring=["neg_mean_squared_error", "r2"], refit="r2")
     with pytest.raises(ValueError, match="refit must be set to a scorer key"):
-        FastGridSearchCV(*REGRESSORS["lssvr"], scoring=["r2", "max_error"]).fit(X, y)
+        FastGridSearchCV(*REGRESSORS["lssvr"], scoring=["r2", "neg_max_error"]).fit(X, y)
 
 
 def test_a_callable_scorer_may_return_several_scores():
@@ -370,7 +387,7 @@ def test_a_step_that_fails_in_one_fold():
     X_odd = X.copy()
     X_odd[0, 0] = 99.0
     pipeline = Pipeline([("scaler", Picky()), ("model", Ridge())])
-    options = {"cv": ms.KFold(4), "error_score": -5.0}
+    options = {"cv": ms.KFold(4), "error_score": -5.0, "refit": False}
     grid = {"model__alpha": ALPHAS}
     with pytest.warns(FitFailedWarning, match="too odd a row"):
         fast = FastGridSearchCV(pipeline, grid, **options).fit(X_odd, y)
@@ -481,10 +498,10 @@ def signal_self():
 
 
 def test_an_interrupt_leaves_what_is_finished(monkeypatch):
+    expected = FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2], "alpha": ALPHAS}).fit(X, y)
     search = interrupted(monkeypatch, 2, signal_self)
     with pytest.warns(UserWarning, match="6 of 12 candidates"), pytest.raises(KeyboardInterrupt):
         search.fit(X, y)
-    expected = FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2], "alpha": ALPHAS}).fit(X, y)
     finished = search.cv_results_["params"]
     assert len(finished) == 6
     assert search.best_params_ == expected.best_params_
@@ -674,16 +691,17 @@ NUMBER_SCORERS = [
 ]
 
 
-class Fixed:
+class Fixed(RegressorMixin, BaseEstimator):
     """Predicts what it was told."""
-
-    _estimator_type = "regressor"
 
     def __init__(self, predicted):
         self.predicted = predicted
 
     def predict(self, X):
         return self.predicted
+
+    def __sklearn_is_fitted__(self):
+        return True
 
 
 @pytest.mark.parametrize("scoring", NUMBER_SCORERS)
@@ -747,7 +765,7 @@ def test_unknown_scorers_are_left_to_scikit_learn():
     target = Numbers.read(y)
     for scorer in (
         make_scorer(mean_squared_error, squared_by="nobody"),
-        get_scorer("max_error"),
+        get_scorer("neg_max_error"),
         get_scorer("accuracy"),
         lambda estimator, X, y: 0.0,
     ):

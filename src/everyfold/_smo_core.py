@@ -12,9 +12,12 @@ with :math:`p = y` always; the hinge has :math:`\varepsilon = 0` and :math:`l_i 
 infinity where it may not move. The stopping quantity is ``max(up - G) - min(low - G)``; a row
 held out has both infinities, so it never moves and its ``G + p + b`` is its held-out value.
 
-Layout: float32 for what every iteration streams through (``W``: rows G, UP, LOW, DIAG, GAIN, NULL),
-float64 for what accumulates (``V``: rows BETA, LO, HI). All vectors are padded to the row length
-of K, which the caller makes a multiple of the vector width, so that no loop has a scalar tail.
+Layout: float32 for what every iteration streams through (``W``: gradient, the two sides, diagonal
+of K, gains, zeros, K times the direction, row numbers), float64 for what accumulates (``V``:
+coefficients, bounds, direction). All vectors are padded to the row length of K, which the caller
+makes a multiple of the vector width, so that no loop has a scalar tail. The rounding of the
+float32 gradient is bounded as it grows, and the gradient computed anew in float64 before the bound
+could matter to the answer.
 """
 
 from __future__ import annotations

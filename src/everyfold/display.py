@@ -74,6 +74,8 @@ class _Table:
 
 
 def _is_numeric(values: NDArray[Any]) -> bool:
+    if any(isinstance(value, bool | np.bool_) for value in values):
+        return False
     try:
         numbers = values.astype(np.float64)
     except (TypeError, ValueError):

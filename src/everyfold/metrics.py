@@ -181,7 +181,7 @@ def find_metric(scorer: Any, target: Target) -> Metric | None:
     Examples
     --------
     >>> from everyfold.targets import Numbers
-    >>> find_metric(metrics.get_scorer("max_error"), Numbers.read([1.0, 2.0])) is None
+    >>> find_metric(metrics.get_scorer("neg_max_error"), Numbers.read([1.0, 2.0])) is None
     True
     """
     known = _OF_LABELS if isinstance(target, Labels) else _OF_NUMBERS

@@ -17,7 +17,7 @@ from everyfold.criteria.base import Predictive
 from everyfold.criteria.folds import Folds
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import KernelOperator, StructureError
 from everyfold.solve import Problem
 
 
@@ -223,13 +223,13 @@ def _structured(
     """The methods of a structure that does not take any; refuses what it cannot hold out."""
     assert operator.methods is not None
     if problem.balance is not None:
-        raise ValueError(
+        raise StructureError(
             "class_weight='balanced' depends on the training rows of each fold, which this "
             "operator does not allow; use operator='auto' or no class_weight"
         )
-    operator.check(problem.quadratic, folds.helds if folds.are_removable else ())
+    operator.check(problem.quadratic, folds.helds)
     if not folds.are_removable:
-        raise ValueError(
+        raise StructureError(
             f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
             "set, or a training row repeats), which this operator needs; use operator='auto'"
         )

@@ -74,10 +74,15 @@ class Parts:
         """Equal for parts that prepare the rows alike."""
         return tuple(freeze(step.transformer) for step in self.steps)
 
-    @property
-    def are_supervised(self) -> bool:
-        """Whether some transformer looks at y, as far as scikit-learn's tags say."""
-        return any(_needs_y(step.transformer) for step in self.steps)
+    def need_y(self, X: Any) -> bool:
+        """Whether some transformer looks at y: its tags say so, or it cannot be fitted without."""
+        if any(_needs_y(step.transformer) for step in self.steps):
+            return True
+        try:
+            prepare_once(self.steps, X)
+        except (TypeError, ValueError):
+            return True
+        return False
 
 
 def _needs_y(transformer: Any) -> bool:

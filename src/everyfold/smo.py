@@ -15,6 +15,8 @@ References
 ----------
 .. [1] Fan, Chen, Lin (2005). Working set selection using second order information for training
    support vector machines. JMLR 6, 1889-1918.
+.. [2] Torres-Barrán, Alaíz, Dorronsoro (2021). Faster SVM training via conjugate SMO. Pattern
+   Recognition 111, 107644.
 """
 
 from __future__ import annotations
@@ -115,7 +117,7 @@ def hinge_paths(
     **Cost**: about 1 ns·n for each pair step; memory 8·n bytes for each fold and C (twice that with
     `keep_coef`), and up to half of K for each thread while a long run works on its active rows.
 
-    **Exact?** To `tol`, like libsvm itself. A search can use ``tol=0.1`` for the whole grid and
+    **Exact?** To `tol`, like libsvm itself. A search can use ``tol=0.05`` for the whole grid and
     solve the best candidates again at 1e-3.
 
     Examples

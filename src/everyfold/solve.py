@@ -25,6 +25,7 @@ from everyfold.operators.base import (
     Route,
     Rows,
     Solution,
+    StructureError,
 )
 
 RidgeScaling = Literal["sum", "mean"]
@@ -165,7 +166,7 @@ def solve_path(
             yield Fit(response.rho, response.solution(), response.condition, steps, exact)
         return
     if operator.needs_constant_curvature:
-        raise ValueError(
+        raise StructureError(
             f"{problem.loss} has a curvature that differs between rows, which destroys the "
             "structure of this operator; use loss='squared' or operator='dense'"
         )

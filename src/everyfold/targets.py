@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
@@ -56,7 +57,7 @@ class Numbers(Target):
         (3, 1)
         """
         if y is None:
-            raise ValueError("y is None, but this estimator requires y to be passed")
+            raise ValueError("this estimator requires y to be passed, but the target y is None")
         y = check_array(y, dtype=np.float64, ensure_2d=False, input_name="y")
         if y.ndim == 0 or y.ndim > 2:
             raise ValueError(f"y must have one or two dimensions, got shape {y.shape}")
@@ -88,8 +89,9 @@ class Labels(Target):
         (array([ 1., -1.,  1.]), array(['b', 'a'], dtype='<U1'))
         """
         if y is None:
-            raise ValueError("y is None, but this estimator requires y to be passed")
+            raise ValueError("this estimator requires y to be passed, but the target y is None")
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         classes, codes = np.unique(y, return_inverse=True)
         if len(classes) < 2:

@@ -22,7 +22,7 @@ from everyfold.engines import Answer, Bench, Engine, Method, find_engine
 from everyfold.material import Folded, Material, Source, Whole
 from everyfold.metrics import Side
 from everyfold.model import Model
-from everyfold.operators.base import Array, KernelOperator, Rows
+from everyfold.operators.base import Array, KernelOperator, Rows, StructureError
 from everyfold.preprocess import Parts, freeze, prepare_once, read_rows
 from everyfold.scoring import Judge, failing_folds, incomplete_folds
 
@@ -79,10 +79,8 @@ class Trial:
         return {i: folds[i].train for i in incomplete_folds(self.bench.target, folds)}
 
 
-def set_up(
-    bench: Bench, judge: Judge | None = None, *, with_train: bool = False, literal: bool = False
-) -> Trial:
-    """Prepare a trial; ``literal`` keeps the order of training rows, as transformers see them."""
+def set_up(bench: Bench, judge: Judge | None = None, *, with_train: bool = False) -> Trial:
+    """Prepare a trial."""
     folds, target = bench.folds, bench.target
     failing = failing_folds(target, bench.weights, folds)
     usable = np.array([i for i in range(len(folds)) if i not in failing], dtype=np.intp)
@@ -92,8 +90,6 @@ def set_up(
     if with_train:
         train = Side(target, tuple(fold.train for fold in kept))
         kept = _widened(kept)
-    elif literal:
-        kept = as_they_are(kept)
     bench = replace(bench, folds=kept)
     return Trial(bench, usable, failing, len(folds), judge, test, train)
 
@@ -150,7 +146,7 @@ def run(unit: Unit) -> list[Verdict]:
     start = time.perf_counter()
     try:
         operator = unit.material.bind(unit.groups[0][0].model)
-    except MemoryError:
+    except (MemoryError, StructureError):
         raise
     except Exception as error:
         lost = [candidate for group in unit.groups for candidate in group]
@@ -203,7 +199,7 @@ def _attempt(
     try:
         answer = engine.evaluate(models, operator, bench)
         return [Attempt(record, answer.method, {}) for record in answer.records]
-    except MemoryError:
+    except (MemoryError, StructureError):
         raise
     except Exception:
         if len(models) > 1:
@@ -225,7 +221,7 @@ def _fold_by_fold(engine: Engine, model: Model, operator: KernelOperator, bench:
         try:
             answer = engine.evaluate([model], operator, one)
             parts.append(answer.records[0])
-        except MemoryError:
+        except (MemoryError, StructureError):
             raise
         except Exception as error:
             errors[i], exception = format_exc(), error

@@ -199,13 +199,17 @@ def _route(
     )
 
 
-def read_folds(cv: Any, X: Any, y: Any, classifier: bool, split_params: dict[str, Any]) -> Folds:
-    """The folds of any cv that scikit-learn accepts; leave-one-out without n arrays of n rows."""
+def read_folds(
+    splitter: Any, X: Any, y: Any, split_params: dict[str, Any], *, literal: bool = False
+) -> Folds:
+    """The folds of a splitter; leave-one-out without n arrays of n rows.
+
+    ``literal`` keeps the order of the training rows, which transformers may depend on.
+    """
     n = _num_samples(X)
-    splitter = check_cv(cv, y, classifier=classifier)
-    if type(splitter) is LeaveOneOut:
+    if type(splitter) is LeaveOneOut and not literal:
         return Folds.leave_one_out(n)
-    return Folds.from_splits(splitter.split(X, y, **split_params), n)
+    return Folds.from_splits(splitter.split(X, y, **split_params), n, literal=literal)
 
 
 def _evaluate(
@@ -229,18 +233,37 @@ def _evaluate(
     n = _num_samples(X)
     check_consistent_length(X, target.columns)
     weights = read_weights(read_fit_params(parts).get("sample_weight"), n)
-    folds = read_folds(cv, X, y, is_classifier(estimator), routed.splitter.split)
+    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+    folds = read_folds(splitter, X, y, routed.splitter.split, literal=bool(parts.steps))
     judge = None
     if scorer is not None:
         judge = Judge(scorer, target, data, routed.scorer.score, error_score)
-    trial = set_up(Bench(target, weights, folds), judge, literal=bool(parts.steps))
+    trial = set_up(Bench(target, weights, folds), judge)
     unit = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)[0]
     with blas_threads(n):
         (verdict,) = run(unit)
     if verbose > 0 and verdict.method is not None:
-        print(f"{n} rows, {len(folds)} folds: {verdict.method.words}, exact")
+        certainty = "exact" if _is_exact(verdict) else "not all exact"
+        print(f"{n} rows, {len(folds)} folds: {verdict.method.words}, {certainty}")
     warn_if_inexact([verdict])
+    _warn_if_approximate(verdict)
     return trial, verdict
+
+
+def _is_exact(verdict: Verdict) -> bool:
+    return verdict.record is not None and bool(verdict.record.is_exact.all())
+
+
+def _warn_if_approximate(verdict: Verdict) -> None:
+    """Say so if a method was taken that does not refit: only many folds of losses with kinks."""
+    if verdict.record is None or verdict.method is None or not verdict.method.is_approximate:
+        return
+    warnings.warn(
+        f"the held-out values are an approximation: {verdict.method.words}. It is close for folds "
+        "of single rows; use up to 20 folds for the refits' own values.",
+        InexactWarning,
+        stacklevel=4,
+    )
 
 
 def read_fit_params(parts: Parts) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -77,9 +77,13 @@ class Folds:
         return cls(n, singles, singles)
 
     @classmethod
-    def from_splits(cls, splits: Iterable[tuple[ArrayLike, ArrayLike]], n: int) -> Folds:
-        """Read (train, test) pairs of row numbers."""
+    def from_splits(
+        cls, splits: Iterable[tuple[ArrayLike, ArrayLike]], n: int, *, literal: bool = False
+    ) -> Folds:
+        """Read (train, test) pairs of row numbers; ``literal`` keeps the order of training rows."""
         folds = [_read(i, train, test, n) for i, (train, test) in enumerate(splits)]
+        if literal:
+            folds = [replace(fold, is_removable=False) for fold in folds]
         if not folds:
             raise ValueError("cv yields no split; pass a splitter or an iterable with at least one")
         return cls(

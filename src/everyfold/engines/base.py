@@ -55,12 +55,16 @@ class Method:
         What it should have cost.
     memory : int
         Bytes at work.
+    is_approximate : bool
+        Whether the values differ from those of refits by more than rounding or a solver's
+        tolerance.
     """
 
     name: str
     words: str
     seconds: float
     memory: int
+    is_approximate: bool = False
 
 
 @dataclass(frozen=True)

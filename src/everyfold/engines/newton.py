@@ -16,16 +16,20 @@ from everyfold.operators.base import KernelOperator
 from everyfold.solve import Problem
 from everyfold.targets import Labels, Pairs
 
+MANY_FOLDS = 20
+"""Beyond this number of folds one Newton step for each takes the place of fits of their own."""
+
 
 class DidNotConvergeError(ArithmeticError):
     """Newton's method ended without a minimum, so that there is nothing to be scored."""
 
 
 class NewtonSteps(Engine):
-    """One Newton fit a ridge on all rows, then every fold by one further step (order ∞).
+    """One Newton fit a ridge on all rows; from there each fold's own minimum, or one step to it.
 
-    ``order="exact"`` goes on to each fold's own minimum. So does any order where no fit on all
-    rows exists to start from: kernels or class weights that depend on the training rows.
+    ``order="exact"``, the choice of "auto" up to ``MANY_FOLDS`` folds, ends at each fold's minimum;
+    ``order=inf`` takes one step for every fold. Where no fit on all rows exists to start from
+    (kernels or class weights that depend on the training rows) folds are always exact.
     """
 
     def suits(self, model: Model) -> bool:
@@ -65,20 +69,27 @@ class NewtonSteps(Engine):
 
 
 def _choose(problem: Problem, operator: KernelOperator, bench: Bench) -> tuple[Predictive, Method]:
-    order = math.inf if bench.order == "auto" else bench.order
+    order = bench.order
+    if order == "auto":
+        # One step is near-exact for single rows; for larger folds it can be points away.
+        order = "exact" if len(bench.folds) <= MANY_FOLDS else math.inf
     bound = operator.depends_on_rows or problem.balance is not None
     if order == "exact" or bound or not bench.folds.are_removable:
         words = "Newton fits of every fold, each starting from the fit on all rows"
         return Refit(), _method("newton, exact", words, operator, len(bench.folds))
     if order == math.inf:
         words = "one Newton fit a ridge, then one step for every fold (★)"
-        return HeldOut(), _method("newton, one step", words, operator, 1)
+        return HeldOut(), _method("newton, one step", words, operator, 1, is_approximate=True)
     words = f"influence series of order {order:g}, an approximation"
-    return HeldOut(order=order), _method(f"order {order:g}", words, operator, 1)
+    name = f"order {order:g}"
+    return HeldOut(order=order), _method(name, words, operator, 1, is_approximate=True)
 
 
-def _method(name: str, words: str, operator: KernelOperator, fits: int) -> Method:
-    return Method(name, words, 1e-10 * fits * float(operator.n) ** 3, 24 * operator.n**2)
+def _method(
+    name: str, words: str, operator: KernelOperator, fits: int, *, is_approximate: bool = False
+) -> Method:
+    seconds = 1e-10 * fits * float(operator.n) ** 3
+    return Method(name, words, seconds, 24 * operator.n**2, is_approximate)
 
 
 @dataclass(frozen=True)

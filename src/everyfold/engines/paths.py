@@ -11,16 +11,13 @@ from sklearn.svm import SVC, SVR
 
 from everyfold.criteria import Folds, OutOfFold
 from everyfold.engines.base import Answer, Bench, Engine, Method, is_finite
-from everyfold.engines.newton import NewtonSteps
+from everyfold.engines.newton import MANY_FOLDS, NewtonSteps
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.model import Model
 from everyfold.operators import DenseMatrix, KernelOperator
 from everyfold.operators.base import Array
 from everyfold.smo import HAS_NUMBA, FoldPaths, epsilon_paths, hinge_paths
 from everyfold.solve import Problem
-
-MANY_FOLDS = 20
-"""Beyond this number of folds one Newton step for each costs less than its path."""
 
 SMOOTHING = 0.05
 """Width over which kinks are rounded for the one-step formula; it hardly depends on it."""

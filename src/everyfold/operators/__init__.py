@@ -7,6 +7,7 @@ from everyfold.operators.base import (
     Response,
     Solution,
     Structure,
+    StructureError,
 )
 from everyfold.operators.circulant import Circulant
 from everyfold.operators.dense import Dense, DenseMatrix
@@ -30,4 +31,5 @@ __all__ = [
     "Response",
     "Solution",
     "Structure",
+    "StructureError",
 ]

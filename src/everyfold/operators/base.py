@@ -26,9 +26,10 @@ __all__ = [
     "Route",
     "Rows",
     "Solution",
+    "StructureError",
 ]
 
-_CHUNK = 8_000_000
+CHUNK = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class Response(ABC):
         """
         if rows.size == 0:
             return B.copy()
-        chunk = max(1, _CHUNK // max(1, rows.shape[1] ** 2))
+        chunk = max(1, CHUNK // max(1, rows.shape[1] ** 2))
         pieces = [
             solve_stack(self.residual_blocks(rows[i : i + chunk]), B[i : i + chunk])
             for i in range(0, len(rows), chunk)
@@ -221,6 +222,10 @@ class Response(ABC):
         steps = np.arange(rows.shape[1])
         H[:, steps, steps] += 1.0
         return H
+
+
+class StructureError(ValueError):
+    """A structure cannot do what is asked, for any fold or ridge: nothing is gained by retrying."""
 
 
 class KernelOperator(ABC):
@@ -316,7 +321,7 @@ class Expansion(ABC):
 
     def __call__(self, X: Any) -> Array:
         """F at the rows of ``X``, (rows, q), in blocks of at most about 64 MB."""
-        step = max(1, _CHUNK // max(1, self.width))
+        step = max(1, CHUNK // max(1, self.width))
         starts = range(0, X.shape[0], step)
         return np.concatenate([self.link(X[i : i + step]) @ self.coef for i in starts])
 

@@ -25,7 +25,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import RBF, Kernel, Laplacian
-from everyfold.operators.base import Array, Rows, Structure
+from everyfold.operators.base import Array, Rows, Structure, StructureError
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
     CirculantMatrix,
@@ -112,7 +112,7 @@ class Circulant(Structure):
     def bind(self, kernel: Kernel, X: Any) -> CirculantMatrix:
         """See base class."""
         if not isinstance(kernel, (RBF, Laplacian)):
-            raise ValueError(
+            raise StructureError(
                 f"a circulant matrix needs a kernel that is a function of distances and a product "
                 f"over features: 'rbf' or 'laplacian', not {kernel}; use Dense() or 'auto'"
             )

@@ -12,6 +12,7 @@ from scipy.linalg import blas, eigvalsh
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
+    CHUNK,
     Array,
     DualModel,
     Expansion,
@@ -176,7 +177,9 @@ class DenseResponse(Response):
             self._h = solved[:, q]
             self._kappa = float(self._s @ self._h)
             hat = self._s[:, None] * quadratic.z[self._active]
-            self._b = (self._h @ hat - quadratic.pull / (2.0 * self.rho)) / self._kappa
+            self._b = (self._h @ hat) / self._kappa
+            if quadratic.pull:  # never with a ridge of 0, which only the closed form allows
+                self._b -= quadratic.pull / (2.0 * self.rho * self._kappa)
             self._C_z = self._C_z - np.outer(self._h, self._b)
 
     def _scatter(self, inner: Array) -> Array:
@@ -201,6 +204,17 @@ class DenseResponse(Response):
     def reduced(self) -> Array:
         """See base class."""
         return self._scatter(self._C_z)
+
+    def leave(self, rows: Rows, B: Array) -> Array:
+        """See base class."""
+        position = self._positions(rows)
+        h = self._h / np.sqrt(self._kappa) if self._has_intercept else None
+        chunk = max(1, CHUNK // max(1, rows.shape[1] ** 2))
+        pieces = [
+            self._system.solve_blocks(position[i : i + chunk], B[i : i + chunk], h)
+            for i in range(0, len(rows), chunk)
+        ]
+        return np.concatenate(pieces) if rows.size else B.copy()
 
     def residual_blocks(self, rows: Rows) -> Array:
         """See base class."""

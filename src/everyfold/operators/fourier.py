@@ -26,6 +26,7 @@ from everyfold.operators.base import (
     Route,
     Rows,
     Solution,
+    StructureError,
 )
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
@@ -162,7 +163,7 @@ def _level(kernel: RBF | Laplacian, n_s: int, h: float) -> Array:
 def _common(s: Array) -> float:
     """The one weight of all rows; several destroy the structure."""
     if s.min() < s.max() or s[0] == 0.0:
-        raise ValueError(
+        raise StructureError(
             "a circulant matrix needs the same weight and the same curvature of the loss in every "
             "row: sample_weight, class_weight and losses other than 'squared' make rows differ and "
             "destroy the structure; use squared loss without weights, or Dense()"
@@ -371,7 +372,7 @@ def spell_counts(grid: Grid) -> str:
     return " or ".join(str(count) for count in grid.fold_counts)
 
 
-def _unaligned(grid: Grid, m: int, n_folds: int | None = None) -> ValueError:
+def _unaligned(grid: Grid, m: int, n_folds: int | None = None) -> StructureError:
     """The error for folds that are no blocks, with the nearest partition that is one."""
     wanted = n_folds or max(2, round(grid.n / m))
     nearest = min(grid.fold_counts, key=lambda count: abs(math.log(count / wanted)))
@@ -387,12 +388,12 @@ def _unaligned(grid: Grid, m: int, n_folds: int | None = None) -> ValueError:
         message += f"; with Circulant(factors={factors}) it is cv=KFold(n_splits={possible})"
     if possible != wanted:
         message += f"; for {wanted} folds drop rows: Circulant().sample({grid.n}, n_folds={wanted})"
-    return ValueError(message)
+    return StructureError(message)
 
 
 def refuse_new_rows() -> NoReturn:
     """The error for predictions that a matrix without a function cannot give."""
-    raise ValueError(
+    raise StructureError(
         "a circulant matrix depends on the rows through their number only and knows nothing about "
         "new ones, so it cannot predict them; use Circulant(refit=Dense()), with which fit uses "
         "the same gamma and ridge in an exact model. In a cross-validation use a gamma that is a "

@@ -21,19 +21,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
 
+from everyfold.operators.threads import thread_budget
+
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
 
+_TILE = 256
 _COLUMNS = 64
 """How many right-hand sides are rotated back together."""
 
@@ -72,6 +77,13 @@ class RidgeSystem(ABC):
     @abstractmethod
     def blocks(self, rows: Rows) -> Array:
         """The diagonal blocks G_SS, (t, m, m), of t row sets of equal size m given as (t, m)."""
+
+    def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
+        """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k)."""
+        A = self.blocks(rows)
+        if h is not None:
+            A -= h[rows][:, :, None] * h[rows][:, None, :]
+        return solve_stack(A, B)
 
 
 class Factorisation(ABC):
@@ -157,11 +169,25 @@ def _gram(A: Array) -> Array:
 
 
 def _mirror(lower: Array) -> Array:
-    """Fill the upper triangle of ``lower`` from its lower one."""
-    full: Array = np.tril(lower, -1)
-    full += np.tril(lower).T
-    return full
+    """Fill the upper triangle of ``lower``, which has zeros there, in place where it is large."""
+    n = len(lower)
+    if n <= _TILE:
+        full: Array = lower + lower.T
+        full.flat[:: n + 1] = lower.diagonal()
+        return full
+    for i in range(0, n, _TILE):
+        end = min(i + _TILE, n)
+        lower[i:end, i:end] = _mirror(lower[i:end, i:end])
+        lower[i:end, end:] = lower[end:, i:end].T
+    return lower
 
+
+HAS_NUMBA = find_spec("numba") is not None
+
+COMPILED_FROM = 2_000_000
+"""Entries of all blocks together from which a compiled loop is worth loading."""
+
+_PIECE = 16
 
 SMALL_BLOCK = 24
 """Up to this size NumPy's batched solver beats one LAPACK call a block."""
@@ -294,6 +320,25 @@ class ExplicitSystem(EigenSystem):
             return super().blocks(rows)
         gathered: Array = self._G[rows[:, :, None], rows[:, None, :]]
         return gathered
+
+    def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
+        """See base class; compiled and shared out over threads where that pays."""
+        if rows.size * rows.shape[1] < COMPILED_FROM or not HAS_NUMBA:
+            return super().solve_blocks(rows, B, h)
+        return _solve_gathered(self._G, np.zeros(len(self._G)) if h is None else h, rows, B)
+
+
+def _solve_gathered(G: Array, h: Array, rows: Rows, B: Array) -> Array:
+    from everyfold.operators._gathered_core import solve_gathered
+
+    out = np.empty(B.shape)
+    B = np.ascontiguousarray(B)
+    workers = thread_budget()
+    pieces = [slice(i, i + _PIECE) for i in range(0, len(rows), _PIECE)]
+    with ThreadPoolExecutor(workers) as pool:
+        # Short pieces, so that an interrupt is noticed while they run.
+        list(pool.map(lambda part: solve_gathered(G, h, rows[part], B[part], out[part]), pieces))
+    return out
 
 
 # -- Cholesky -------------------------------------------------------------------------------------

@@ -25,6 +25,12 @@ def _controller() -> Any:
     return ThreadpoolController()
 
 
+def thread_budget() -> int:
+    """How many threads BLAS may use now: what other threaded work should keep to as well."""
+    counts = [pool["num_threads"] for pool in _controller().info() if pool["user_api"] == "blas"]
+    return max(counts, default=1)
+
+
 @contextmanager
 def blas_threads(n_rows: int) -> Iterator[None]:
     """Limit BLAS to one thread while matrices of ``n_rows`` rows are at work, if they are small."""

@@ -167,8 +167,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         n = _num_samples(rows)
         check_consistent_length(rows, y)
         weights = read_weights(read_fit_params(candidates[0].parts).get("sample_weight"), n)
-        folds = self._folds(rows, y, routed.splitter.split)
-        is_per_fold, notes = _decide_preprocessing(candidates, folds, options)
+        folds = self._folds(rows, y, routed.splitter.split, has_steps)
+        is_per_fold, notes = _decide_preprocessing(candidates, rows, folds, options)
+        if not is_per_fold:
+            folds = Folds.from_splits(((fold.train, fold.test) for fold in folds), n)
         _check_order(options, folds, has_steps and is_per_fold, self.return_train_score)
         data = Rawdata(rows, y, n, is_per_fold)
         units = []
@@ -178,18 +180,17 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
                 Bench(target, weights, folds, options.order),
                 Judge(scorers, target, (X, y), routed.scorer.score, self.error_score),
                 with_train=self.return_train_score,
-                literal=has_steps and is_per_fold,
             )
             units += group(alike, data, trial)
         return _Setup(data, folds, units, is_per_fold, has_steps, notes)
 
-    def _folds(self, X: Any, y: Any, split: dict[str, Any]) -> Folds:
+    def _folds(self, X: Any, y: Any, split: dict[str, Any], literal: bool) -> Folds:
         classifier = is_classifier(self.estimator)
         # The splits are drawn once: a generator can be read only once, and a random splitter
         # would draw others the next time.
         self._checked_cv_orig = check_cv(self.cv, y, classifier=classifier)
         self.n_splits_ = self._checked_cv_orig.get_n_splits(X, y, **split)
-        folds = read_folds(self._checked_cv_orig, X, y, classifier, split)
+        folds = read_folds(self._checked_cv_orig, X, y, split, literal=literal)
         if len(folds) != self.n_splits_:
             raise ValueError(
                 "cv.split and cv.get_n_splits return inconsistent results. Expected "
@@ -397,21 +398,24 @@ def _scale_ridge(estimator: Any, state: _Run) -> None:
 
 
 def _decide_preprocessing(
-    candidates: Sequence[Candidate], folds: Folds, options: Options
+    candidates: Sequence[Candidate], X: Any, folds: Folds, options: Options
 ) -> tuple[bool, tuple[str, ...]]:
     """Whether each fold prepares its own rows, and what is to be said about it."""
     if not any(candidate.parts.steps for candidate in candidates):
         return True, ()
-    is_supervised = any(candidate.parts.are_supervised for candidate in candidates)
+    if options.preprocessing == "per_fold":
+        return True, ()
+    if options.preprocessing == "auto" and len(folds) <= MANY_FOLDS:
+        return True, ()
+    different = {candidate.parts.key: candidate.parts for candidate in candidates}
+    is_supervised = any(parts.need_y(X) for parts in different.values())
     if options.preprocessing == "once" and is_supervised:
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them look at y, which "
             "would leak into every fold; use preprocessing='per_fold'"
         )
-    if options.preprocessing != "auto":
-        return options.preprocessing == "per_fold", ()
-    if len(folds) <= MANY_FOLDS or is_supervised:
-        return True, ()
+    if options.preprocessing == "once" or is_supervised:
+        return is_supervised, ()
     note = (
         f"with {len(folds)} folds the steps of the Pipeline were fitted once, on all rows, and not "
         f"on each fold's training rows as GridSearchCV does"

@@ -110,7 +110,7 @@ def read_candidates(
         except (TypeError, ValueError) as error:
             if options.error_score == "raise" or not _is_invalid(final):
                 raise
-            broken[number], failure = format_exc(), error
+            broken[number], failure = format_exc(), failure or error
             continue
         readable.append(Readable(number, configured, model))
     if not readable and failure is not None:

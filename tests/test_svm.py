@@ -1,0 +1,196 @@
+"""SVC, SVR and the smooth machines through the fast twins, against scikit-learn's refits."""
+
+import numpy as np
+import pytest
+import sklearn.model_selection as ms
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.exceptions import FitFailedWarning
+from sklearn.svm import SVC, SVR, NuSVR
+
+from everyfold import (
+    HuberSVC,
+    InexactWarning,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    KernelRegressor,
+    QuadraticSVR,
+    cross_val_predict,
+    cross_val_score,
+)
+from everyfold.engines import paths
+
+pytestmark = pytest.mark.xdist_group("numba")
+
+X, LABELS = make_classification(160, 5, n_informative=4, n_redundant=0, flip_y=0.1, random_state=0)
+_, NUMBERS = make_regression(160, 5, noise=5.0, random_state=0)
+NUMBERS = np.tanh(X @ np.array([1.0, -0.5, 0.3, 0.2, 0.0])) + 0.1 * np.sin(NUMBERS)
+IRIS = load_iris(return_X_y=True)
+
+
+@pytest.fixture(params=["numba", "libsvm"])
+def solver(request, monkeypatch):
+    if request.param == "numba":
+        pytest.importorskip("numba")
+    else:
+        monkeypatch.setattr(paths, "HAS_NUMBA", False)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SVC(gamma=0.2, tol=1e-6),
+        SVC(gamma=0.2, C=20.0, class_weight="balanced", tol=1e-6),
+        SVC(gamma=0.2, C=0.1, class_weight={0: 3.0}, tol=1e-6),
+        SVC(tol=1e-6),
+        SVC(gamma="auto", tol=1e-6),
+        SVC(kernel="linear", tol=1e-6),
+        SVC(kernel="poly", degree=2, gamma=0.1, coef0=1.0, tol=1e-6),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cv", [5, ms.ShuffleSplit(3, test_size=0.2, random_state=0)], ids=str)
+def test_decisions_of_svc(model, cv, solver):
+    if not isinstance(cv, int):
+        arguments = {"cv": cv, "scoring": "roc_auc"}
+        ours = cross_val_score(model, X, LABELS, **arguments)
+        assert_allclose(ours, ms.cross_val_score(model, X, LABELS, **arguments), atol=5e-3)
+        return
+    arguments = {"cv": cv, "method": "decision_function"}
+    ours = cross_val_predict(model, X, LABELS, **arguments)
+    assert_allclose(ours, ms.cross_val_predict(model, X, LABELS, **arguments), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        SVC(gamma=0.3, tol=1e-6),
+        SVC(gamma=0.3, break_ties=True, tol=1e-6),
+        SVC(gamma=0.3, decision_function_shape="ovo", tol=1e-6),
+        SVC(tol=1e-6, class_weight="balanced"),
+    ],
+    ids=str,
+)
+def test_many_classes_one_versus_one(model, solver):
+    cv = ms.StratifiedKFold(5, shuffle=True, random_state=1)
+    for method in ("predict", "decision_function"):
+        ours = cross_val_predict(model, *IRIS, cv=cv, method=method)
+        theirs = ms.cross_val_predict(model, *IRIS, cv=cv, method=method)
+        assert_allclose(ours, theirs, atol=1e-3)
+
+
+def test_a_class_that_a_fold_does_not_know_gets_no_vote():
+    ours = cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3))
+    assert_array_equal(ours, ms.cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3)))
+
+
+@pytest.mark.parametrize(
+    "model", [SVR(gamma=0.2, tol=1e-6), SVR(C=10.0, epsilon=0.3, tol=1e-6)], ids=str
+)
+def test_svr(model, solver):
+    ours = cross_val_predict(model, X, NUMBERS, cv=5)
+    assert_allclose(ours, ms.cross_val_predict(model, X, NUMBERS, cv=5), atol=1e-3)
+
+
+def test_weights_of_svc_and_svr(solver):
+    w = np.random.default_rng(0).uniform(0.2, 3.0, len(X))
+    w[::9] = 0.0
+    for model, y in ((SVC(gamma=0.2, tol=1e-6), LABELS), (SVR(gamma=0.2, tol=1e-6), NUMBERS)):
+        arguments = {"cv": 5, "params": {"sample_weight": w}}
+        if isinstance(model, SVC):
+            arguments["method"] = "decision_function"
+        ours = cross_val_predict(model, X, y, **arguments)
+        assert_allclose(ours, ms.cross_val_predict(model, X, y, **arguments), atol=1e-3)
+
+
+def test_a_callable_kernel_takes_matrices_as_in_libsvm():
+    def kernel(A, B):
+        return np.exp(-0.2 * ((A[:, None] - B[None]) ** 2).sum(axis=2))
+
+    model = SVC(kernel=kernel, tol=1e-6)
+    ours = cross_val_predict(model, X, LABELS, cv=5, method="decision_function")
+    plain = cross_val_predict(SVC(gamma=0.2, tol=1e-6), X, LABELS, cv=5, method="decision_function")
+    assert_allclose(ours, plain, atol=1e-5)
+
+
+def test_default_tolerance_gives_the_same_labels():
+    ours = cross_val_score(SVC(gamma=0.2), X, LABELS, cv=10)
+    assert_allclose(ours, ms.cross_val_score(SVC(gamma=0.2), X, LABELS, cv=10), atol=0.07)
+    assert abs(ours.mean() - ms.cross_val_score(SVC(gamma=0.2), X, LABELS, cv=10).mean()) < 0.01
+
+
+def test_leave_one_out_of_svc_is_near_the_real_one():
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(160)[:100]
+    for C in (0.3, 3.0, 100.0):
+        model = SVC(gamma=0.3, C=C)
+        with pytest.warns(InexactWarning, match="approximation"):
+            ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut())
+        wrong = ours[rows] != LABELS[rows]
+        true = [
+            model.fit(np.delete(X, i, 0), np.delete(LABELS, i)).predict(X[[i]])[0] != LABELS[i]
+            for i in rows
+        ]
+        assert abs(wrong.sum() - np.sum(true)) <= 2
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        HuberSVC(gamma=0.2),
+        KernelLogisticClassifier(gamma=0.2),
+        KernelClassifier("squared_hinge", gamma=0.2, class_weight="balanced"),
+        KernelClassifier("huber_hinge", gamma="scale"),
+        KernelRegressor("smooth_epsilon", gamma=0.2),
+        QuadraticSVR(gamma=0.2),
+    ],
+    ids=str,
+)
+def test_smooth_machines(model):
+    y = LABELS if hasattr(model, "decision_function") else NUMBERS
+    ours = cross_val_score(model, X, y, cv=5)
+    theirs = ms.cross_val_score(model, X, y, cv=5)
+    assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_smooth_machines_where_the_kernel_depends_on_the_rows_are_exact():
+    model = KernelLogisticClassifier(gamma="scale")
+    ours = cross_val_predict(model, X, LABELS, cv=5, method="decision_function")
+    theirs = ms.cross_val_predict(model, X, LABELS, cv=5, method="decision_function")
+    assert_allclose(ours, theirs, atol=1e-6)
+
+
+def test_a_fold_with_one_class():
+    labels = np.repeat([0, 1], 80)
+    with pytest.warns(FitFailedWarning, match="one class"):
+        scores = cross_val_score(SVC(gamma=0.2), X, labels, cv=ms.KFold(2), error_score=-1.0)
+    assert_array_equal(scores, [-1.0, -1.0])
+
+
+def test_a_fit_that_does_not_converge_is_error_score(monkeypatch):
+    monkeypatch.setattr("everyfold.solve.MAX_STEPS", 1)
+    with pytest.warns(FitFailedWarning, match="did not converge"):
+        scores = cross_val_score(HuberSVC(gamma=0.2), X, LABELS, cv=3, error_score=-5.0)
+    assert_array_equal(scores, [-5.0] * 3)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (NuSVR(), "try SVR"),
+        (SVC(max_iter=10), "max_iter=10"),
+        (SVC(C=-1.0), "C=-1.0 is not allowed"),
+        (SVR(epsilon=-0.1), "epsilon=-0.1 is not allowed"),
+    ],
+    ids=str,
+)
+def test_refusals(model, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        cross_val_score(model, X, NUMBERS if isinstance(model, SVR | NuSVR) else LABELS)
+
+
+def test_separable_data_with_a_huge_penalty():
+    labels = np.where(X[:, 0] > 0, 1, 0)
+    scores = cross_val_score(SVC(C=1e10, gamma=0.1), X, labels, cv=5)
+    assert_allclose(scores, ms.cross_val_score(SVC(C=1e10, gamma=0.1), X, labels, cv=5), atol=0.1)
