@@ -14,11 +14,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[plot,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot,dev]"
 	@touch $@ $(VENV)/.installed
 
 demo: $(VENV)/.installed  ## install, then compare everyfold with GridSearchCV on a bundled data set

@@ -15,7 +15,14 @@ from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_scor
 from everyfold.criteria import GCV, Folds, HeldOut, Refit
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import CirculantMatrix, CirculantWarning, Dense, DenseMatrix, Quadratic
+from everyfold.operators import (
+    CirculantMatrix,
+    CirculantWarning,
+    Dense,
+    DenseMatrix,
+    Quadratic,
+    StructureError,
+)
 from everyfold.operators.base import Response
 from everyfold.operators.grid import Grid, balance, nearest_factors
 from everyfold.operators.systems import NotPositiveDefiniteError
@@ -314,6 +321,8 @@ class TestResponse:
     def test_weights_are_refused_before_work(self, matrix, s):
         with pytest.raises(ValueError, match="destroy the structure; use squared loss without"):
             matrix.respond_path(Quadratic(s, targets(24), True), [1.0], "eigen")
+        with pytest.raises(StructureError, match="destroy the structure"):
+            matrix.check(Quadratic(s, targets(24), True), ())
 
     def test_other_losses_are_refused_before_work(self):
         task = Problem(np.sign(targets(24) - 2.0), np.ones(24), Logistic(), True)

@@ -25,7 +25,8 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import get_scorer, make_scorer, max_error, mean_squared_error
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import KernelCenterer, MinMaxScaler, StandardScaler, TargetEncoder
+from sklearn.preprocessing import KernelCenterer, MinMaxScaler, StandardScaler
+from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import everyfold.units
@@ -37,6 +38,7 @@ from everyfold import (
     FastRandomizedSearchCV,
     InexactWarning,
     KernelClassifier,
+    KernelLogisticClassifier,
     KernelRegressor,
 )
 from everyfold.metrics import Side, find_metric
@@ -230,10 +232,16 @@ def test_transformers_see_the_rows_in_the_order_of_the_split(with_train):
     both(pipeline, {"ridge__alpha": ALPHAS}, cv=cv, return_train_score=with_train)
 
 
+class TwoFaced(FirstRow):
+    """Transforms what it is fitted on in another way than what comes later, as encoders do."""
+
+    def fit_transform(self, X, y):
+        return self.fit(X, y).transform(X) + 0.5 * X**2
+
+
 def test_training_scores_come_from_transform_not_from_fit_transform():
-    letters = np.random.default_rng(0).choice(list("abcd"), size=(40, 2))
-    pipeline = make_pipeline(TargetEncoder(cv=ms.KFold(3)), Ridge())
-    both(pipeline, {"ridge__alpha": ALPHAS}, data=letters, return_train_score=True)
+    pipeline = make_pipeline(TwoFaced(), Ridge())
+    both(pipeline, {"ridge__alpha": ALPHAS}, return_train_score=True)
 
 
 def test_precomputed_kernels():
@@ -327,6 +335,35 @@ def test_randomised_search_tries_the_same_candidates(n_iter):
     options = {"n_iter": n_iter, "random_state": 3, "cv": 4}
     slow = ms.RandomizedSearchCV(KernelRegressor(), distributions, **options).fit(X, y)
     compare(FastRandomizedSearchCV(KernelRegressor(), distributions, **options).fit(X, y), slow)
+
+
+def test_support_vector_machines():
+    # A tolerance far below libsvm's default leaves no room for another solution.
+    svr = make_pipeline(StandardScaler(), SVR(tol=1e-9))
+    grid = {"svr__C": [0.3, 3.0], "svr__gamma": [0.1, "scale"], "svr__epsilon": [0.05, 0.2]}
+    slow = ms.GridSearchCV(svr, grid, cv=4, return_train_score=True).fit(X, y)
+    fast = FastGridSearchCV(svr, grid, cv=4, return_train_score=True).fit(X, y)
+    compare(fast, slow, rtol=1e-4)
+    data, labels = load_iris(return_X_y=True)
+    data, labels = data[::3, :2], labels[::3]
+    svc = make_pipeline(StandardScaler(), SVC(tol=1e-9))
+    grid = {"svc__C": [0.7, 2.0, 9.0], "svc__class_weight": [None, "balanced"]}
+    slow = ms.GridSearchCV(svc, grid, cv=3).fit(data, labels)
+    compare(FastGridSearchCV(svc, grid, cv=3).fit(data, labels), slow)
+
+
+def test_smooth_losses_are_confirmed_where_they_are_not_exact():
+    grid = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 1.0]}
+    options = {"cv": 4, "scoring": "roc_auc"}
+    slow = ms.GridSearchCV(KernelLogisticClassifier(), grid, **options).fit(X, LABELS)
+    fast = FastGridSearchCV(KernelLogisticClassifier(), grid, **options).fit(X, LABELS)
+    k = fast.best_index_
+    truth = slow.cv_results_["mean_test_score"]
+    assert truth[k] >= slow.best_score_ - 0.005
+    if not fast.cv_results_["is_exact"][k]:
+        assert fast.cv_results_["confirmed_test_score"][k] == pytest.approx(truth[k])
+    exact = fast.cv_results_["is_exact"]
+    assert_allclose(fast.cv_results_["mean_test_score"][exact], truth[exact], rtol=1e-6)
 
 
 @pytest.mark.parametrize("estimator", ["kernel_ridge", "scaled"])
@@ -538,7 +575,9 @@ def test_confirmation_decides():
     truth = ms.GridSearchCV(LSSVR(), grid, cv=4).fit(X, y)
     assert rough.best_params_ != truth.best_params_  # the series collapses to the training error
     search = FastGridSearchCV(LSSVR(), grid, n_confirm=6, **options).fit(X, y)
-    assert_allclose(search.cv_results_["confirmed_test_score"], truth.cv_results_["mean_test_score"])
+    assert_allclose(
+        search.cv_results_["confirmed_test_score"], truth.cv_results_["mean_test_score"]
+    )
     assert search.best_params_ == truth.best_params_
     assert search.best_score_ == pytest.approx(truth.best_score_)
     some = FastGridSearchCV(LSSVR(), grid, **options).fit(X, y)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from everyfold.losses import Loss
@@ -37,6 +38,7 @@ MAX_STEPS = 200
 _OVERSHOOT = 0.1
 _FLOOR = 1e-15
 _BALANCE = 1e-13
+_ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
@@ -119,8 +121,9 @@ class Fit:
         Newton steps for each target; 0 in closed form.
     stationarity : array of shape (q,)
         The largest violated condition of a minimum, relative to the forces at u = 0.
-    is_converged : bool
-        Whether every target is a minimum to ``STATIONARITY``. One that is not must not be used.
+    converged : bool array of shape (q,)
+        Whether each target is a minimum, to ``STATIONARITY`` or to the rounding of its own values
+        where that is larger. One that is not must not be used.
     """
 
     rho: float
@@ -128,11 +131,14 @@ class Fit:
     condition: float
     iterations: Rows
     stationarity: Array
+    converged: NDArray[np.bool_]
+    responses: tuple[Response | None, ...] = ()
+    """Those of the last Newton step of each target, if they were to be kept."""
 
     @property
     def is_converged(self) -> bool:
-        """See above."""
-        return bool((self.stationarity <= STATIONARITY).all())
+        """Whether all targets are."""
+        return bool(self.converged.all())
 
 
 def solve_path(
@@ -141,6 +147,8 @@ def solve_path(
     ridges: Sequence[float],
     route: Route = "cholesky",
     start: Solution | None = None,
+    *,
+    keep_responses: bool = False,
 ) -> Iterator[Fit]:
     """Fit all ridges of one kernel, in the order given.
 
@@ -162,8 +170,8 @@ def solve_path(
     if problem.loss.has_constant_curvature:
         exact = np.zeros(problem.y.shape[1])
         for response in operator.respond_path(problem.quadratic, rhos, route):
-            steps = exact.astype(np.intp)
-            yield Fit(response.rho, response.solution(), response.condition, steps, exact)
+            steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
+            yield Fit(response.rho, response.solution(), response.condition, steps, exact, done)
         return
     if operator.needs_constant_curvature:
         raise StructureError(
@@ -173,7 +181,7 @@ def solve_path(
     for rho in rhos:
         fit = _newton_all(problem, operator, rho, start)
         start = fit.solution
-        yield fit
+        yield fit if keep_responses else replace(fit, responses=())
 
 
 def solve(
@@ -248,11 +256,30 @@ def _newton_all(
         )
         for k in range(problem.y.shape[1])
     ]
-    points, steps, violations, conditions = zip(*parts, strict=True)
     solution = Solution(
-        np.column_stack([point.coef for point in points]), np.array([p.b for p in points])
+        np.column_stack([part.point.coef for part in parts]), np.array([p.point.b for p in parts])
     )
-    return Fit(rho, solution, max(conditions), np.array(steps, dtype=np.intp), np.array(violations))
+    return Fit(
+        rho,
+        solution,
+        max(part.condition for part in parts),
+        np.array([part.steps for part in parts], dtype=np.intp),
+        np.array([part.violation for part in parts]),
+        np.array([part.is_converged for part in parts]),
+        tuple(part.response for part in parts),
+    )
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """Where Newton's method ended for one target."""
+
+    point: _Iterate
+    steps: int
+    violation: float
+    condition: float
+    is_converged: bool
+    response: Response | None
 
 
 @dataclass(frozen=True)
@@ -270,14 +297,15 @@ class _Newton:
     operator: KernelOperator
     rho: float
 
-    def run(self, start: tuple[Array, float] | None) -> tuple[_Iterate, int, float, float]:
-        """The minimiser, the number of steps, its stationarity and the last condition number."""
+    def run(self, start: tuple[Array, float] | None) -> _Outcome:
+        """The minimiser, and how it was found."""
         point = self._start(start)
         condition = 1.0
+        response: Response | None = None
         violation = self._violation(point)
         for step in range(MAX_STEPS):
             if violation <= _FLOOR:
-                return self._settle(point), step, violation, condition
+                return _Outcome(self._settle(point), step, violation, condition, True, response)
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():
                 target = self._flat(model, point)
@@ -288,12 +316,21 @@ class _Newton:
                 target = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
             moved, after = target, self._violation(target)
             if after > 0.5 * violation:
-                if violation <= STATIONARITY:  # rounding is all that is left
-                    return self._settle(point), step, violation, condition
+                if violation <= self._limit(point):  # rounding is all that is left
+                    settled = self._settle(point)
+                    return _Outcome(settled, step, violation, condition, True, response)
                 moved = self._search(point, target)
                 after = self._violation(moved)
             point, violation = moved, after
-        return point, MAX_STEPS, violation, condition
+        is_converged = violation <= self._limit(point)
+        return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response)
+
+    def _limit(self, point: _Iterate) -> float:
+        """``STATIONARITY``, or what rounding in f = K a can do to the forces if that is more."""
+        y, w = self.problem.y[:, self.column], self.problem.w
+        stiffest = float((w * self.problem.loss.curvature(y, point.u)).max(initial=0.0))
+        terms = float(np.abs(point.coef).sum()) * float(np.abs(self.operator.diagonal()).max())
+        return max(STATIONARITY, _ROUNDING * stiffest * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
         """Where no row has curvature a whole interval of b is optimal: take its middle.

@@ -139,6 +139,7 @@ class Verdict:
     score_seconds: float
     method: Method | None
     exception: Exception | None = None
+    operator: str = ""
 
 
 def run(unit: Unit) -> list[Verdict]:
@@ -155,7 +156,16 @@ def run(unit: Unit) -> list[Verdict]:
     verdicts = []
     for group in unit.groups:
         verdicts += _run_group(group, operator, unit.trial, shared)
-    return verdicts
+    words = _describe(operator)
+    return [replace(verdict, operator=words) for verdict in verdicts]
+
+
+def _describe(operator: KernelOperator) -> str:
+    if operator.depends_on_rows:
+        return "a kernel for each fold"
+    if operator.rank < operator.n:
+        return f"rank {operator.rank}"
+    return "dense" if operator.methods is None else type(operator).__name__
 
 
 def _lost(candidate: Candidate, trial: Trial, error: Exception, trace: str) -> Verdict:

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import csr_matrix
 
 from everyfold.cli.manners import BadInput, nearest
+from everyfold.pairwise import is_sparse
 
 Column = NDArray[Any]
 """One column: float64 with NaN for missing cells, or labels with "" for them."""
@@ -209,10 +210,9 @@ class Apart(Content):
     def rows(self, layout: Layout) -> Any:
         """See base class."""
         X = self._checked(self.X)
-        n_features = int(X.shape[1])
         if self.index_base is not None:
             X = self._rebased(layout)
-            if n_features < layout.n_features:
+            if X.shape[1] < layout.n_features:
                 X = csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], layout.n_features))
         if X.shape[1] != layout.n_features:
             raise BadInput(
@@ -235,11 +235,11 @@ class Apart(Content):
     def _checked(X: Any) -> Any:
         if X.shape[1] == 0:
             raise BadInput("the data have no features")
-        values = X.data if issparse(X) else X
+        values = X.data if is_sparse(X) else X
         wrong = int(np.count_nonzero(~np.isfinite(values)))
         if not wrong:
             return X
-        if issparse(X):
+        if is_sparse(X):
             raise BadInput(f"the features have {wrong} values that are NaN or infinite")
         column = int(np.argmin(np.isfinite(values).all(axis=0)))
         _check_finite(np.asarray(values[:, column]), f"column {column}")
@@ -251,6 +251,6 @@ _SMALL = 20_000_000
 
 def _dense_if_small(X: Any) -> Any:
     """A dense matrix where that costs little: it can be centred, and is faster."""
-    if issparse(X) and X.shape[0] * X.shape[1] <= _SMALL:
+    if is_sparse(X) and X.shape[0] * X.shape[1] <= _SMALL:
         return X.toarray()
     return X

@@ -34,10 +34,15 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "did you mean 'svc'? Known are svc, svr"
     """
     names = list(known)
-    lower = {name.lower(): name for name in names}
-    close = difflib.get_close_matches(word.lower(), lower, n=1, cutoff=0.5)
-    hint = f"did you mean {lower[close[0]]!r}? " if close else ""
+    best = max(names, key=lambda name: _likeness(word, name), default="")
+    hint = f"did you mean {best!r}? " if _likeness(word, best) >= 0.5 else ""
     return f"{hint}Known are {', '.join(names)}"
+
+
+def _likeness(word: str, name: str) -> float:
+    """How alike two words are, swapped letters above wrong ones."""
+    a, b = word.lower(), name.lower()
+    return difflib.SequenceMatcher(None, a, b).ratio() + 0.1 * (sorted(a) == sorted(b))
 
 
 def choose(option: str, value: str, known: Iterable[str]) -> str:
@@ -121,7 +126,7 @@ def _speak_warnings(is_quiet: bool) -> None:
     warnings.simplefilter("default")
     for hidden in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning):
         warnings.simplefilter("ignore", hidden)
-    warnings.showwarning = show
+    warnings.showwarning = show  # type: ignore[assignment]
 
 
 def _forget_stdout() -> None:

@@ -153,7 +153,7 @@ def _has_header(rows: Sequence[Sequence[str]]) -> bool:
     numeric = [_is_number(cell) for cell in first]
     if not any(numeric):
         return True
-    if any(is_number and cell != str(i) for i, (cell, is_number) in enumerate(zip(first, numeric))):  # noqa: B905
+    if any(numeric[i] and cell != str(i) for i, cell in enumerate(first)):
         return False
     named = [i for i, is_number in enumerate(numeric) if not is_number]
     return bool(others) and any(all(_is_number(row[i]) for row in others) for i in named)

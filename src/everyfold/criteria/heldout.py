@@ -23,7 +23,7 @@ from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.folds import Folds, Stack
 from everyfold.criteria.newtonstep import StepOptions, newton_steps
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows
+from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows, Solution
 from everyfold.solve import Problem
 
 _POWER_STEPS = 30
@@ -50,6 +50,8 @@ class HeldOut(Predictive):
     certify : bool, optional
         For losses without a closed form: whether to find out which folds are exact all the same,
         at the cost of one product with M a fold; by default for up to 100 folds.
+    starts : tuple of Solution, optional
+        For losses without a closed form: a solution for each ridge to start Newton's method from.
 
     Notes
     -----
@@ -64,6 +66,7 @@ class HeldOut(Predictive):
     route: Route = "eigen"
     with_radius: bool | None = None
     certify: bool | None = None
+    starts: tuple[Solution, ...] | None = None
 
     def __post_init__(self) -> None:
         order = self.order
@@ -97,7 +100,7 @@ class HeldOut(Predictive):
         if self.order == "exact":
             yield from Refit().evaluate(problem, operator, ridges, folds)
         else:
-            options = StepOptions(self._limit, self._wants_radius, self.certify)
+            options = StepOptions(self._limit, self._wants_radius, self.certify, self.starts)
             yield from newton_steps(problem, operator, ridges, folds, options)
 
     @property

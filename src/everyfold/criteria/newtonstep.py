@@ -21,8 +21,15 @@ from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
 from everyfold.criteria.folds import Folds
-from everyfold.operators.base import Array, DualModel, KernelOperator, Response, Rows
-from everyfold.solve import STATIONARITY, Fit, NewtonModel, Problem, solve_path
+from everyfold.operators.base import (
+    Array,
+    DualModel,
+    KernelOperator,
+    Response,
+    Rows,
+    Solution,
+)
+from everyfold.solve import Fit, NewtonModel, Problem, solve_path
 
 CERTIFIED_FOLDS = 100
 """Up to this many folds the certificate is worked out by default; it costs a product for each."""
@@ -37,6 +44,7 @@ class StepOptions:
     order: float
     with_radius: bool
     certify: bool | None
+    starts: tuple[Solution, ...] | None = None
 
     def certifies(self, problem: Problem, n_folds: int) -> bool:
         """Whether to check that no remaining row changes its piece."""
@@ -53,7 +61,7 @@ def newton_steps(
     options: StepOptions,
 ) -> Iterator[OutOfFold]:
     """Held-out values of every ridge; fits that did not converge give NaN."""
-    for fit in solve_path(problem, operator, ridges):
+    for fit in _fits(problem, operator, ridges, options.starts):
         columns = [
             _column(problem, k, operator, fit, folds, options) for k in range(problem.y.shape[1])
         ]
@@ -65,6 +73,19 @@ def newton_steps(
         )
 
 
+def _fits(
+    problem: Problem,
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    starts: tuple[Solution, ...] | None,
+) -> Iterator[Fit]:
+    if starts is None:
+        yield from solve_path(problem, operator, ridges, keep_responses=True)
+        return
+    for ridge, start in zip(ridges, starts, strict=True):
+        yield from solve_path(problem, operator, [ridge], start=start, keep_responses=True)
+
+
 def _column(
     problem: Problem,
     k: int,
@@ -74,7 +95,7 @@ def _column(
     options: StepOptions,
 ) -> OutOfFold:
     """One target of one ridge, its folds grouped by the ridge that they see."""
-    if fit.stationarity[k] > STATIONARITY:
+    if not fit.converged[k]:
         return _unusable(folds)
     left = _left_active(problem, folds)
     ridge = fit.rho / (problem.n_active if problem.ridge_scaling == "mean" else 1)
@@ -128,7 +149,9 @@ class _Step:
         coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
         u = operator.evaluate(coef)[:, 0] + b
         newton = NewtonModel.at(problem, k, operator, u, rho)
-        response = operator.respond(newton.quadratic, rho)
+        response = fit.responses[k]
+        if response is None or rho != fit.rho or not _is_for(response, newton):
+            response = operator.respond(newton.quadratic, rho)
         if rho == fit.rho or not newton.quadratic.s.any():
             at, force = u, newton.g
         else:
@@ -228,6 +251,11 @@ class _Step:
             if curved.size:
                 radii[i] = float(self.response.radius(curved[None])[0])
         return radii
+
+
+def _is_for(response: Response, newton: NewtonModel) -> bool:
+    """Whether a response of an earlier step is that of the model at the minimum."""
+    return bool(np.array_equal(response.curvature, 2.0 * newton.quadratic.s**2))
 
 
 def _theta(problem: Problem, folds: Folds) -> Array:

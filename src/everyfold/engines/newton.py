@@ -12,7 +12,7 @@ import numpy as np
 from everyfold.criteria import HeldOut, Predictive, Refit
 from everyfold.engines.base import Answer, Bench, Engine, Method, is_finite, join
 from everyfold.model import Model
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import KernelOperator, Solution
 from everyfold.solve import Problem
 from everyfold.targets import Labels, Pairs
 
@@ -24,13 +24,17 @@ class DidNotConvergeError(ArithmeticError):
     """Newton's method ended without a minimum, so that there is nothing to be scored."""
 
 
+@dataclass(frozen=True)
 class NewtonSteps(Engine):
     """One Newton fit a ridge on all rows; from there each fold's own minimum, or one step to it.
 
     ``order="exact"``, the choice of "auto" up to ``MANY_FOLDS`` folds, ends at each fold's minimum;
     ``order=inf`` takes one step for every fold. Where no fit on all rows exists to start from
-    (kernels or class weights that depend on the training rows) folds are always exact.
+    (kernels or class weights that depend on the training rows) folds are always exact. ``starts``
+    are solutions near those of the models, if any are known.
     """
+
+    starts: tuple[Solution, ...] | None = None
 
     def suits(self, model: Model) -> bool:
         """See base class."""
@@ -52,10 +56,12 @@ class NewtonSteps(Engine):
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
         problem = models[0].problem(bench.target, bench.weights)
-        criterion, method = _choose(problem, operator, bench)
         ridges = [model.ridges[0] for model in models]
         # From strong to weak ridges each fit starts near its minimum.
         order = np.argsort(ridges)[::-1]
+        criterion, method = _choose(problem, operator, bench)
+        if self.starts is not None and isinstance(criterion, HeldOut):
+            criterion = replace(criterion, starts=tuple(self.starts[i] for i in order))
         found = criterion.evaluate(problem, operator, [ridges[i] for i in order], bench.folds)
         records: list[Any] = [None] * len(models)
         for i, record in zip(order, found, strict=True):

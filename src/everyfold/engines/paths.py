@@ -15,7 +15,7 @@ from everyfold.engines.newton import MANY_FOLDS, NewtonSteps
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.model import Model
 from everyfold.operators import DenseMatrix, KernelOperator
-from everyfold.operators.base import Array
+from everyfold.operators.base import Array, Solution
 from everyfold.smo import HAS_NUMBA, FoldPaths, epsilon_paths, hinge_paths
 from everyfold.solve import Problem
 
@@ -45,11 +45,12 @@ class FoldPathsOfC(Engine):
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
-        if _takes_steps(operator, bench):
-            smooth = [replace(model, loss=_smoothed(model)) for model in models]
-            return NewtonSteps().evaluate(smooth, operator, bench)
         problem = models[0].problem(bench.target, bench.weights)
         Cs = np.array([1.0 / (2.0 * model.ridges[0]) for model in models])
+        if _takes_steps(operator, bench):
+            smooth = [replace(model, loss=_smoothed(model)) for model in models]
+            starts = _full_fits(problem, operator, Cs, models[0].tolerance)
+            return NewtonSteps(starts).evaluate(smooth, operator, bench)
         values = np.empty((len(models), int(bench.folds.bounds[-1])))
         converged = np.empty((len(models), len(bench.folds)), dtype=bool)
         tol = models[0].tolerance
@@ -71,6 +72,19 @@ def _takes_steps(operator: KernelOperator, bench: Bench) -> bool:
     if bench.order == "exact" or operator.depends_on_rows or not bench.folds.are_removable:
         return False
     return bench.order != "auto" or len(bench.folds) > MANY_FOLDS
+
+
+def _full_fits(
+    problem: Problem, operator: KernelOperator, Cs: Array, tol: float
+) -> tuple[Solution, ...] | None:
+    """libsvm's solutions on all rows: Newton's method has little left to do from there."""
+    if not isinstance(operator, DenseMatrix):
+        return None
+    paths = _solve(problem, operator.K, Cs, problem.w[None], tol, keep_coef=True)
+    assert paths.coef is not None
+    return tuple(
+        Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
+    )
 
 
 def _smoothed(model: Model) -> Any:

@@ -207,6 +207,8 @@ class DenseResponse(Response):
 
     def leave(self, rows: Rows, B: Array) -> Array:
         """See base class."""
+        if rows.size == 0:
+            return B.copy()
         position = self._positions(rows)
         h = self._h / np.sqrt(self._kappa) if self._has_intercept else None
         chunk = max(1, CHUNK // max(1, rows.shape[1] ** 2))
@@ -214,7 +216,7 @@ class DenseResponse(Response):
             self._system.solve_blocks(position[i : i + chunk], B[i : i + chunk], h)
             for i in range(0, len(rows), chunk)
         ]
-        return np.concatenate(pieces) if rows.size else B.copy()
+        return np.concatenate(pieces)
 
     def residual_blocks(self, rows: Rows) -> Array:
         """See base class."""
@@ -359,11 +361,37 @@ class DenseResponse(Response):
         return held
 
     def without_each(self, v: Array, model: DualModel) -> Array:
-        """See base class; n|A| flops."""
-        # Row i itself is no longer there to answer: its own terms are left out of both sums.
-        T = self._transfer.copy()
-        T[np.arange(len(self._active)), self._active] = 0.0
-        crossed = np.einsum("ji,ij->i", T, self._K_active)
-        f = self._operator.hollow @ model.a
-        held: Array = f + model.b + (self._beta - crossed / (2.0 * self.rho)) * v
+        """See base class; |A|³ flops, and |A|² for each passive row that has a force."""
+        # Row i itself is no longer there to answer: its own terms are left out of every sum.
+        moved = np.zeros(len(self._K))
+        moved[self._active] = self._answers_of_active()
+        passive = np.setdiff1d(np.flatnonzero(v), self._active)
+        moved[passive] = self._answers_of_passive(passive)
+        held: Array = self._operator.hollow @ model.a + model.b + moved * v
         return held
+
+    def _answers_of_active(self) -> Array:
+        r""":math:`\beta_i + D_i^{-1}\sum_{j \ne i} K_{ij} C_{ij}`: the others' answer to row i."""
+        C = self._system.inverse() * self._s[:, None]
+        C *= self._s
+        hollow = self._operator.hollow
+        if self._active.size < len(self._K):
+            hollow = hollow[np.ix_(self._active, self._active)]
+        summed = np.einsum("ij,ij->i", hollow, C)
+        if self._has_intercept:
+            h = self._s * self._h
+            summed -= h * (hollow @ h) / self._kappa
+        answers: Array = self._beta[self._active] + summed / (2.0 * self._s**2)
+        return answers
+
+    def _answers_of_passive(self, rows: Rows) -> Array:
+        r""":math:`\beta_i - (k^\top C k + k^\top h/\kappa)/2\rho` with :math:`k = K_{Ai}`."""
+        if rows.size == 0 or self._active.size == 0:
+            return self._beta[rows]
+        k = self._s[:, None] * self._K[np.ix_(self._active, rows)]
+        crossed = np.einsum("ij,ij->j", k, self._system.solve(k))
+        if self._has_intercept:
+            level = self._h @ k
+            crossed += (level - level**2) / self._kappa
+        answers: Array = self._beta[rows] - crossed / (2.0 * self.rho)
+        return answers

@@ -342,7 +342,6 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.plan_ = summarise(
             setup.units,
             [state.verdicts[number] for number in sorted(state.verdicts)],
-            operator=str(self.operator),
             preprocessing=_preprocessing_words(setup),
             exact=int(np.count_nonzero(exact)),
             seconds=time.perf_counter() - state.start,

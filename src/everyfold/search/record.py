@@ -57,7 +57,8 @@ class SearchPlan:
             f"operator       {self.operator}",
             *(f"method         {words} ({count} candidates)" for words, count in self.methods),
             f"preprocessing  {self.preprocessing}",
-            f"exact          {_share(self.exact, self.candidates)} equal refits up to rounding",
+            f"exact          {_share(self.exact, self.candidates)} equal refits, to rounding or "
+            "the solver's own tolerance",
             f"cost           {self.seconds:.3g} s, linear algebra estimated {self.estimate:.3g} s, "
             f"about {self.memory / 1e6:.0f} MB a worker",
         ]
@@ -74,7 +75,7 @@ def summarise(
     units: Sequence[Unit],
     verdicts: Sequence[Verdict],
     *,
-    operator: str,
+    operator: str = "auto",
     preprocessing: str,
     exact: int,
     seconds: float,
@@ -84,13 +85,14 @@ def summarise(
     """The plan of a search that has been run."""
     methods = [verdict.method for verdict in verdicts if verdict.method is not None]
     trial = units[0].trial
+    found = dict.fromkeys(verdict.operator for verdict in verdicts if verdict.operator)
     return SearchPlan(
         rows=trial.bench.folds.n,
         folds=trial.n_folds,
         candidates=len(verdicts),
         kernels=len(units),
         ridges=max(len(group) for unit in units for group in unit.groups),
-        operator=operator,
+        operator=", ".join(found) or operator,
         methods=tuple(Counter(method.words for method in methods).items()),
         preprocessing=preprocessing,
         exact=exact,

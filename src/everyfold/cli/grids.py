@@ -1,0 +1,205 @@
+"""Grids: what ``--grid`` says, what is sensible where it says nothing, and how a grid grows."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.preprocessing import StandardScaler
+
+from everyfold.cli.data import Data
+from everyfold.cli.manners import BadInput
+from everyfold.cli.models import Choice
+from everyfold.kernels import RBF, Laplacian
+from everyfold.pairwise import is_sparse
+
+Grid: TypeAlias = dict[str, list[Any]]
+
+SAMPLE = 1000
+"""Rows that distances are measured between."""
+
+GROWTH = 3
+"""How many values a grid gets beyond an edge at a time."""
+
+_SPACING = re.compile(r"(\w+)\(([^()]*)\)")
+_SPACINGS: dict[str, Callable[[float, float, int], Any]] = {
+    "logspace": np.logspace,
+    "linspace": np.linspace,
+    "geomspace": np.geomspace,
+}
+_WORDS: dict[str, dict[str, Any]] = {
+    "gamma": {"scale": "scale", "auto": "auto"},
+    "class_weight": {"balanced": "balanced", "none": None},
+}
+
+
+def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[Any]]:
+    """A parameter and its values from ``name=values``.
+
+    Examples
+    --------
+    >>> svc = Choice("svc", "rbf", "classification", True)
+    >>> parse_assignment("--grid", "C=1, 10, logspace(2, 3, 2)", svc)
+    ('C', [1.0, 10.0, 100.0, 1000.0])
+    """
+    name, equals, values = (part.strip() for part in text.partition("="))
+    if not equals or not values:
+        raise BadInput(f"{option} {text!r} is not of the form name=value,value,…")
+    choice.check_parameter(option, name)
+    found: list[Any] = []
+    for word in re.split(r",(?![^()]*\))", values):
+        found += _values(f"{option} {text!r}", name, word.strip())
+    return name, list(dict.fromkeys(found))
+
+
+def _values(where: str, name: str, word: str) -> list[Any]:
+    if word.lower() in _WORDS.get(name, {}):
+        return [_WORDS[name][word.lower()]]
+    spacing = _SPACING.fullmatch(word)
+    numbers = _spaced(where, *spacing.groups()) if spacing else [_number(where, name, word)]
+    return [_checked(where, name, number) for number in numbers]
+
+
+def _spaced(where: str, function: str, arguments: str) -> list[float]:
+    if function not in _SPACINGS:
+        raise BadInput(f"{where}: {function!r} is not one of {', '.join(_SPACINGS)}")
+    try:
+        low, high, count = arguments.split(",")
+        values = _SPACINGS[function](float(low), float(high), int(count))
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{where}: {function} takes (from, to, number of values)") from error
+    if len(values) == 0 or not np.isfinite(values).all():
+        raise BadInput(f"{where}: {function}({arguments}) gives no finite values")
+    # Rounded so that logspace(-2, 3, 6) has 0.1 and not 0.1 with a tail.
+    return [float(f"{value:.12g}") for value in values]
+
+
+def _number(where: str, name: str, word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        words = ", ".join(_WORDS.get(name, {}))
+        also = f" or one of {words}" if words else ""
+        raise BadInput(f"{where}: {word!r} is not a number{also}") from None
+
+
+def _checked(where: str, name: str, value: float) -> Any:
+    """A value that the parameter can take."""
+    least = {"C": 0.0, "gamma": 0.0, "alpha": 0.0, "epsilon": 0.0, "degree": 1.0, "coef0": 0.0}
+    if name not in least:
+        raise BadInput(f"{where}: {name} takes {' or '.join(_WORDS[name])}")
+    is_open = name in ("C", "gamma")
+    if not math.isfinite(value) or value < least[name] or (is_open and value == least[name]):
+        raise BadInput(
+            f"{where}: {name} must be {'greater than' if is_open else 'at least'} {least[name]:g}"
+        )
+    if name != "degree":
+        return value
+    if value != int(value):
+        raise BadInput(f"{where}: degree must be a whole number")
+    return int(value)
+
+
+def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int) -> Grid:
+    """The values of all parameters: those given, and sensible ones for the others."""
+    given = dict(parse_assignment("--grid", text, choice) for text in assignments)
+    names = [name for name in choice.parameters if name in given or name != "class_weight"]
+    return {
+        name: given[name] if name in given else _default(name, choice, data, seed) for name in names
+    }
+
+
+def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Any]:
+    scale = _brief(float(np.std(data.y)) or 1.0) if choice.model == "svr" else 1.0
+    if name == "alpha":
+        return _half_decades(-4, 2, 1.0)
+    if name == "C":
+        return _half_decades(-2, 3, scale)
+    if name == "gamma":
+        centre = central_gamma(choice, data, seed)
+        wide = choice.kernel != "polynomial"
+        return _half_decades(-2, 1, centre) if wide else _half_decades(-1, 0, centre)
+    others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * scale)]}
+    return others[name]
+
+
+def _half_decades(low: int, high: int, scale: float) -> list[float]:
+    exponents = np.arange(2 * low, 2 * high + 1) / 2
+    return [float(f"{scale * 10.0**exponent:.3g}") for exponent in exponents]
+
+
+def _brief(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def central_gamma(choice: Choice, data: Data, seed: int) -> float:
+    """1 / the median distance (squared, for rbf) of rows; 1 / features for inner products."""
+    n, d = data.X.shape
+    if choice.kernel == "polynomial":
+        return _brief(1.0 / d)
+    rows = np.random.default_rng(seed).permutation(n)[:SAMPLE]
+    X = data.X[np.sort(rows)]
+    if choice.is_standardised:
+        X = StandardScaler(with_mean=not is_sparse(X)).fit_transform(X)
+    kernel = RBF(1.0) if choice.kernel == "rbf" else Laplacian(1.0)
+    distances = kernel.base_matrix(X)
+    apart = distances[distances > 0.0]
+    return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
+
+
+# -- edges ---------------------------------------------------------------------------------------
+
+
+def edges(grid: Grid, best: dict[str, Any]) -> dict[str, str]:
+    """The parameters whose best value is at an end of the grid: "smallest" or "largest".
+
+    Examples
+    --------
+    >>> edges({"C": [1.0, 10.0, 100.0], "gamma": [0.1]}, {"C": 100.0, "gamma": 0.1})
+    {'C': 'largest'}
+    """
+    found = {}
+    for name, values in grid.items():
+        numbers = sorted(value for value in values if _is_real(value))
+        if len(numbers) < 2 or not _is_real(best.get(name)):
+            continue
+        if best[name] in (numbers[0], numbers[-1]):
+            found[name] = "smallest" if best[name] == numbers[0] else "largest"
+    return found
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
+    """The grid extended beyond the edges, and what is new of it as grids that do not overlap.
+
+    Examples
+    --------
+    >>> whole, new = grow({"C": [1.0, 10.0], "gamma": [0.1, 1.0]}, {"C": "largest"})
+    >>> whole["C"], new
+    ([1.0, 10.0, 100.0, 1000.0, 10000.0], [{'C': [100.0, 1000.0, 10000.0], 'gamma': [0.1, 1.0]}])
+    """
+    added = {name: _beyond(grid[name], side) for name, side in at.items()}
+    added = {name: values for name, values in added.items() if values}
+    whole = {name: [*values, *added.get(name, [])] for name, values in grid.items()}
+    new: list[Grid] = []
+    fresh = list(added)
+    for k, name in enumerate(fresh):
+        part = {other: grid[other] if other in fresh[:k] else whole[other] for other in grid}
+        new.append({**part, name: added[name]})
+    return whole, new
+
+
+def _beyond(values: Sequence[Any], side: str) -> list[Any]:
+    """Further values at the same ratio, or nothing if the values are not of that kind."""
+    numbers = sorted(value for value in values if _is_real(value))
+    if numbers[0] <= 0 or isinstance(numbers[0], int):
+        return []
+    near, end = (numbers[1], numbers[0]) if side == "smallest" else (numbers[-2], numbers[-1])
+    further = [float(f"{end * (end / near) ** k:.3g}") for k in range(1, GROWTH + 1)]
+    return [value for value in further if 1e-12 < value < 1e12]
