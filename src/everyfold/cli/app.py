@@ -13,7 +13,7 @@ import everyfold
 from everyfold.cli import modelfile
 from everyfold.cli.grids import central_gamma, parse_assignment
 from everyfold.cli.job import Job, Outcome, read_job, read_model, run_rounds
-from everyfold.cli.manners import BadInput, check_writable, guard, leave, say
+from everyfold.cli.manners import BadInput, check_writable, guard, leave, naming, say
 from everyfold.cli.options import (
     Common,
     FitOptions,
@@ -197,7 +197,6 @@ def fit(options: FitOptions) -> None:
     check_writable("--save", options.save)
     choice, data = read_model(options)
     job = Job(data, choice, {}, "", {})
-    _introduce(job, options)
     params: dict[str, Any] = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
@@ -206,6 +205,7 @@ def fit(options: FitOptions) -> None:
         params[name] = values[0]
     if "gamma" in choice.parameters and "gamma" not in params:
         params["gamma"] = central_gamma(choice, data, options.seed)
+    _introduce(job, options)
     try:
         _save(job, params, options)
     except (ValueError, TypeError) as error:
@@ -225,11 +225,9 @@ def predict(options: PredictOptions) -> None:
     """
     check_writable("--out", options.out)
     model = modelfile.load(options.model_file)
-    try:
-        X = read_file(options.data, options.header).rows(model.layout)
-    except BadInput as error:
-        is_named = str(error).startswith(str(options.data))
-        raise error if is_named else BadInput(f"{options.data}: {error}") from error
+    content = read_file(options.data, options.header)
+    with naming(options.data):
+        X = content.rows(model.layout)
     values = model.values(X)
     columns, header = [model.target.predict(values)], ["prediction"]
     if options.decision:

@@ -14,8 +14,8 @@ from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold.cli.data import Data
 from everyfold.cli.grids import Grid, edges, grow, read_grid
-from everyfold.cli.manners import BadInput, choose
-from everyfold.cli.models import Choice, choose_model
+from everyfold.cli.manners import BadInput, choose, naming
+from everyfold.cli.models import Choice, check_names, decide_task
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.watch import WatchedSearch, Watcher
@@ -51,11 +51,13 @@ class Job:
 
 
 def read_model(options: ModelOptions) -> tuple[Choice, Data]:
-    """Read the data and choose the model."""
-    data = read_file(options.data, options.header).training(options.target, options.drop)
-    return choose_model(
-        options.model, options.kernel, options.task, data, is_standardised=options.standardise
-    )
+    """Check the names of the model, read the data and decide what is to be predicted."""
+    check_names(options.model, options.kernel, options.task)
+    content = read_file(options.data, options.header)
+    with naming(options.data):
+        data = content.training(options.target, options.drop)
+        task, data = decide_task(options.model, options.task, data)
+    return Choice(options.model, options.kernel, task, options.standardise), data
 
 
 def read_job(options: SearchOptions) -> Job:
@@ -194,6 +196,10 @@ class Outcome:
         return np.argsort(rank, kind="stable")
 
 
+class NoScoreError(RuntimeError):
+    """Everything was tried, and nothing worked."""
+
+
 def _joined(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], list):
         return [item for column in columns for item in column]
@@ -206,6 +212,11 @@ def run_rounds(outcome: Outcome, watcher: Watcher, *, may_grow: bool) -> None:
     """Search the grid and, as long as its best is on an edge, what lies beyond."""
     job = outcome.job
     _run(outcome, [job.grid], watcher)
+    if not np.isfinite(outcome.results["mean_test_score"]).any():
+        raise NoScoreError(
+            f"no candidate has a score: --scoring {job.scoring} failed in every fold, or no model "
+            "could be fitted; the warnings above say why"
+        )
     while may_grow and outcome.edges and len(outcome.rounds) < MOST_ROUNDS:
         score = outcome.best_score
         whole, new = grow(outcome.grid, outcome.edges)

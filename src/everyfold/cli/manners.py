@@ -16,8 +16,21 @@ FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 """Exit codes besides 0. The last two are what a shell reports for these signals."""
 
 
+MOST_NAMES = 12
+"""How many known names a message lists."""
+
+
 class BadInput(Exception):
     """Something the user can put right: a file, an option, a value."""
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Say which file it is that something is wrong with."""
+    try:
+        yield
+    except BadInput as error:
+        raise BadInput(f"{path}: {error}") from error
 
 
 def say(message: str) -> None:
@@ -36,7 +49,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     names = list(known)
     best = max(names, key=lambda name: _likeness(word, name), default="")
     hint = f"did you mean {best!r}? " if _likeness(word, best) >= 0.5 else ""
-    return f"{hint}Known are {', '.join(names)}"
+    more = ", …" if len(names) > MOST_NAMES else ""
+    return f"{hint}Known are {', '.join(names[:MOST_NAMES])}{more}"
 
 
 def _likeness(word: str, name: str) -> float:
@@ -97,7 +111,9 @@ def guard(work: Callable[[], None], *, is_quiet: bool, debug: bool) -> int:
     except MemoryError as error:
         return _fail(error, f"not enough memory: {error}", FAILURE, debug)
     except Exception as error:
-        return _fail(error, f"{type(error).__name__}: {error}", FAILURE, debug)
+        known = error.__class__.__module__.startswith("everyfold.cli")
+        words = str(error) if known else f"{type(error).__name__}: {error}"
+        return _fail(error, words, FAILURE, debug)
     return 0
 
 
@@ -109,8 +125,10 @@ def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
 
 
 def _one_line(message: str) -> str:
-    """The words of a message without the traceback that some libraries put into it."""
-    return " ".join(message.split("Traceback (most recent")[0].split())
+    """The words of a message, of a traceback that some libraries put into it only the last line."""
+    head, traceback, tail = message.partition("Traceback (most recent")
+    last = tail.strip().splitlines()[-1:] if traceback else []
+    return " ".join([*head.split("\n-----")[0].split(), *last])
 
 
 def _speak_warnings(is_quiet: bool) -> None:
@@ -118,7 +136,7 @@ def _speak_warnings(is_quiet: bool) -> None:
     said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
-        words = _one_line(str(message).split("\n-----")[0])
+        words = _one_line(str(message))
         if words not in said and not is_quiet:
             said.add(words)
             say(f"warning: {words}")

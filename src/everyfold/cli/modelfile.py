@@ -23,7 +23,7 @@ from sklearn.svm import SVC, SVR
 
 import everyfold
 from everyfold.cli.data import Data, Layout
-from everyfold.cli.manners import BadInput, writing
+from everyfold.cli.manners import BadInput, naming, writing
 from everyfold.cli.models import KERNELS, MODELS, Choice
 from everyfold.kernels import Kernel, Linear, Polynomial, find_kernel
 from everyfold.operators.base import Array, Expansion
@@ -217,10 +217,8 @@ def load(path: Path) -> SavedModel:
         raise BadInput(f"{path} is a directory; give a model file")
     if not path.exists():
         raise BadInput(f"{path}: there is no such file")
-    try:
+    with naming(path):
         return _build(_arrays(path))
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -228,7 +226,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         with np.load(path, allow_pickle=False) as file:
             if not isinstance(file, np.lib.npyio.NpzFile) or "meta" not in file.files:
                 raise BadInput("this is not a model file of everyfold")
-            return {name: file[name] for name in file.files}
+            arrays = {name: file[name] for name in file.files}
     except MemoryError as error:
         raise BadInput("the model file asks for more memory than there is") from error
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -240,6 +238,9 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise BadInput(f"the model file is damaged ({error})") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise BadInput(f"the model file cannot be read ({error})") from error
+    for name, array in arrays.items():
+        _demand(isinstance(array, np.ndarray), f"{name} is no array")
+    return arrays
 
 
 def _build(arrays: dict[str, NDArray[Any]]) -> SavedModel:

@@ -100,10 +100,8 @@ class Choice:
         return f"{type(self.estimator()).__name__}, {self.kernel} kernel, {self.task}"
 
 
-def choose_model(
-    model: str, kernel: str, task: str, data: Data, *, is_standardised: bool
-) -> tuple[Choice, Data]:
-    """Check the names, decide what the target is, and read it accordingly."""
+def check_names(model: str, kernel: str, task: str) -> None:
+    """Raise if there is no such model, or not with that kernel or for that task."""
     choose("--model", model, MODELS)
     choose("--kernel", kernel, KERNELS)
     choose("--task", task, ("auto", "classification", "regression"))
@@ -112,18 +110,20 @@ def choose_model(
             f"--kernel {kernel} is not one of libsvm's; --model {model} has "
             f"{', '.join(_LIBSVM_KERNELS)}, and --model lssvm has them all"
         )
-    decided = _decide_task(model, task, data)
-    y = _labels(data) if decided == "classification" else _numbers(data, model)
-    return Choice(model, kernel, decided, is_standardised), replace(data, y=y)
-
-
-def _decide_task(model: str, task: str, data: Data) -> Task:
     known = _TASKS.get(model)
     if known is not None and task not in ("auto", known):
         raise BadInput(f"--task {task} does not suit --model {model}, which does {known}")
+
+
+def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
+    """What is to be predicted, and the target read accordingly."""
+    known = _TASKS.get(model)
     if known is None and task != "auto":
         known = "regression" if task == "regression" else "classification"
-    return known or ("regression" if _is_quantity(data.y) else "classification")
+    if known is None:
+        known = "regression" if _is_quantity(data.y) else "classification"
+    y = _labels(data) if known == "classification" else _numbers(data, model)
+    return known, replace(data, y=y)
 
 
 def _is_quantity(y: Column) -> bool:
@@ -153,7 +153,7 @@ def _labels(data: Data) -> Column:
 def _numbers(data: Data, model: str) -> Column:
     if data.y.dtype.kind not in "fiub":
         raise BadInput(
-            f"the target {data.layout.target!r} has labels such as {data.y[0]!r}, but --model "
+            f"the target {data.layout.target!r} has labels such as {str(data.y[0])!r}, but --model "
             f"{model} predicts numbers; for classification use --model svc, lssvm or logistic"
         )
     return data.y.astype(np.float64)

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.datasets import load_svmlight_file
 
 from everyfold.cli.data import Apart, Column, Content, Table
-from everyfold.cli.manners import BadInput
+from everyfold.cli.manners import BadInput, naming
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _PAIR = re.compile(rb"\d+:\S+")
@@ -34,12 +34,9 @@ def read_file(path: Path, has_header: bool | None = None) -> Content:
         Whether a CSV file begins with names; by default that is found out.
     """
     raw = _bytes(path)
-    try:
-        if _kind(path, raw) == "csv":
-            return _read_csv(raw, path, has_header)
-        return _READERS[_kind(path, raw)](raw)
-    except BadInput as error:
-        raise BadInput(f"{path}: {error}") from error
+    kind = _kind(path, raw)
+    with naming(path):
+        return _read_csv(raw, path, has_header) if kind == "csv" else _READERS[kind](raw)
 
 
 def _bytes(path: Path) -> bytes:

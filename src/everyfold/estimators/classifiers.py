@@ -49,7 +49,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> round(KernelClassifier(gamma=0.5, alpha=0.1).fit(X, y).score(X, y), 2)
-    0.98
+    0.99
     """
 
     def __init__(
