@@ -121,7 +121,26 @@ def test_every_room_on_the_map_exists():
         for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
         for room in re.findall(r"`(\w+)`", cell)
     }
-    assert {"losses", "operators", "criteria", "validation"} <= rooms <= set().union(*FLOORS)
+    assert rooms == set().union(*FLOORS)
+
+
+def test_the_order_of_imports_on_the_map_is_the_one_that_is_enforced():
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    section = text.partition("\n## Imports go one way\n")[2]
+    lines = [line for line in section.partition("\nA room")[0].splitlines() if line.strip()]
+    floors = "".join(lines).split("→")
+    assert [set(re.findall(r"\w+", floor)) for floor in floors] == FLOORS
+
+
+def test_the_first_screen_of_the_readme():
+    """One import line, the search first, and a place for figures, between markers."""
+    top = (ROOT / "README.md").read_text("utf-8").partition("\n---\n")[0]
+    assert top.index("FastGridSearchCV") < top.index("cross_val_predict")
+    figures = re.search(r"<!-- figures: (.*?) -->(.*?)<!-- /figures -->", top, re.DOTALL)
+    assert figures is not None
+    assert all((ROOT / script).exists() for script in figures[1].split(", "))
+    assert "| measurement | ratio | times | remark |" in figures[2]
+    assert {"make demo", "make test"} <= set(re.findall(r"^make \w+", top, re.MULTILINE))
 
 
 def test_every_public_name_is_in_the_readme_or_the_guide():
@@ -139,7 +158,7 @@ def test_versions_agree():
 
 
 def test_demo():
-    """The demo shows equal numbers, both times and a plan, and says that both sides agree."""
+    """The demo shows equal numbers, both times and two plans, and says that both sides agree."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(ROOT / "examples" / "demo.py"), "--quick"],
         capture_output=True,
@@ -167,6 +186,10 @@ def test_demo():
     winners = re.findall(r"selects (gamma=\S+, alpha=\S+)", done.stdout)
     assert len(winners) == 2
     assert len(set(winners)) == 1
+    for side in ("GridSearchCV", "FastGridSearchCV"):
+        assert re.search(rf"^   {side} +[\d.]+ s, selects C=\S+, gamma=", done.stdout, re.MULTILINE)
+    assert len(re.findall(r"^  C=\S+, gamma=\S+ +0\.\d+ +0\.\d+$", done.stdout, re.MULTILINE)) == 5
+    assert "8 candidates = 2 kernels" in done.stdout
     assert re.search(r"^ *method +\w+: ", done.stdout, re.MULTILINE)
     assert "120 rows, 120 folds" in done.stdout
     assert "Both sides agree" in done.stdout

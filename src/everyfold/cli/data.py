@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Table(Content):
         positions = tuple(i for i in left if i != goal)
         if not positions:
             raise BadInput("there is a target but no feature; the file needs two columns or more")
-        names = None if self.names is None else tuple(self.names[i] for i in positions)
+        names = self._unique_names(positions)
         y = check_target(self.columns[goal], self._call(goal))
         called = self.names[goal] if self.names else str(goal)
         layout = Layout(len(positions), names, positions, len(self.columns), called)
@@ -128,6 +129,20 @@ class Table(Content):
                 f"{option} {name!r}: the columns have no names; give a position from 0 to {n - 1}"
             )
         raise BadInput(f"{option} {name!r} is no column; {nearest(name, self.names)}")
+
+    def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
+        """The names of columns, if they tell them apart."""
+        if self.names is None:
+            return None
+        names = tuple(self.names[i] for i in positions)
+        if "" in names:
+            nameless = positions[names.index("")]
+            warnings.warn(
+                f"column {nameless} has no name and may be a mere row number; leave it out with "
+                f"--drop {nameless}",
+                stacklevel=2,
+            )
+        return names if len(set(names)) == len(names) else None
 
     def _call(self, i: int) -> str:
         return f"column {self.names[i]!r}" if self.names is not None else f"column {i}"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from everyfold.cli.job import Job
 from everyfold.cli.manners import BadInput
 from everyfold.engines import Bench, Method, find_engine
@@ -128,7 +130,8 @@ def _verdicts(unit: Unit, shape: tuple[int, int], is_apart: bool) -> list[Verdic
 def _rank(model: Model, shape: tuple[int, int]) -> int:
     if model.choice.kernel == "linear" and model.operator == "auto":
         return min(shape)
-    model.structure(model.choice.resolve(None), shape)  # refuses what does not fit into memory
+    kernel = model.choice.resolve(np.eye(2))
+    model.structure(kernel, shape)  # refuses what does not fit into memory
     return shape[0]
 
 
