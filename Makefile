@@ -14,7 +14,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot,svm]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
@@ -38,6 +38,7 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 
 bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/squared.py
+	$(BIN)/python benchmarks/everyday.py
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -54,12 +54,8 @@ def search(X: np.ndarray, y: np.ndarray, folds: Folds, ridges: np.ndarray) -> np
         plan = plan_exact(problem, operator, len(ridges), folds)
         results = plan.criterion.evaluate(problem, operator, list(ridges), folds)
         truth = y[np.concatenate(folds.tests)]
-        return np.array(
-            [
-                [np.mean(e) for e in np.split((r.values[:, 0] - truth) ** 2, folds.bounds[1:-1])]
-                for r in results
-            ]
-        )
+        sums = [np.add.reduceat((r.values[:, 0] - truth) ** 2, folds.bounds[:-1]) for r in results]
+        return np.array(sums) / np.diff(folds.bounds)
 
 
 def grid_search(X: np.ndarray, y: np.ndarray, cv: KFold, ridges: np.ndarray) -> np.ndarray:

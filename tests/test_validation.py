@@ -1,8 +1,8 @@
 """The twins of scikit-learn's functions against the originals."""
 
 import numpy as np
-import polars as pl
 import pandas as pd
+import polars as pl
 import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
@@ -130,7 +130,8 @@ def test_cv_argument(model, cv):
 
 
 @pytest.mark.parametrize(
-    "scoring", [None, "r2", "neg_mean_absolute_error", "neg_max_error", make_scorer(mean_squared_error)]
+    "scoring",
+    [None, "r2", "neg_mean_absolute_error", "neg_max_error", make_scorer(mean_squared_error)],
 )
 def test_any_regression_scorer(scoring):
     model = KernelRidge(alpha=0.3, kernel="rbf")
@@ -178,7 +179,9 @@ def test_a_fold_with_one_class_gets_error_score():
         cross_val_predict(LSSVC(), X, labels, cv=ms.KFold(2))
 
 
-@pytest.mark.parametrize("model", [KernelRidge(alpha=[0.1, 1.0, 0.1]), Ridge(alpha=[0.1, 1.0, 3.0])])
+@pytest.mark.parametrize(
+    "model", [KernelRidge(alpha=[0.1, 1.0, 0.1]), Ridge(alpha=[0.1, 1.0, 3.0])]
+)
 def test_one_ridge_for_each_target(model):
     ours = cross_val_predict(model, X, Y, cv=4)
     assert_allclose(ours, ms.cross_val_predict(model, X, Y, cv=4), rtol=1e-8, atol=1e-8)

@@ -7,11 +7,10 @@ between machines.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-
-import numpy as np
 
 from everyfold.criteria.base import Predictive
 from everyfold.criteria.folds import Folds
@@ -48,7 +47,13 @@ class Workload:
     rank: int
     ridges: int
     targets: int
-    held: np.ndarray
+    groups: tuple[tuple[int, int], ...]
+    """Sizes of what folds leave out, each with the number of folds."""
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds."""
+        return sum(count for _, count in self.groups)
 
     @property
     def is_low_rank(self) -> bool:
@@ -61,24 +66,27 @@ Estimate = Callable[[Workload, CostModel], float]
 
 def _blocks(work: Workload, cost: CostModel, gram: float) -> float:
     """Blocks of all folds and their solution, for one ridge."""
-    m = work.held.astype(float)
-    loo = m <= 1
-    single = float(loo.any()) * work.n**2 * cost.stream
-    large = m[~loo]
-    made = gram * large**2 * work.rank + cost.stream * large * work.rank
-    return single + float((made + cost.block_cholesky * large**3 + 3 * cost.call).sum())
+    total = 0.0
+    for m, count in work.groups:
+        if m <= 1:  # the diagonal serves all of them
+            total += work.n**2 * cost.stream
+        else:
+            made = gram * m**2 * work.rank + cost.stream * m * work.rank
+            total += count * (made + cost.block_cholesky * m**3 + 3 * cost.call)
+    return total
 
 
 def _eigen(work: Workload, cost: CostModel) -> float:
     solve = 4 * cost.stream * work.n * work.rank * work.targets
-    return cost.cube_eigen * work.rank**3 + work.ridges * (
-        _blocks(work, cost, cost.block_gram) + solve
-    )
+    each = _blocks(work, cost, cost.block_gram) + solve
+    return cost.cube_eigen * work.rank**3 + work.ridges * each
 
 
 def _explicit(work: Workload, cost: CostModel) -> float:
-    m = work.held.astype(float)
-    folds = float((cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call).sum())
+    folds = sum(
+        count * (cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call)
+        for m, count in work.groups
+    )
     once = cost.cube_eigen * work.n**3
     return once + work.ridges * (cost.cube_gram * work.n**3 + folds)
 
@@ -89,26 +97,32 @@ def _cholesky(work: Workload, cost: CostModel) -> float:
 
 
 def _refit(work: Workload, cost: CostModel) -> float:
-    left = (work.n - work.held).astype(float)
-    # All ridges are rotated back together, at the speed of matrix products.
-    apply = 4 * cost.block_gram * work.ridges * work.targets * left**2
-    if work.is_low_rank:
-        size = float(work.rank)
-        once = 2 * cost.cube_gram * left * size**2 + cost.cube_eigen * size**3
-        return float((once + 6 * cost.call * work.ridges).sum())
-    once = cost.cube_tridiagonal * left**3 + cost.gather * left**2
-    return float((once + apply + 8 * cost.call * work.ridges).sum())
+    total = 0.0
+    for m, count in work.groups:
+        left, size = work.n - m, work.rank
+        if work.is_low_rank:
+            once = 2 * cost.cube_gram * left * size**2 + cost.cube_eigen * size**3
+            total += count * (once + 6 * cost.call * work.ridges)
+            continue
+        once = cost.cube_tridiagonal * left**3 + cost.gather * left**2
+        # All ridges are rotated back together, at the speed of matrix products.
+        apply = 4 * cost.block_gram * work.ridges * work.targets * left**2
+        total += count * (once + apply + 8 * cost.call * work.ridges)
+    return total
 
 
 def _fourier(work: Workload, cost: CostModel) -> float:
-    transforms = 4 * work.n * np.log2(work.n + 1) * work.targets
-    return float(cost.stream * work.ridges * transforms)
+    transforms = 4 * work.n * math.log2(work.n + 1) * work.targets
+    return cost.stream * work.ridges * transforms
 
 
 def _brute(work: Workload, cost: CostModel) -> float:
-    left = (work.n - work.held).astype(float)
-    each = cost.cube_cholesky * left**3 + cost.stream * left**2 + 4 * cost.call
-    return float((cost.gather * left**2 + work.ridges * each).sum())
+    total = 0.0
+    for m, count in work.groups:
+        left = work.n - m
+        each = cost.cube_cholesky * left**3 + cost.stream * left**2 + 4 * cost.call
+        total += count * (cost.gather * left**2 + work.ridges * each)
+    return total
 
 
 _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
@@ -162,7 +176,7 @@ class Plan:
             shape += f", rank {work.rank}"
         others = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.alternatives)
         lines = [
-            f"problem    {shape}, {len(work.held)} folds, {work.ridges} ridges, "
+            f"problem    {shape}, {work.n_folds} folds, {work.ridges} ridges, "
             f"{work.targets} targets",
             f"method     {self.method}: {self.words}",
             f"why        {self.reason}",
@@ -188,7 +202,7 @@ def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds:
     >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
     'cholesky'
     """
-    work = Workload(problem.n, operator.rank, n_ridges, problem.y.shape[1], folds.sizes)
+    work = Workload(problem.n, operator.rank, n_ridges, problem.y.shape[1], folds.groups)
     allowed, reason = _allowed(problem, operator, folds, work)
     estimates = sorted((_METHODS[name][2](work, COSTS), name) for name in allowed)
     seconds, method = estimates[0]

@@ -127,6 +127,12 @@ class Folds:
         return np.array([len(held) for held in self.helds], dtype=np.intp)
 
     @cached_property
+    def groups(self) -> tuple[tuple[int, int], ...]:
+        """The sizes of the held-out sets, each with the number of folds that have it."""
+        sizes, counts = np.unique(self.sizes, return_counts=True)
+        return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))
+
+    @cached_property
     def bounds(self) -> Rows:
         """Fold i's predictions are ``values[bounds[i]:bounds[i + 1]]`` of an out-of-fold array."""
         return np.concatenate([[0], np.cumsum([len(test) for test in self.tests])]).astype(np.intp)

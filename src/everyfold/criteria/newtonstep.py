@@ -143,9 +143,7 @@ class _Step:
     """The forces at the minimum of the model: g itself where the ridge is that of the fit."""
 
     @classmethod
-    def at(
-        cls, problem: Problem, k: int, operator: KernelOperator, fit: Fit, rho: float
-    ) -> _Step:
+    def at(cls, problem: Problem, k: int, operator: KernelOperator, fit: Fit, rho: float) -> _Step:
         coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
         u = operator.evaluate(coef)[:, 0] + b
         newton = NewtonModel.at(problem, k, operator, u, rho)

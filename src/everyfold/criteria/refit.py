@@ -38,9 +38,7 @@ class Refit(Predictive):
         starts = self._starts(problem, operator, ridges)
         for i, fold in enumerate(folds):
             test = slice(folds.bounds[i], folds.bounds[i + 1])
-            values[:, test], condition[:, i] = self._fold(
-                problem, operator, (ridges, starts), fold
-            )
+            values[:, test], condition[:, i] = self._fold(problem, operator, (ridges, starts), fold)
         unknown = np.full(len(folds), np.nan)
         for k in range(len(ridges)):
             exact = np.array([is_trusted(c) for c in condition[k]])

@@ -50,7 +50,10 @@ class FoldPathsOfC(Engine):
         if _takes_steps(operator, bench):
             smooth = [replace(model, loss=_smoothed(model)) for model in models]
             starts = _full_fits(problem, operator, Cs, models[0].tolerance)
-            return NewtonSteps(starts).evaluate(smooth, operator, bench)
+            answer = NewtonSteps(starts).evaluate(smooth, operator, bench)
+            # What may be exact for the smoothed loss is not so for libsvm's.
+            records = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in answer.records]
+            return replace(answer, records=records)
         values = np.empty((len(models), int(bench.folds.bounds[-1])))
         converged = np.empty((len(models), len(bench.folds)), dtype=bool)
         tol = models[0].tolerance
@@ -77,7 +80,7 @@ def _takes_steps(operator: KernelOperator, bench: Bench) -> bool:
 def _full_fits(
     problem: Problem, operator: KernelOperator, Cs: Array, tol: float
 ) -> tuple[Solution, ...] | None:
-    """libsvm's solutions on all rows: Newton's method has little left to do from there."""
+    """Libsvm's solutions on all rows: Newton's method has little left to do from there."""
     if not isinstance(operator, DenseMatrix):
         return None
     paths = _solve(problem, operator.K, Cs, problem.w[None], tol, keep_coef=True)

@@ -39,6 +39,7 @@ Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
 
 _TILE = 256
+_LEAF, _BLOCKED = 64, 1024
 _COLUMNS = 64
 """How many right-hand sides are rotated back together."""
 
@@ -170,6 +171,26 @@ def _gram(A: Array) -> Array:
     """A Aᵀ for a C-ordered (m, n) matrix, both triangles filled, at half the flops of a product."""
     half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
     return _mirror(half)
+
+
+def _invert_lower(L: Array) -> Array:
+    """The inverse of a lower triangle in Fortran order.
+
+    LAPACK's own takes the triangle column by column; halves joined by products are twice as fast
+    at 200 rows, and no slower where LAPACK is blocked.
+    """
+    n = len(L)
+    if n <= _LEAF or n > _BLOCKED:
+        inverse, _ = lapack.dtrtri(L, lower=1)
+        return np.asarray(inverse)
+    k = n // 2
+    inverse = np.zeros((n, n), order="F")
+    first = _invert_lower(np.asfortranarray(L[:k, :k]))
+    last = _invert_lower(np.asfortranarray(L[k:, k:]))
+    inverse[:k, :k], inverse[k:, k:] = first, last
+    inner = blas.dtrmm(1.0, first, np.asfortranarray(L[k:, :k]), side=1, lower=1)
+    inverse[k:, :k] = -blas.dtrmm(1.0, last, inner, lower=1)
+    return inverse
 
 
 def _mirror(lower: Array) -> Array:
@@ -400,8 +421,9 @@ class CholeskySystem(RidgeSystem):
     @cached_property
     def _columns(self) -> Array:
         """Row i is column i of L⁻¹, so that G_SS is the Gram matrix of the rows S."""
-        inverse, _ = lapack.dtrtri(self._L, lower=1)
-        columns: Array = inverse.T  # Fortran order transposed: rows contiguous, no copy
+        if self._L.size == 0:
+            return self._L
+        columns: Array = _invert_lower(self._L).T  # Fortran order transposed: rows contiguous
         return columns
 
     def diagonal(self) -> Array:
@@ -413,6 +435,10 @@ class CholeskySystem(RidgeSystem):
         """See base class; at most n m² flops each."""
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
+        if rows.shape[1] <= SMALL_BLOCK:
+            wide = self._columns[rows]
+            products: Array = wide @ wide.transpose(0, 2, 1)
+            return products
         # Column i of L⁻¹ starts at row i: nothing before the first row of S contributes.
         return np.stack([_gram(self._columns[S, int(S.min()) :]) for S in rows])
 
