@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from everyfold.kernels import Kernel
-from everyfold.operators.systems import Array, Route, Rows, solve_stack
+from everyfold.operators.systems import CHUNK, Array, Route, Rows, solve_stack
 
 __all__ = [
     "Array",
@@ -28,8 +28,6 @@ __all__ = [
     "Solution",
     "StructureError",
 ]
-
-CHUNK = 8_000_000
 
 
 @dataclass(frozen=True)

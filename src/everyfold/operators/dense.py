@@ -12,7 +12,6 @@ from scipy.linalg import blas, eigvalsh
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
-    CHUNK,
     Array,
     DualModel,
     Expansion,
@@ -211,12 +210,7 @@ class DenseResponse(Response):
             return B.copy()
         position = self._positions(rows)
         h = self._h / np.sqrt(self._kappa) if self._has_intercept else None
-        chunk = max(1, CHUNK // max(1, rows.shape[1] ** 2))
-        pieces = [
-            self._system.solve_blocks(position[i : i + chunk], B[i : i + chunk], h)
-            for i in range(0, len(rows), chunk)
-        ]
-        return np.concatenate(pieces)
+        return self._system.solve_blocks(position, B, h)
 
     def residual_blocks(self, rows: Rows) -> Array:
         """See base class."""

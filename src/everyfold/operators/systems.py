@@ -38,6 +38,9 @@ Rows = NDArray[np.intp]
 Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
 
+CHUNK = 8_000_000
+"""Numbers in the blocks of folds that exist at a time."""
+
 _TILE = 256
 _LEAF, _BLOCKED = 64, 1024
 _COLUMNS = 64
@@ -84,11 +87,19 @@ class RidgeSystem(ABC):
         return self.solve(np.eye(len(self.diagonal())))
 
     def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
-        """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k)."""
-        A = self.blocks(rows)
-        if h is not None:
-            A -= h[rows][:, :, None] * h[rows][:, None, :]
-        return solve_stack(A, B)
+        """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k).
+
+        No more than about 64 MB of blocks exist at a time.
+        """
+        step = max(1, CHUNK // rows.shape[1] ** 2)
+        solved = np.empty(B.shape)
+        for part in (slice(i, i + step) for i in range(0, len(rows), step)):
+            A = self.blocks(rows[part])
+            if h is not None:
+                own = h[rows[part]]
+                A -= own[:, :, None] * own[:, None, :]
+            solved[part] = solve_stack(A, B[part])
+        return solved
 
 
 class Factorisation(ABC):
@@ -202,7 +213,7 @@ def _mirror(lower: Array) -> Array:
         return full
     for i in range(0, n, _TILE):
         end = min(i + _TILE, n)
-        lower[i:end, i:end] = _mirror(lower[i:end, i:end])
+        lower[i:end, i:end] = _mirror(np.tril(lower[i:end, i:end]))
         lower[i:end, end:] = lower[end:, i:end].T
     return lower
 
@@ -331,13 +342,36 @@ class Explicit(Eigen):
         """See base class."""
         return ExplicitSystem(self, rho)
 
+    @cached_property
+    def room(self) -> _Room:
+        """The memory of one ridge."""
+        shape = self.U.shape
+        return _Room(np.empty(shape), np.zeros(shape, order="F"))
+
+
+class _Room:
+    """Two n×n arrays, and the system whose numbers they hold."""
+
+    def __init__(self, scaled: Array, G: Array) -> None:
+        self.scaled = scaled
+        self.G = G
+        self.owner: ExplicitSystem | None = None
+
 
 class ExplicitSystem(EigenSystem):
     """One ridge of :class:`Explicit`."""
 
-    @cached_property
+    _factor: Explicit
+
+    @property
     def _G(self) -> Array:
-        return _gram(self._factor.U * np.sqrt(self._inverse))
+        """G, in memory that the ridges share: fresh pages would cost as much as the product."""
+        room = self._factor.room
+        if room.owner is not self:
+            np.multiply(self._factor.U, np.sqrt(self._inverse), out=room.scaled)
+            G = blas.dsyrk(1.0, room.scaled.T, beta=0.0, c=room.G, trans=1, lower=1, overwrite_c=1)
+            room.G, room.owner = _mirror(G), self
+        return room.G
 
     def blocks(self, rows: Rows) -> Array:
         """See base class; a gather."""
@@ -350,7 +384,8 @@ class ExplicitSystem(EigenSystem):
         """See base class; compiled and shared out over threads where that pays."""
         if rows.size * rows.shape[1] < COMPILED_FROM or not HAS_NUMBA:
             return super().solve_blocks(rows, B, h)
-        return _solve_gathered(self._G, np.zeros(len(self._G)) if h is None else h, rows, B)
+        # G is symmetric: its transpose has contiguous rows.
+        return _solve_gathered(self._G.T, np.zeros(len(self._G)) if h is None else h, rows, B)
 
 
 def _solve_gathered(G: Array, h: Array, rows: Rows, B: Array) -> Array:
