@@ -33,9 +33,9 @@ def with_entry(array, value):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("run", [cross_val_predict, lambda m, X, y: m.fit(X, y)])
 def test_nan_and_infinity(run, value):
-    with pytest.raises(ValueError, match="X contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
         run(LSSVR(), with_entry(X, value), y)
-    with pytest.raises(ValueError, match="y contains (NaN|infinity)"):
+    with pytest.raises(ValueError, match=r"y contains (NaN|infinity)"):
         run(LSSVR(), X, with_entry(y, value))
 
 
@@ -45,7 +45,7 @@ def test_shapes(run):
         run(LSSVR(), X, y[:-1])
     with pytest.raises(ValueError, match="0 sample"):
         run(LSSVR(), X[:0], y[:0])
-    with pytest.raises(ValueError, match="y is None|requires y"):
+    with pytest.raises(ValueError, match=r"y is None|requires y"):
         run(LSSVR(), X, None)
 
 
@@ -117,15 +117,15 @@ def test_constant_y(model):
 
 @pytest.mark.parametrize("alpha", [-1.0, np.nan, np.inf, [[1.0]]])
 def test_ridges(alpha):
-    with pytest.raises(ValueError, match="alpha=.* is not allowed"):
+    with pytest.raises(ValueError, match=r"alpha=.* is not allowed"):
         LSSVR(alpha=alpha).fit(X, y)
-    with pytest.raises(ValueError, match="alpha=.* is not allowed"):
+    with pytest.raises(ValueError, match=r"alpha=.* is not allowed"):
         cross_val_predict(KernelRidge(alpha=alpha), X, y)
 
 
 @pytest.mark.parametrize("C", [0.0, -2.0, np.inf, "1"])
 def test_penalties(C):
-    with pytest.raises(ValueError, match="C=.* is not allowed"):
+    with pytest.raises(ValueError, match=r"C=.* is not allowed"):
         KernelRegressor(C=C).fit(X, y)
 
 
@@ -133,9 +133,9 @@ def test_penalties(C):
 def test_ridge_zero(operator):
     model = LSSVR(kernel="linear", alpha=0.0, operator=operator)
     singular = np.column_stack([X, X[:, 0]])
-    with pytest.raises(ValueError, match="not positive definite.*increase alpha"):
+    with pytest.raises(ValueError, match=r"not positive definite.*increase alpha"):
         cross_val_predict(model, singular, y)
-    with pytest.raises(ValueError, match="not positive definite.*increase alpha"):
+    with pytest.raises(ValueError, match=r"not positive definite.*increase alpha"):
         model.fit(singular, y)
     # A kernel of full rank needs no ridge: interpolation on the training rows of each fold.
     K = np.exp(-5.0 * (X[:, None] - X[None]) ** 2).prod(axis=2)
@@ -183,7 +183,7 @@ def test_one_class(model):
 
 
 def test_classification_targets():
-    with pytest.raises(ValueError, match="Unknown label type|continuous"):
+    with pytest.raises(ValueError, match=r"Unknown label type|continuous"):
         LSSVC().fit(X, y)
     with pytest.raises(ValueError, match="class_weight names"):
         LSSVC(class_weight={5: 1.0}).fit(X, LABELS)

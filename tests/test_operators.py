@@ -154,3 +154,31 @@ def test_a_bare_matrix_cannot_predict_new_rows():
     with pytest.raises(TypeError, match="cannot predict new rows"):
         DenseMatrix(np.eye(3)).expand(np.ones((3, 1)))
     assert Dense().bind(Linear(), cases.features()).expand(np.ones((30, 1))).width == 30
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("m", [2, 7, 30])
+def test_compiled_blocks_give_the_same_answer(monkeypatch, intercept, m):
+    pytest.importorskip("numba")
+    X = cases.features(90)
+    operator = Dense().bind(RBF(0.3), X)
+    quadratic = Quadratic(np.ones(90), cases.targets(X), intercept)
+    rng = np.random.default_rng(0)
+    rows = np.stack([rng.permutation(90)[:m] for _ in range(40)])
+    B = rng.normal(size=(40, m, 3))
+    responses = list(operator.respond_path(quadratic, [0.1, 2.0], "explicit"))
+    plain = [response.leave(rows, B) for response in responses]
+    monkeypatch.setattr("everyfold.operators.systems.COMPILED_FROM", 0)
+    # The ridges share their memory: ask them in turns.
+    for response, expected in (*zip(responses, plain, strict=True), (responses[0], plain[0])):
+        close(response.leave(rows, B), expected)
+
+
+def test_compiled_blocks_that_are_not_definite_are_nan():
+    numba_core = pytest.importorskip("everyfold.operators._gathered_core", exc_type=ImportError)
+    G = np.diag([1.0, -1.0, 2.0])
+    out = np.empty((2, 2, 1))
+    rows = np.array([[0, 1], [0, 2]])
+    numba_core.solve_gathered(G, np.zeros(3), rows, np.ones((2, 2, 1)), out)
+    assert np.isnan(out[0]).all()
+    assert_allclose(out[1, :, 0], [1.0, 0.5])

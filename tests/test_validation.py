@@ -252,7 +252,7 @@ def test_metadata_routing():
         }
         ours = cross_val_score(model, X, y, **arguments)
         assert_allclose(ours, ms.cross_val_score(model, X, y, **arguments), rtol=1e-8)
-        with pytest.raises(ValueError, match="params={'groups'"):
+        with pytest.raises(ValueError, match=r"params=\{'groups'"):
             cross_val_score(model, X, y, groups=GROUPS, cv=cv)
 
 
