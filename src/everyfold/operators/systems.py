@@ -205,15 +205,15 @@ def _invert_lower(L: Array) -> Array:
 
 
 def _mirror(lower: Array) -> Array:
-    """Fill the upper triangle of ``lower``, which has zeros there, in place where it is large."""
+    """The symmetric matrix with this lower triangle, in place where it is large."""
     n = len(lower)
     if n <= _TILE:
-        full: Array = lower + lower.T
-        full.flat[:: n + 1] = lower.diagonal()
+        full: Array = np.tril(lower, -1)
+        full += np.tril(lower).T
         return full
     for i in range(0, n, _TILE):
         end = min(i + _TILE, n)
-        lower[i:end, i:end] = _mirror(np.tril(lower[i:end, i:end]))
+        lower[i:end, i:end] = _mirror(lower[i:end, i:end])
         lower[i:end, end:] = lower[end:, i:end].T
     return lower
 
