@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,14 +9,10 @@ import numpy as np
 
 from everyfold.cli.job import Job
 from everyfold.cli.manners import BadInput
-from everyfold.engines import Bench, Method, find_engine
-from everyfold.engines.closed import ClosedForm, _describe
-from everyfold.engines.newton import NewtonSteps, OneVersusOne, _choose
-from everyfold.engines.paths import _method, _smoothed, _takes_steps
+from everyfold.engines import Method, find_engine
 from everyfold.model import Model
 from everyfold.operators.base import Array, KernelOperator, Rows
 from everyfold.operators.perfold import SplitOnly
-from everyfold.plan import plan_exact
 from everyfold.search import FastGridSearchCV, SearchPlan
 from everyfold.search.base import _preprocessing_words
 from everyfold.search.record import summarise
@@ -112,7 +107,7 @@ def _exactness(is_exact: bool, is_prepared: bool) -> str:
 
 
 def _is_exact(method: Method | None) -> bool:
-    return method is not None and not method.name.startswith(("order", "newton, one step"))
+    return method is not None and not method.is_approximate
 
 
 def _verdicts(unit: Unit, shape: tuple[int, int], is_apart: bool) -> list[Verdict]:
@@ -121,7 +116,7 @@ def _verdicts(unit: Unit, shape: tuple[int, int], is_apart: bool) -> list[Verdic
         models = [candidate.model for candidate in group]
         bound = is_apart or models[0].choice.depends_on_rows
         operator = _Outline(shape[0], _rank(models[0], shape), bound)
-        method = _planned(models, operator, unit.trial.bench)
+        method = find_engine(models[0]).plan(models, operator, unit.trial.bench)
         verdict = Verdict(0, None, {}, [], None, 0.0, 0.0, method, operator=str(operator))
         found += [replace(verdict, number=item.number) for item in group]
     return found
@@ -133,19 +128,3 @@ def _rank(model: Model, shape: tuple[int, int]) -> int:
     kernel = model.choice.resolve(np.eye(2))
     model.structure(kernel, shape)  # refuses what does not fit into memory
     return shape[0]
-
-
-def _planned(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
-    """What the engine of these models would do."""
-    engine = find_engine(models[0])
-    if isinstance(engine, OneVersusOne):
-        engine = engine.engine
-    model = models[0]
-    if not isinstance(engine, ClosedForm | NewtonSteps):
-        if not _takes_steps(operator, bench):
-            return _method(operator, bench)
-        model = replace(model, loss=_smoothed(model))
-    problem = model.problem(bench.target, bench.weights)
-    if not isinstance(engine, ClosedForm):
-        return _choose(problem, operator, bench)[1]
-    return _describe(plan_exact(problem, operator, len(models), bench.folds), bench.order)

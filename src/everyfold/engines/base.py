@@ -87,6 +87,10 @@ class Engine(ABC):
         """Raise if the engine cannot do what is asked; called before any work."""
 
     @abstractmethod
+    def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+        """How ``evaluate`` would go about it, without doing it."""
+
+    @abstractmethod
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """The held-out values of every model, in the order given."""
 

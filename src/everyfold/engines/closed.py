@@ -32,6 +32,11 @@ class ClosedForm(Engine):
                 "depends on the training rows; use order='auto' or a number for gamma"
             )
 
+    def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+        """See base class."""
+        problem = models[0].problem(bench.target, bench.weights)
+        return _describe(plan_exact(problem, operator, len(models), bench.folds), bench.order)
+
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
         q = bench.target.columns.shape[1]
@@ -49,7 +54,7 @@ class ClosedForm(Engine):
 def _describe(plan: Plan, order: Any) -> Method:
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
-        return Method(f"order {order:g}", words, plan.seconds, plan.memory)
+        return Method(f"order {order:g}", words, plan.seconds, plan.memory, is_approximate=True)
     return Method(plan.method, plan.words, plan.seconds, plan.memory)
 
 

@@ -53,6 +53,10 @@ class NewtonSteps(Engine):
                 "depends on the training rows; use order='auto' or a number for gamma"
             )
 
+    def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+        """See base class."""
+        return _choose(models[0].problem(bench.target, bench.weights), operator, bench)[1]
+
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
         problem = models[0].problem(bench.target, bench.weights)
@@ -111,6 +115,10 @@ class OneVersusOne(Engine):
     def check(self, model: Model, order: Any) -> None:
         """See base class."""
         self.engine.check(model, order)
+
+    def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+        """See base class; all pairs go the same way."""
+        return self.engine.plan(models, operator, bench)
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""

@@ -19,6 +19,14 @@ from everyfold.operators.base import Array, Solution
 from everyfold.smo import HAS_NUMBA, FoldPaths, epsilon_paths, hinge_paths
 from everyfold.solve import Problem
 
+COARSE = 0.05
+"""The tolerance at which all candidates of a longer path are solved first."""
+
+REFINED = 0.2
+"""The share of them, by the error on the held-out rows, that is solved to libsvm's tolerance."""
+
+STAGED_FROM = 5
+
 SMOOTHING = 0.05
 """Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
 
@@ -26,8 +34,10 @@ SMOOTHING = 0.05
 class FoldPathsOfC(Engine):
     """The duals of SVC and SVR, every fold and every C, warm-started upwards in C.
 
-    Up to ``MANY_FOLDS`` folds these are the solutions libsvm finds, to its own tolerance. With
-    more, leave-one-out above all, or with ``order=inf`` or a finite one, the loss is smoothed and
+    Up to ``MANY_FOLDS`` folds these are the solutions libsvm finds, to its own tolerance. A path of
+    ``STAGED_FROM`` or more Cs is solved coarsely first and its best candidates again to libsvm's
+    tolerance, the only ones called exact; ``order="exact"`` solves all of them to it. With more
+    folds, leave-one-out above all, or with ``order=inf`` or a finite one, the loss is smoothed and
     one Newton step holds out each fold: an approximation, near-exact for single rows.
     """
 
@@ -43,6 +53,13 @@ class FoldPathsOfC(Engine):
                 "depends on the training rows; use order='auto' or a number for gamma"
             )
 
+    def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+        """See base class."""
+        if _takes_steps(operator, bench):
+            smooth = [replace(model, loss=_smoothed(model)) for model in models]
+            return NewtonSteps().plan(smooth, operator, bench)
+        return _method(operator, bench, is_staged=_is_staged(models, operator, bench))
+
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
         problem = models[0].problem(bench.target, bench.weights)
@@ -57,17 +74,25 @@ class FoldPathsOfC(Engine):
         values = np.empty((len(models), int(bench.folds.bounds[-1])))
         converged = np.empty((len(models), len(bench.folds)), dtype=bool)
         tol = models[0].tolerance
+        is_staged = _is_staged(models, operator, bench)
         if operator.depends_on_rows:
             _fold_by_fold(problem, operator, Cs, bench.folds, tol, values, converged)
         else:
             assert isinstance(operator, DenseMatrix)
-            _together(problem, operator, Cs, bench.folds, tol, values, converged)
+            first = max(COARSE, tol) if is_staged else tol
+            _together(problem, operator, Cs, bench.folds, (first, tol), values, converged)
         unknown = np.full(len(bench.folds), np.nan)
         records = [
             OutOfFold(values[k][:, None], converged[k], unknown, unknown)
             for k in range(len(models))
         ]
-        return Answer(records, _method(operator, bench))
+        return Answer(records, _method(operator, bench, is_staged=is_staged))
+
+
+def _is_staged(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> bool:
+    """Whether candidates are solved coarsely first: many of them, on a kernel all folds share."""
+    is_long = bench.order == "auto" and len(models) >= STAGED_FROM
+    return is_long and HAS_NUMBA and not operator.depends_on_rows
 
 
 def _takes_steps(operator: KernelOperator, bench: Bench) -> bool:
@@ -95,8 +120,12 @@ def _smoothed(model: Model) -> Any:
     return model.loss.smoothed(SMOOTHING)
 
 
-def _method(operator: KernelOperator, bench: Bench) -> Method:
+def _method(operator: KernelOperator, bench: Bench, *, is_staged: bool) -> Method:
     words = "support vector paths in C of every fold, to libsvm's tolerance"
+    if is_staged:
+        words = (
+            "support vector paths in C of every fold, the best of each kernel to libsvm's tolerance"
+        )
     name = "fold paths"
     if not HAS_NUMBA:
         name, words = "libsvm", "libsvm on the shared kernel, a fit each (numba is missing)"
@@ -120,15 +149,44 @@ def _together(
     operator: DenseMatrix,
     Cs: Array,
     folds: Folds,
-    tol: float,
+    tolerances: tuple[float, float],
     values: Array,
     converged: Array,
 ) -> None:
-    """All folds on one kernel: the held-out rows are part of it, with bounds of 0."""
-    paths = _solve(problem, operator.K, Cs, _bounds(problem, folds), tol)
+    """All folds on one kernel: the held-out rows are part of it, with bounds of 0.
+
+    If the first tolerance is coarser than the second, the best of the candidates are solved again
+    to the second, from where they are.
+    """
+    coarse, fine = tolerances
+    K, bounds = operator.K.astype(np.float32), _bounds(problem, folds)
+    paths = _solve(problem, K, Cs, bounds, coarse, keep_coef=coarse > fine)
+    _read(paths, folds, slice(None), values, converged)
+    if coarse <= fine:
+        return
+    assert paths.coef is not None
+    best = np.argsort(_errors(problem, folds, values))[: max(1, round(REFINED * len(Cs)))]
+    again = _solve(problem, K, Cs[best], bounds, fine, start=paths.coef[:, best])
+    converged[...] = False
+    _read(again, folds, best, values, converged)
+
+
+def _read(paths: FoldPaths, folds: Folds, which: Any, values: Array, converged: Array) -> None:
+    """Take the held-out values of some candidates out of their paths."""
     for i, test in enumerate(folds.tests):
-        values[:, folds.bounds[i] : folds.bounds[i + 1]] = paths.decision[i][:, test]
-        converged[:, i] = paths.converged[i]
+        values[which, folds.bounds[i] : folds.bounds[i + 1]] = paths.decision[i][:, test]
+        converged[which, i] = paths.converged[i]
+
+
+def _errors(problem: Problem, folds: Folds, values: Array) -> Array:
+    """A score of candidates that needs no scorer: wrong signs, or squared errors."""
+    y = problem.y[np.concatenate(folds.tests), 0]
+    with np.errstate(invalid="ignore"):
+        if problem.loss.is_margin:
+            errors = np.where(np.isnan(values), 1.0, values * y <= 0.0)
+        else:
+            errors = np.nan_to_num((values - y) ** 2, nan=np.inf)
+    return np.asarray(errors.mean(axis=1), dtype=np.float64)
 
 
 def _fold_by_fold(
@@ -153,17 +211,23 @@ def _fold_by_fold(
 
 
 def _solve(
-    problem: Problem, K: Array, Cs: Array, bounds: Array, tol: float, *, keep_coef: bool = False
+    problem: Problem,
+    K: Any,
+    Cs: Array,
+    bounds: Array,
+    tol: float,
+    *,
+    start: Array | None = None,
+    keep_coef: bool = False,
 ) -> FoldPaths:
     y, loss = problem.y[:, 0], problem.loss
     if not HAS_NUMBA:
-        return _libsvm(problem, K, Cs, bounds, tol)
-    single = K.astype(np.float32)
+        return _libsvm(problem, np.asarray(K, dtype=np.float64), Cs, bounds, tol)
+    single = K.astype(np.float32, copy=False)
+    options: dict[str, Any] = {"tol": tol, "start": start, "keep_coef": keep_coef}
     if isinstance(loss, EpsilonInsensitive):
-        return epsilon_paths(
-            single, y, Cs, bounds, epsilon=loss.epsilon, tol=tol, keep_coef=keep_coef
-        )
-    return hinge_paths(single, y, Cs, bounds, tol=tol, keep_coef=keep_coef)
+        return epsilon_paths(single, y, Cs, bounds, epsilon=loss.epsilon, **options)
+    return hinge_paths(single, y, Cs, bounds, **options)
 
 
 def _libsvm(problem: Problem, K: Array, Cs: Array, bounds: Array, tol: float) -> FoldPaths:
