@@ -21,8 +21,9 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot,dev]"
 	@touch $@ $(VENV)/.installed
 
-demo: $(VENV)/.installed  ## install, then compare everyfold with GridSearchCV on a bundled data set
+demo: $(VENV)/.installed  ## install, compare with scikit-learn on bundled data, search from the shell
 	$(BIN)/python examples/demo.py
+	$(BIN)/python examples/command_line.py
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup

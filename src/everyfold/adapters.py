@@ -130,7 +130,6 @@ _ADVICE = {
     "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegression": "KernelLogisticClassifier(kernel='linear')",
     "LinearRegression": "Ridge with a small alpha",
-    "Pipeline": "its last step on data transformed beforehand",
     "TransformedTargetRegressor": "its regressor, with y transformed beforehand",
     "GaussianProcessRegressor": "KernelRidge with the same kernel",
 }

@@ -75,7 +75,7 @@ class Problem:
 
     @cached_property
     def w(self) -> Array:
-        """The weights of MATH §1: sample weights times balancing class weights."""
+        """Sample weights times balancing class weights."""
         if self.balance is None:
             return self.sample_weight
         count = np.bincount(self.balance)
@@ -84,7 +84,7 @@ class Problem:
         return w
 
     def rho(self, ridge: float, n_active: int) -> float:
-        """The rho of MATH §1 for a public ridge and a sample of ``n_active`` rows."""
+        """The rho for a public ridge and a sample of ``n_active`` rows."""
         return ridge * n_active if self.ridge_scaling == "mean" else ridge
 
     @cached_property

@@ -49,8 +49,9 @@ def cross_val_predict(
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, or one of this library's.
-        Any other is refused before any work, with advice.
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
+        library's, or a ``Pipeline`` that ends in one of them. Any other is refused before any
+        work, with advice.
     X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
     y : array of shape (n_samples,) or (n_samples, n_targets)
     groups : array of shape (n_samples,), optional
@@ -72,7 +73,8 @@ def cross_val_predict(
     Warns
     -----
     InexactWarning
-        If rounding errors may exceed 1e-6, as with a ridge close to 0.
+        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if the values are an
+        approximation: more than 20 folds of a loss other than the squared one.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class Quadratic:
     Attributes
     ----------
     s : array of shape (n,)
-        Square roots of the weights; ``D = 2 s²`` is the curvature of MATH §3.
+        Square roots of the weights; ``D = 2 s²`` is the curvature.
     z : array of shape (n, q)
         What u should be near to, one column a target.
     intercept : bool

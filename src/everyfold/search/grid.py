@@ -20,8 +20,8 @@ class FastGridSearchCV(FastSearchCV):
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of this library's, or a
-        ``Pipeline`` that ends in one of them. Any other is refused before any work.
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
+        library's, or a ``Pipeline`` that ends in one of them. Any other is refused before any work.
     param_grid : dict or list of dicts
         As in scikit-learn; parameters of Pipeline steps included.
     scoring : str, callable, list, tuple or dict, default=None
