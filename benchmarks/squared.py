@@ -143,9 +143,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2, help="BLAS threads of both sides")
     parser.add_argument("--quick", action="store_true", help="n = 600, one repetition")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--parts", nargs="*", default=["loo", "grid", "repeated", "small"])
     options = parser.parse_args()
-    n, repeats = (600, 1) if options.quick else (2000, 3)
+    n, repeats = (600, 1) if options.quick else (2000, options.repeats)
     print(
         f"everyfold, squared loss; {platform.machine()}, Python {platform.python_version()}, "
         f"NumPy {np.__version__}, SciPy {scipy.__version__}, BLAS threads {options.threads}, "

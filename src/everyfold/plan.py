@@ -193,6 +193,7 @@ def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds:
 
     Examples
     --------
+    >>> import numpy as np
     >>> from everyfold.losses import Squared
     >>> from everyfold.operators import DenseMatrix
     >>> problem = Problem(np.zeros((900, 1)), np.ones(900), Squared(), intercept=False)
