@@ -42,7 +42,7 @@ def test_gacv(machine):
         total += max(0.0, 1.0 - m)
         if m < -1:
             total += 2 * abs(a[i]) * K[i, i]
-        elif m <= 1:
+        elif m <= 1.01:  # the kink is rounded over 0.01
             total += abs(a[i]) * K[i, i]
     assert_allclose(value, [total / 50], rtol=1e-8)
 

@@ -80,13 +80,17 @@ class GACV(_FromFit):
     .. math:: \tfrac1n\Bigl[\sum\max(0, 1-m_i) + 2\!\sum_{m_i<-1}\!|a_i|K_{ii}
               + \!\sum_{-1\le m_i\le 1}\!|a_i|K_{ii}\Bigr]
 
-    An upper bound in spirit of the leave-one-out hinge loss. **Cost** that of the fits.
+    An upper bound in spirit of the leave-one-out hinge loss. Rows beyond the margin have a = 0 and
+    cost nothing; with a rounded kink, support vectors just beyond it count with those at it.
+    **Cost** that of the fits.
     """
 
     def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
         m = _margins(problem, u, "GACV")
         push = np.abs(_dual(problem, fit, u)) * operator.diagonal()[:, None]
-        penalty = np.where(m < -1.0, 2.0 * push, np.where(m <= 1.0, push, 0.0))
+        # Only rows with a force push. For the hinge those are m <= 1; rounding its kink moves some
+        # of them just beyond 1, which must not make them free.
+        penalty = np.where(m < -1.0, 2.0 * push, push)
         return _mean(problem, np.maximum(0.0, 1.0 - m) + penalty)
 
 

@@ -21,7 +21,12 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.folds import Folds, Stack
-from everyfold.criteria.newtonstep import StepOptions, newton_steps
+from everyfold.criteria.newtonstep import (
+    StepOptions,
+    active_left,
+    newton_steps,
+    spread_of_ridge,
+)
 from everyfold.criteria.refit import Refit
 from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows, Solution
 from everyfold.solve import Problem
@@ -118,7 +123,7 @@ class HeldOut(Predictive):
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """Group the folds by the ridge they see; one factorisation serves all groups."""
-        left = problem.n_active - _active_sizes(problem, folds)
+        left = active_left(problem, folds)
         if problem.ridge_scaling == "sum":
             left = np.full(len(folds), problem.n_active)
         sizes = np.unique(left)
@@ -225,7 +230,7 @@ class HeldOut(Predictive):
         With :math:`\Theta = 1` on S and :math:`-m/(n-m)` elsewhere, :math:`\delta_1 = M\Theta g`,
         :math:`\delta_{j+1} = M\Theta D\delta_j`.
         """
-        theta = _theta(problem, folds)
+        theta = spread_of_ridge(problem, folds)
         s = problem.quadratic.s[:, None]
         rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
@@ -242,21 +247,6 @@ class HeldOut(Predictive):
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
             yield OutOfFold(values, nothing, _power(response, s, theta), condition)
-
-
-def _active_sizes(problem: Problem, folds: Folds) -> Rows:
-    """How many rows with positive weight each fold leaves out."""
-    if problem.n_active == problem.n:
-        return folds.sizes
-    return np.array([np.count_nonzero(problem.w[held]) for held in folds.helds], dtype=np.intp)
-
-
-def _theta(problem: Problem, folds: Folds) -> Array:
-    m = _active_sizes(problem, folds)
-    theta = np.tile(-m / (problem.n_active - m), (problem.n, 1))
-    for i, held in enumerate(folds.helds):
-        theta[held, i] = 1.0
-    return theta
 
 
 def _push(response: Response, B: Array) -> Array:

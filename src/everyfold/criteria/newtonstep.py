@@ -97,7 +97,7 @@ def _column(
     """One target of one ridge, its folds grouped by the ridge that they see."""
     if not fit.converged[k]:
         return _unusable(folds)
-    left = _left_active(problem, folds)
+    left = active_left(problem, folds)
     ridge = fit.rho / (problem.n_active if problem.ridge_scaling == "mean" else 1)
     if problem.ridge_scaling == "sum" or options.order < math.inf:
         # The series expands around the full sample; only its limit knows the fold's own ridge.
@@ -122,8 +122,10 @@ def _unusable(folds: Folds) -> OutOfFold:
     return OutOfFold(values, np.zeros(len(folds), dtype=bool), nothing, np.full(len(folds), np.inf))
 
 
-def _left_active(problem: Problem, folds: Folds) -> Rows:
+def active_left(problem: Problem, folds: Folds) -> Rows:
     """How many rows with positive weight each fold trains on."""
+    if problem.n_active == problem.n:
+        return problem.n - folds.sizes
     out = [np.count_nonzero(problem.w[held]) for held in folds.helds]
     return problem.n_active - np.array(out, dtype=np.intp)
 
@@ -211,7 +213,7 @@ class _Step:
         return np.concatenate(parts)
 
     def _mean_series(self, folds: Folds, order: int) -> Array:
-        theta = _theta(self.problem, folds)
+        theta = spread_of_ridge(self.problem, folds)
         D = self.response.curvature[:, None]
         delta = self.response.matmat(theta * self.g[:, None])
         total = delta.copy()
@@ -256,10 +258,10 @@ def _is_for(response: Response, newton: NewtonModel) -> bool:
     return bool(np.array_equal(response.curvature, 2.0 * newton.quadratic.s**2))
 
 
-def _theta(problem: Problem, folds: Folds) -> Array:
-    left = _left_active(problem, folds)
-    m = problem.n_active - left
-    theta = np.tile(-m / left, (problem.n, 1))
+def spread_of_ridge(problem: Problem, folds: Folds) -> Array:
+    r"""The :math:`\Theta` of the "mean" series, (n, t): 1 on held-out rows, -m/(n-m) elsewhere."""
+    left = active_left(problem, folds)
+    theta = np.tile(-(problem.n_active - left) / left, (problem.n, 1))
     for i, held in enumerate(folds.helds):
         theta[held, i] = 1.0
     return theta
