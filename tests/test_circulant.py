@@ -596,3 +596,14 @@ def test_a_circulant_of_a_grid_is_close_to_the_exact_kernel():
     K = RBF(gamma=1.5)(X)
     inner = np.flatnonzero(((X > 2) & (X < 9)).all(axis=1))
     assert_allclose(matrix.cross(inner, np.arange(144)), K[inner], atol=1e-5)
+
+
+def test_a_search_does_not_call_folds_of_another_matrix_exact():
+    from everyfold import FastGridSearchCV
+
+    X = np.linspace(0.0, 1.0, 64)[:, None]
+    y = np.sin(7.0 * X[:, 0])
+    model = LSSVR(operator=Circulant(factors=(8, 8), steps=(2.0, 2.0)), gamma=1.0)
+    search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=KFold(8)).fit(X, y)
+    assert not search.cv_results_["is_exact"].any()
+    assert np.isnan(search.cv_results_["confirmed_test_score"]).all()

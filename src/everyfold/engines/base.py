@@ -58,6 +58,9 @@ class Method:
     is_approximate : bool
         Whether the values differ from those of refits by more than rounding or a solver's
         tolerance.
+    is_of_another_model : bool
+        Whether they are, as was asked for, those of another model than the one that is refitted,
+        so that refits cannot confirm them.
     """
 
     name: str
@@ -65,6 +68,7 @@ class Method:
     seconds: float
     memory: int
     is_approximate: bool = False
+    is_of_another_model: bool = False
 
 
 @dataclass(frozen=True)

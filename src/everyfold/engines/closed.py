@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,8 @@ class ClosedForm(Engine):
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class."""
         problem = models[0].problem(bench.target, bench.weights)
-        return _describe(plan_exact(problem, operator, len(models), bench.folds), bench.order)
+        plan = plan_exact(problem, operator, len(models), bench.folds)
+        return _describe(plan, bench.order, operator)
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
@@ -48,14 +50,17 @@ class ClosedForm(Engine):
         found = criterion.evaluate(problem, operator, ridges, bench.folds)
         records = dict(zip(ridges, found, strict=True))
         answers = [_assemble(owned, records) for owned in owners]
-        return Answer(answers, _describe(plan, bench.order))
+        if operator.is_approximation:
+            answers = [replace(a, is_exact=np.zeros_like(a.is_exact)) for a in answers]
+        return Answer(answers, _describe(plan, bench.order, operator))
 
 
-def _describe(plan: Plan, order: Any) -> Method:
+def _describe(plan: Plan, order: Any, operator: KernelOperator) -> Method:
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
         return Method(f"order {order:g}", words, plan.seconds, plan.memory, is_approximate=True)
-    return Method(plan.method, plan.words, plan.seconds, plan.memory)
+    other = operator.is_approximation
+    return Method(plan.method, plan.words, plan.seconds, plan.memory, is_of_another_model=other)
 
 
 def _assemble(

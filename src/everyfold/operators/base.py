@@ -232,6 +232,8 @@ class KernelOperator(ABC):
     n: int
     depends_on_rows: bool = False
     """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
+    is_approximation: bool = False
+    """Whether it stands for another matrix, whose folds are not those of the kernel."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
     needs_constant_curvature: bool = False

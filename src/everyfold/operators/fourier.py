@@ -58,6 +58,7 @@ class CirculantMatrix(KernelOperator):
         half a period of the grid it is not small, and the matrix is far from its definition.
     """
 
+    is_approximation = True
     methods = ("fourier",)
     needs_constant_curvature = True
 

@@ -323,6 +323,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if options.n_confirm != "auto":
             return min(int(options.n_confirm), len(exact))
         is_settled = exact[self.best_index_] or not state.setup.is_per_fold
+        methods = [verdict.method for verdict in state.verdicts.values()]
+        is_settled |= any(method is not None and method.is_of_another_model for method in methods)
         if is_settled or callable(self.refit) or options.ridge_scaling == "mean":
             return 0
         return min(AUTO_CONFIRM, len(exact)) if len(state.setup.folds) <= MANY_FOLDS else 0
