@@ -121,8 +121,12 @@ def _gather(G: _Array, h: _Array, rows: _Array, A: _Array) -> None:
     m = len(rows)
     for i in range(m):
         G_i, A_i, h_i = G[rows[i]], A[i], h[rows[i]]
-        for j in range(i + 1):
-            A_i[j] = G_i[rows[j]] - h_i * h[rows[j]]
+        if h_i == 0.0:
+            for j in range(i + 1):
+                A_i[j] = G_i[rows[j]]
+        else:
+            for j in range(i + 1):
+                A_i[j] = G_i[rows[j]] - h_i * h[rows[j]]
     for i in range(m, len(A)):
         A[i] = 0.0
         A[i, i] = 1.0
