@@ -9,6 +9,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.svm import SVC, SVR, NuSVR
 
 from everyfold import (
+    FastGridSearchCV,
     HuberSVC,
     InexactWarning,
     KernelClassifier,
@@ -194,3 +195,18 @@ def test_separable_data_with_a_huge_penalty():
     labels = np.where(X[:, 0] > 0, 1, 0)
     scores = cross_val_score(SVC(C=1e10, gamma=0.1), X, labels, cv=5)
     assert_allclose(scores, ms.cross_val_score(SVC(C=1e10, gamma=0.1), X, labels, cv=5), atol=0.1)
+
+
+def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
+    pytest.importorskip("numba")
+    grid = {"C": np.logspace(-1, 2, 10), "gamma": [0.2]}
+    staged = FastGridSearchCV(SVC(), grid, cv=5, refit=False).fit(X, LABELS)
+    assert 0 < staged.cv_results_["is_exact"].sum() < 10
+    whole = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order="exact").fit(X, LABELS)
+    assert whole.cv_results_["is_exact"].all()
+
+
+def test_steps_of_the_smoothed_loss_are_never_called_exact():
+    grid = {"C": [0.1, 1.0], "gamma": [0.2]}
+    search = FastGridSearchCV(SVC(), grid, cv=ms.KFold(40), refit=False, n_confirm=0)
+    assert not search.fit(X, LABELS).cv_results_["is_exact"].any()
