@@ -17,7 +17,7 @@ from sklearn.model_selection import (
 from everyfold.criteria import Folds
 from everyfold.kernels import RBF, Linear, Polynomial, Precomputed
 from everyfold.losses import Squared
-from everyfold.operators import Dense, LowRank, Primal
+from everyfold.operators import Dense, LowRank, Nystrom, Primal
 from everyfold.solve import Problem
 
 N, D = 30, 3
@@ -46,6 +46,8 @@ def operator(name):
         bound = Dense().bind(Linear(), X)
     elif name == "primal":
         bound = Primal().bind(Linear(), X)
+    elif name == "nystrom":
+        bound = Nystrom(9, random_state=0).bind(RBF(gamma=0.3), X)
     elif name == "polynomial":
         bound = Dense().bind(Polynomial(degree=2, gamma=0.5, coef0=1.0), X)
     elif name == "precomputed":
@@ -58,7 +60,7 @@ def operator(name):
     return bound, dense
 
 
-OPERATORS = ("rbf", "linear", "primal", "polynomial", "precomputed", "sparse")
+OPERATORS = ("rbf", "linear", "primal", "nystrom", "polynomial", "precomputed", "sparse")
 
 GROUPS = np.repeat(np.arange(7), [2, 5, 4, 3, 6, 7, 3])
 

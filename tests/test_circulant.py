@@ -105,7 +105,7 @@ class TestMatrix:
         close(matrix.cross(others, rows), K[np.ix_(others, rows)], 1e-12)
         close(matrix.restrict(rows).K, K[np.ix_(rows, rows)], 1e-12)
         close(matrix.evaluate(targets(matrix.n, 2)), K @ targets(matrix.n, 2), 1e-12)
-        assert matrix.rank == Circulant().rank(matrix.n, 3) == matrix.n
+        assert matrix.rank == Circulant().rank_for(matrix.n, 3) == matrix.n
 
     def test_scaling_the_steps_is_scaling_gamma(self):
         narrow = bound((4, 6), (2.0, 3.0), RBF(gamma=0.5))

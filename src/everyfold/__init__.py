@@ -11,7 +11,7 @@ from everyfold.estimators import (
     KernelRegressor,
     QuadraticSVR,
 )
-from everyfold.operators import Circulant, Dense
+from everyfold.operators import Circulant, Dense, Nystrom
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.validation import cross_val_predict, cross_val_score
 
@@ -29,6 +29,7 @@ __all__ = [
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
+    "Nystrom",
     "QuadraticSVR",
     "SearchPlan",
     "choose_granularity",

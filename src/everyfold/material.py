@@ -147,7 +147,7 @@ class Folded(Material):
         except Exception:
             # The fold's own evaluation meets the same error and reports it.
             return self.n
-        return min(self.n, structure.rank(self.n, X.shape[1]))
+        return min(self.n, structure.rank_for(self.n, X.shape[1]))
 
     def _split(self, model: Model, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
         X_train, X_test, key = self._rows(train, test)
@@ -159,4 +159,4 @@ class Folded(Material):
             return operator, np.empty((0, operator.n))
         if self._shares(model, kernel, X_train):
             return operator, kernel.from_base(self._base(kernel, X_test, X_train, key))
-        return operator, operator.expand(np.empty((operator.n, 0))).link(X_test)
+        return operator, operator.link(X_test)

@@ -99,6 +99,9 @@ class Model:
     def structure(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure the kernel matrix gets: what was asked for, or the cheapest exact one."""
         if isinstance(self.operator, Structure):
+            rank = self.operator.rank_for(*shape)
+            if rank < shape[0]:
+                check_memory(shape[0], rank)
             return self.operator
         if self.operator not in ("auto", "dense"):
             raise ValueError(
@@ -107,15 +110,15 @@ class Model:
         n_rows, n_features = shape
         if self.operator == "auto" and isinstance(kernel, Linear) and n_features < n_rows:
             return Primal()
-        check_memory(n_rows)
+        check_memory(n_rows, n_rows)
         return Dense()
 
     def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure of the model that is kept: not every one can predict new rows."""
         asked = self.structure(kernel, shape)
         kept = asked.to_fit()
-        if kept is not asked and kept.rank(*shape) == shape[0]:
-            check_memory(shape[0])
+        if kept is not asked and kept.rank_for(*shape) == shape[0]:
+            check_memory(shape[0], shape[0])
         return kept
 
     def bind(self, X: Any) -> KernelOperator:

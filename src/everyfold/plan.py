@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from everyfold.criteria.base import Predictive
+from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.folds import Folds
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
@@ -69,10 +70,12 @@ def _blocks(work: Workload, cost: CostModel, gram: float) -> float:
     total = 0.0
     for m, count in work.groups:
         if m <= 1:  # the diagonal serves all of them
-            total += work.n**2 * cost.stream
+            total += work.n * work.rank * cost.stream
         else:
-            made = gram * m**2 * work.rank + cost.stream * m * work.rank
-            total += count * (made + cost.block_cholesky * m**3 + 3 * cost.call)
+            # Sets larger than the rank are solved at its size.
+            size, length = (m, work.rank) if m <= work.rank else (work.rank, m)
+            made = gram * size**2 * length + cost.stream * m * work.rank
+            total += count * (made + cost.block_cholesky * size**3 + 3 * cost.call)
     return total
 
 
@@ -111,6 +114,13 @@ def _refit(work: Workload, cost: CostModel) -> float:
     return total
 
 
+def _moments(work: Workload, cost: CostModel) -> float:
+    once = cost.cube_gram * work.n * work.rank**2
+    each = cost.cube_eigen * work.rank**3 + 6 * cost.call * work.ridges
+    values = cost.block_gram * work.n * work.rank * work.ridges * work.targets
+    return once + values + work.n_folds * each
+
+
 def _fourier(work: Workload, cost: CostModel) -> float:
     transforms = 4 * work.n * math.log2(work.n + 1) * work.targets
     return cost.stream * work.ridges * transforms
@@ -145,6 +155,11 @@ _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         "one tridiagonal reduction a fold for all ridges",
         Refit(route="tridiagonal"),
         _refit,
+    ),
+    "moments": (
+        "Gram matrices of the folds, each taken from their sum, one eigendecomposition a fold",
+        Downdate(),
+        _moments,
     ),
     "fourier": (
         "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
@@ -229,7 +244,7 @@ def _allowed(
     if not folds.are_removable:
         return refits, "some folds do not just remove rows (training and test rows overlap)"
     if work.is_low_rank:
-        return ("eigen", "tridiagonal"), ""
+        return ("eigen", "moments"), ""
     return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
 
 
@@ -255,24 +270,39 @@ def _structured(
 def _memory(work: Workload, method: str) -> int:
     if method == "fourier":
         return 8 * work.n * (4 + 4 * work.targets)
+    if method == "moments":
+        return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
     copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
     return 8 * work.n * work.rank * copies
 
 
 def available_memory() -> int:
-    """Bytes of physical memory that are free now, or a very large number where unknown."""
+    """Bytes that can be had without swapping, or a very large number where unknown."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as lines:
+            found = next(line for line in lines if line.startswith("MemAvailable"))
+        return int(found.split()[1]) * 1024
+    except (OSError, StopIteration, ValueError):
+        pass
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return 1 << 62
 
 
-def check_memory(n: int) -> None:
-    """Refuse a dense kernel matrix that would not fit, before it is started."""
-    needed, free = 8 * n * n * 3, available_memory()
-    if needed > free:
+def check_memory(n: int, rank: int) -> None:
+    """Refuse an n×rank matrix that would not fit while it is at work, before it is started."""
+    needed, free = 8 * n * rank * 3, available_memory()
+    if needed <= free:
+        return
+    if rank < n:
         raise MemoryError(
-            f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
-            f"it is factorised, but {free / 1e9:.1f} GB are free; use fewer rows, or a linear "
-            "kernel with fewer features than rows"
+            f"a kernel of rank {rank} on n_samples={n} rows needs about {needed / 1e9:.1f} GB, but "
+            f"{free / 1e9:.1f} GB are free; use fewer landmarks (n_landmarks), or pass the rows as "
+            "a source that is read in blocks (everyfold.streams)"
         )
+    raise MemoryError(
+        f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
+        f"it is factorised, but {free / 1e9:.1f} GB are free; use fewer rows, "
+        "operator=Nystrom(...), or a linear kernel with fewer features than rows"
+    )

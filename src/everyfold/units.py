@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria import Fold, Folds, OutOfFold
-from everyfold.engines import Answer, Bench, Engine, Method, find_engine
+from everyfold.engines import Answer, Bench, Engine, Method, evaluate, find_engine
 from everyfold.material import Folded, Material, Source, Whole
 from everyfold.metrics import Side
 from everyfold.model import Model
@@ -207,7 +207,7 @@ def _attempt(
         record = OutOfFold(np.empty((0, 1)), empty.astype(bool), empty, empty)
         return [Attempt(record, None, {})] * len(models)
     try:
-        answer = engine.evaluate(models, operator, bench)
+        answer = evaluate(engine, models, operator, bench)
         return [Attempt(record, answer.method, {}) for record in answer.records]
     except (MemoryError, StructureError):
         raise
@@ -229,7 +229,7 @@ def _fold_by_fold(engine: Engine, model: Model, operator: KernelOperator, bench:
     for i in range(len(folds)):
         one = replace(bench, folds=folds.subset([i]), order="auto")
         try:
-            answer = engine.evaluate([model], operator, one)
+            answer = evaluate(engine, [model], operator, one)
             parts.append(answer.records[0])
         except (MemoryError, StructureError):
             raise

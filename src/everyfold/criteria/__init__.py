@@ -8,6 +8,7 @@ from everyfold.criteria.closed import (
     EigenvalueRatio,
     SpanRule,
 )
+from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.folds import Fold, Folds
 from everyfold.criteria.granularity import Granularity, choose_granularity
 from everyfold.criteria.heldout import HeldOut
@@ -17,6 +18,7 @@ __all__ = [
     "GACV",
     "GCV",
     "Closed",
+    "Downdate",
     "EigenvaluePerturbation",
     "EigenvalueRatio",
     "Fold",

@@ -1,12 +1,12 @@
 """How held-out values come about: one engine for each kind of loss."""
 
-from everyfold.engines.base import Answer, Bench, Engine, Method
+from everyfold.engines.base import Answer, Bench, Engine, Method, evaluate
 from everyfold.engines.closed import ClosedForm
 from everyfold.engines.newton import NewtonSteps, OneVersusOne
 from everyfold.engines.paths import FoldPathsOfC
 from everyfold.model import Model
 
-__all__ = ["Answer", "Bench", "Engine", "Method", "find_engine"]
+__all__ = ["Answer", "Bench", "Engine", "Method", "evaluate", "find_engine"]
 
 _PLAIN: tuple[Engine, ...] = (ClosedForm(), NewtonSteps(), FoldPathsOfC())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +36,7 @@ class ClosedForm(Engine):
         """See base class."""
         problem = models[0].problem(bench.target, bench.weights)
         plan = plan_exact(problem, operator, len(models), bench.folds)
-        return _describe(plan, bench.order, operator)
+        return _describe(plan, bench.order)
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
@@ -50,17 +49,14 @@ class ClosedForm(Engine):
         found = criterion.evaluate(problem, operator, ridges, bench.folds)
         records = dict(zip(ridges, found, strict=True))
         answers = [_assemble(owned, records) for owned in owners]
-        if operator.is_approximation:
-            answers = [replace(a, is_exact=np.zeros_like(a.is_exact)) for a in answers]
-        return Answer(answers, _describe(plan, bench.order, operator))
+        return Answer(answers, _describe(plan, bench.order))
 
 
-def _describe(plan: Plan, order: Any, operator: KernelOperator) -> Method:
+def _describe(plan: Plan, order: Any) -> Method:
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
         return Method(f"order {order:g}", words, plan.seconds, plan.memory, is_approximate=True)
-    other = operator.is_approximation
-    return Method(plan.method, plan.words, plan.seconds, plan.memory, is_of_another_model=other)
+    return Method(plan.method, plan.words, plan.seconds, plan.memory)
 
 
 def _assemble(

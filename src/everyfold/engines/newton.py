@@ -98,8 +98,8 @@ def _choose(problem: Problem, operator: KernelOperator, bench: Bench) -> tuple[P
 def _method(
     name: str, words: str, operator: KernelOperator, fits: int, *, is_approximate: bool = False
 ) -> Method:
-    seconds = 1e-10 * fits * float(operator.n) ** 3
-    return Method(name, words, seconds, 24 * operator.n**2, is_approximate)
+    seconds = 1e-10 * fits * operator.n * float(operator.rank) ** 2
+    return Method(name, words, seconds, 24 * operator.n * operator.rank, is_approximate)
 
 
 @dataclass(frozen=True)

@@ -124,7 +124,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             operator = model.structure_to_fit(kernel, X.shape).bind(kernel, X)
             solution = fit_columns(model, operator, target, weights)
         self.expansion_ = operator.expand(solution.coef)
-        self.dual_coef_ = solution.coef
+        self.dual_coef_ = self.expansion_.coef
         self.intercept_ = solution.intercept
         self.kernel_ = kernel
 

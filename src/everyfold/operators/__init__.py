@@ -13,6 +13,7 @@ from everyfold.operators.circulant import Circulant
 from everyfold.operators.dense import Dense, DenseMatrix
 from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.lowrank import LowRank, Primal
+from everyfold.operators.nystrom import Nystrom, NystromMatrix
 from everyfold.operators.perfold import PerFold, PerSplit
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "Expansion",
     "KernelOperator",
     "LowRank",
+    "Nystrom",
+    "NystromMatrix",
     "PerFold",
     "PerSplit",
     "Primal",

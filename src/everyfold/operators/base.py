@@ -9,12 +9,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from everyfold.kernels import Kernel
 from everyfold.operators.systems import CHUNK, Array, Route, Rows, solve_stack
+
+if TYPE_CHECKING:
+    from everyfold.operators.moments import Moments
 
 __all__ = [
     "Array",
@@ -288,6 +291,10 @@ class KernelOperator(ABC):
         Called before any work.
         """
 
+    def moments(self, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
+        """Sums over all rows and over each of the sets; only a kernel of low rank has them."""
+        raise StructureError("only a kernel of low rank is a sum over its rows")
+
     @abstractmethod
     def restrict(self, rows: Rows) -> KernelOperator:
         """The same kernel on some of the rows, which may repeat."""
@@ -303,6 +310,10 @@ class KernelOperator(ABC):
     @abstractmethod
     def expand(self, coef: Array) -> Expansion:
         """The function f of these coefficients, without the matrix."""
+
+    def link(self, X: Any) -> Array:
+        """What turns coefficients fitted on all rows into values at the rows of ``X``."""
+        return self.expand(np.empty((self.n, 0))).link(X)
 
 
 class Expansion(ABC):
@@ -341,7 +352,7 @@ class Structure(ABC):
     """Whether the operator comes from the base matrix, which kernels may share."""
 
     @abstractmethod
-    def rank(self, n_rows: int, n_features: int) -> int:
+    def rank_for(self, n_rows: int, n_features: int) -> int:
         """The rank of an operator bound to data of this shape."""
 
     def to_fit(self) -> Structure:

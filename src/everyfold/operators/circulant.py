@@ -121,7 +121,7 @@ class Circulant(Structure):
         _check_order(measured, kernel, X)
         return CirculantMatrix(grid, self._steps(grid, measured), kernel)
 
-    def rank(self, n_rows: int, n_features: int) -> int:
+    def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return n_rows
 

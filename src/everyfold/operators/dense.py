@@ -49,14 +49,19 @@ class Dense(Structure):
         """See base class."""
         return DenseMatrix(kernel.from_base(base), kernel, X)
 
-    def rank(self, n_rows: int, n_features: int) -> int:
+    def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return n_rows
 
 
 def product(A: Array, B: Array) -> Array:
-    """A B through the BLAS that also factorises, for C-ordered ``A``."""
-    AB: Array = blas.dgemm(1.0, A.T, np.asfortranarray(B), trans_a=1)
+    """A B through the BLAS that also factorises, without a copy of ``A`` in C or Fortran order."""
+    right, trans = (B, 0) if B.flags.f_contiguous else (B.T, 1)
+    AB: Array
+    if A.flags.f_contiguous and not A.flags.c_contiguous:
+        AB = blas.dgemm(1.0, A, right, trans_b=trans)
+    else:
+        AB = blas.dgemm(1.0, A.T, right, trans_a=1, trans_b=trans)
     return AB
 
 

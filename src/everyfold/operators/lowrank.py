@@ -2,8 +2,10 @@ r"""Kernels of low rank, K = V Vᵀ: linear models in their primal form are the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from scipy.linalg import lapack
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
     Array,
+    DualModel,
     Expansion,
     KernelOperator,
     Quadratic,
@@ -22,7 +25,50 @@ from everyfold.operators.base import (
     Structure,
 )
 from everyfold.operators.dense import product
-from everyfold.operators.systems import EPS, refuse
+from everyfold.operators.moments import Moments, gram, weighted_gram
+from everyfold.operators.systems import EPS, refuse, solve_stack
+
+
+class Features(ABC):
+    """A map from rows to the c numbers whose inner products are the kernel."""
+
+    @abstractmethod
+    def __call__(self, X: Any) -> Array:
+        """The features of the rows of ``X``, (rows, c)."""
+
+    @abstractmethod
+    def expand(self, coef: Array) -> Expansion:
+        """The function with these coefficients of the features."""
+
+
+@dataclass(frozen=True)
+class Plain(Features):
+    """The columns of X themselves."""
+
+    def __call__(self, X: Any) -> Array:
+        """See base class."""
+        V: Any = X.toarray() if hasattr(X, "toarray") else X
+        return np.ascontiguousarray(V, dtype=np.float64)
+
+    def expand(self, coef: Array) -> LinearExpansion:
+        """See base class."""
+        return LinearExpansion(coef)
+
+
+@dataclass(frozen=True)
+class LinearExpansion(Expansion):
+    """f(x) = xᵀ coef."""
+
+    coef: Array
+
+    def link(self, X: Any) -> Array:
+        """See base class: the features themselves."""
+        return Plain()(X)
+
+    @property
+    def width(self) -> int:
+        """See base class."""
+        return len(self.coef)
 
 
 @dataclass(frozen=True)
@@ -37,24 +83,20 @@ class Primal(Structure):
         """See base class."""
         if not isinstance(kernel, Linear):
             raise ValueError(f"a primal form exists for the linear kernel only, not for {kernel}")
-        return LowRank(_features(X))
+        return LowRank(Plain()(X), Plain())
 
-    def rank(self, n_rows: int, n_features: int) -> int:
+    def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return min(n_rows, n_features)
-
-
-def _features(X: Any) -> Array:
-    V: Any = X.toarray() if hasattr(X, "toarray") else X
-    return np.ascontiguousarray(V, dtype=np.float64)
 
 
 class LowRank(KernelOperator):
     """K = V Vᵀ for an (n, c) matrix V. Coefficients are those of the c columns."""
 
-    def __init__(self, V: Array) -> None:
+    def __init__(self, V: Array, features: Features | None = None) -> None:
         self.V = V
         self.n = len(V)
+        self._features = features
 
     @property
     def rank(self) -> int:
@@ -63,7 +105,7 @@ class LowRank(KernelOperator):
 
     def matmat(self, B: Array) -> Array:
         """K B, 4 n c flops a column."""
-        return product(self.V, product(np.ascontiguousarray(self.V.T), B))
+        return product(self.V, product(self.V.T, B))
 
     def evaluate(self, coef: Array) -> Array:
         """See base class: V times the coefficients."""
@@ -71,7 +113,7 @@ class LowRank(KernelOperator):
 
     def coefficients(self, a: Array) -> Array:
         """See base class: Vᵀ a."""
-        return product(np.ascontiguousarray(self.V.T), a)
+        return product(self.V.T, a)
 
     def inherit(self, coef: Array, rows: Rows) -> Array:
         """See base class: all of them."""
@@ -96,89 +138,145 @@ class LowRank(KernelOperator):
     def respond_path(
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route
     ) -> Iterator[LowRankResponse]:
-        """See base class. One c×c eigendecomposition serves every ridge, whatever the route."""
-        basis = Basis.of(self.V, quadratic)
+        """See base class. A single ridge takes a c×c Cholesky factor, more a shared spectrum."""
+        centred = _Centred(self.V, quadratic)
+        if len(rhos) == 1:
+            yield LowRankResponse(centred, quadratic, _factor(centred, rhos[0]), rhos[0])
+            return
+        spectrum = _Spectrum(centred)
         for rho in rhos:
-            yield LowRankResponse(basis, quadratic, rho)
+            yield LowRankResponse(centred, quadratic, spectrum.at(rho), rho)
+
+    def moments(self, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
+        """What leaving each of the sets out takes from the sums over all rows."""
+        return Moments.of_sets(self.V, quadratic, sets)
 
     def restrict(self, rows: Rows) -> LowRank:
         """See base class."""
-        return LowRank(self.V[rows])
+        return LowRank(self.V[rows], self._features)
 
     def cross(self, new: Rows, rows: Rows) -> Array:
         """See base class: the rows of V."""
         return self.V[new]
 
-    def expand(self, coef: Array) -> LinearExpansion:
-        """See base class."""
-        return LinearExpansion(coef)
-
-
-@dataclass(frozen=True)
-class LinearExpansion(Expansion):
-    """f(x) = xᵀ coef."""
-
-    coef: Array
-
     def link(self, X: Any) -> Array:
-        """See base class: the features themselves."""
-        return _features(X)
+        """See base class: the features of new rows."""
+        return self._map(X)
+
+    def expand(self, coef: Array) -> Expansion:
+        """See base class."""
+        return self._map.expand(coef)
 
     @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
+    def _map(self) -> Features:
+        if self._features is None:
+            raise TypeError("a bare matrix cannot predict new rows; bind it to a kernel and data")
+        return self._features
 
 
-@dataclass(frozen=True)
-class Basis:
-    r"""Columns that diagonalise the quadratic problem: :math:`Z = S(V - 1\bar v^\top)P`.
+class _Centred:
+    r"""The features of a quadratic problem, and the Gram matrix of its active rows.
 
     An unpenalised intercept is the same as centring the columns at their weighted means
     :math:`\bar v`, which also keeps the Gram matrix well conditioned when the data sit far from
-    the origin; P are the eigenvectors of the centred Gram matrix.
+    the origin.
     """
 
-    centre: Array
-    P: Array
-    values: Array
-    free: Array
-    """(V − 1 v̄ᵀ) P for all rows, active or not."""
-
-    @classmethod
-    def of(cls, V: Array, quadratic: Quadratic) -> Basis:
-        """Decompose; n c² + 9 c³ flops."""
-        s = quadratic.s
-        weight = s @ s
-        centre = np.zeros(V.shape[1])
+    def __init__(self, V: Array, quadratic: Quadratic) -> None:
+        """Centre and multiply; c² flops for every row that has curvature."""
+        self._V = V
+        self._quadratic = quadratic
+        active = quadratic.active
+        s, inside = quadratic.s[active], V if active.size == len(V) else V[active]
+        weight = float(s @ s)
+        self.centre = np.zeros(V.shape[1])
         if quadratic.intercept and weight > 0.0:
-            centre = (s**2 @ V) / weight
-        centred = V - centre
-        Z = centred * s[:, None]
-        gram = product(np.ascontiguousarray(Z.T), Z)
-        values, P, info = lapack.dsyevd(gram, lower=1, overwrite_a=1)
+            self.centre = (s**2 @ inside) / weight
+        self.gram = weighted_gram(inside, s, self.centre)
+
+    @cached_property
+    def rows(self) -> Array:
+        """V − 1 v̄ᵀ for all rows, active or not."""
+        return self._V - self.centre if self.centre.any() else self._V
+
+    @cached_property
+    def force(self) -> Array:
+        """What the targets do to the coefficients: (V − 1 v̄ᵀ)ᵀ s² z, and what pulls at b."""
+        B = self._quadratic.z * (self._quadratic.s**2)[:, None]
+        # b follows the mean of f, so that a force on b is one on f too.
+        pull = 0.5 * self._quadratic.pull
+        force: Array = product(self._V.T, B) - np.outer(self.centre, B.sum(axis=0) - pull)
+        return force
+
+
+@dataclass(frozen=True)
+class _Inverse:
+    """(ZᵀZ + ρ)⁻¹ = P Pᵀ for the centred and weighted features Z."""
+
+    P: Array
+    condition: float
+    rotate: Callable[[], Array]
+    """Gives the centred rows times P."""
+
+
+class _Spectrum:
+    """Eigenvalues and eigenvectors of the Gram matrix; they serve every ridge."""
+
+    def __init__(self, centred: _Centred) -> None:
+        """Decompose; 9 c³ flops."""
+        values, self._U, info = lapack.dsyevd(centred.gram, lower=1)
         if info:
             raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
-        return cls(centre, P, values, product(centred, P))
+        self._values = np.maximum(values, 0.0)
+        self._centred = centred
 
+    @cached_property
+    def _rotated(self) -> Array:
+        """The centred rows times the eigenvectors, 2 n c² flops."""
+        return np.ascontiguousarray(product(self._centred.rows, self._U))
 
-class LowRankResponse(Response):
-    r"""M and R of K = V Vᵀ: :math:`2M = F(\Lambda + \rho)^{-1}F^\top + 11^\top/\sum s^2`.
-
-    F are the rotated features of :class:`Basis`. ``scale`` is 1: R stays finite at ridge 0
-    (ordinary least squares).
-    """
-
-    def __init__(self, basis: Basis, quadratic: Quadratic, rho: float) -> None:
-        spectrum = np.maximum(basis.values, 0.0) + rho
+    def at(self, rho: float) -> _Inverse:
+        """The inverse for one ridge."""
+        spectrum = self._values + rho
         smallest, largest = float(spectrum.min(initial=np.inf)), float(spectrum.max(initial=0.0))
         if smallest <= EPS * largest:
             raise refuse(smallest, rho)
+        roots = np.sqrt(1.0 / spectrum)
+        condition = largest / smallest if spectrum.size else 1.0
+        return _Inverse(self._U * roots, condition, lambda: self._rotated * roots)
+
+
+def _factor(centred: _Centred, rho: float) -> _Inverse:
+    """The inverse for one ridge by Cholesky factors, c³ flops."""
+    system = centred.gram + rho * np.eye(len(centred.gram))
+    if not len(system):
+        return _Inverse(system, 1.0, lambda: centred.rows)
+    norm = float(np.abs(system).sum(axis=0).max())
+    L, info = lapack.dpotrf(system, lower=1, clean=1)
+    rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
+    if rcond <= EPS:
+        raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
+    inverse, _ = lapack.dtrtri(L, lower=1)
+    P = np.asarray(inverse.T)
+    return _Inverse(P, 1.0 / rcond, lambda: np.ascontiguousarray(product(centred.rows, P)))
+
+
+class LowRankResponse(Response):
+    r"""M and R of K = V Vᵀ: :math:`2M = GG^\top` with c columns, one more for an intercept.
+
+    G are the centred features times P, where :math:`PP^\top` is the inverse of the c×c system,
+    and the constant :math:`1/\sqrt{\sum s^2}`. ``scale`` is 1: R stays finite at ridge 0
+    (ordinary least squares).
+    """
+
+    def __init__(
+        self, centred: _Centred, quadratic: Quadratic, inverse: _Inverse, rho: float
+    ) -> None:
         self.rho = rho
-        self.condition = largest / smallest if spectrum.size else 1.0
-        self._basis = basis
+        self.condition = inverse.condition
+        self._centred = centred
         self._quadratic = quadratic
-        self._inverse = 1.0 / spectrum
+        self._inverse = inverse
         weight = float(quadratic.s @ quadratic.s)
         self._mean = 1.0 / weight if quadratic.intercept and weight > 0.0 else 0.0
 
@@ -187,23 +285,23 @@ class LowRankResponse(Response):
         """One."""
         return 1.0
 
+    @cached_property
+    def _G(self) -> Array:
+        rotated = self._inverse.rotate()
+        if self._mean == 0.0:
+            return rotated
+        return np.column_stack([rotated, np.full(len(rotated), np.sqrt(self._mean))])
+
     def _hat(self, rows: Rows | slice, B: Array) -> Array:
         """2 M_{rows,:} B."""
-        F = self._basis.free
-        inner = product(np.ascontiguousarray(F.T), B) * self._inverse[:, None]
-        u: Array = product(F[rows], inner) + self._mean * B.sum(axis=0)
-        return u
+        return product(self._G[rows], product(self._G.T, B))
 
     def solution(self) -> Solution:
         """See base class; ``coef`` belong to the columns of V."""
-        B = self._quadratic.z * (self._quadratic.s**2)[:, None]
-        F, P = self._basis.free, self._basis.P
-        pull = 0.5 * self._quadratic.pull
-        # b follows the mean of f, so that a force on b is one on f too.
-        force = product(np.ascontiguousarray(F.T), B) + pull * (P.T @ self._basis.centre)[:, None]
-        coef = P @ (self._inverse[:, None] * force)
-        b = self._mean * (B.sum(axis=0) - pull) - self._basis.centre @ coef
-        return Solution(coef, b)
+        quadratic, P = self._quadratic, self._inverse.P
+        coef = P @ (P.T @ self._centred.force)
+        total = quadratic.s**2 @ quadratic.z - 0.5 * quadratic.pull
+        return Solution(coef, self._mean * total - self._centred.centre @ coef)
 
     def reduced(self) -> Array:
         """See base class."""
@@ -213,10 +311,8 @@ class LowRankResponse(Response):
 
     def residual_blocks(self, rows: Rows) -> Array:
         """See base class; c m² flops each."""
-        s = self._quadratic.s[rows]
-        F = self._basis.free[rows] * (s[:, :, None] * np.sqrt(self._inverse))
-        blocks: Array = -(F @ F.transpose(0, 2, 1))
-        blocks -= self._mean * (s[:, :, None] * s[:, None, :])
+        Q = self._G[rows] * self._quadratic.s[rows][:, :, None]
+        blocks: Array = -(Q @ Q.transpose(0, 2, 1))
         steps = np.arange(rows.shape[1])
         blocks[:, steps, steps] += 1.0
         return blocks
@@ -225,6 +321,30 @@ class LowRankResponse(Response):
         """See base class."""
         diagonal: Array = 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
         return diagonal
+
+    def leave(self, rows: Rows, B: Array) -> Array:
+        """See base class; sets larger than the rank cost m c² + c³ flops, not m³."""
+        if rows.shape[1] <= self._G.shape[1]:
+            return super().leave(rows, B)
+        s = self._quadratic.s[:, None]
+        pairs = zip(rows, B, strict=True)
+        return np.stack([_deflate(self._G[S] * s[S], B_S) for S, B_S in pairs])
+
+    def release(self, rows: Rows, g: Array) -> Array:
+        """See base class; likewise."""
+        if len(rows) <= self._G.shape[1]:
+            return super().release(rows, g)
+        s, G = self._quadratic.s[rows, None], self._G[rows]
+        # (I − D M)⁻¹ = I + s (I − Q Qᵀ)⁻¹ Q Gᵀ with Q = s G.
+        pushed = s * G @ (G.T @ g[rows, None])
+        v: Array = g[rows] + (s * _deflate(s * G, pushed))[:, 0]
+        return v
+
+    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+        """See base class."""
+        G = self._G[rows]
+        held: Array = model.u[rows] + 0.5 * (G @ (G.T @ v))
+        return held
 
     @property
     def curvature(self) -> Array:
@@ -238,12 +358,18 @@ class LowRankResponse(Response):
 
     def block(self, rows: Rows, columns: Rows) -> Array:
         """See base class."""
-        F = self._basis.free
-        M_SS: Array = 0.5 * (product(F[rows] * self._inverse, F[columns].T) + self._mean)
+        M_SS: Array = 0.5 * product(self._G[rows], self._G[columns].T)
         return M_SS
 
     def diagonal(self) -> Array:
         """See base class; 2 n c flops."""
-        F = self._basis.free
-        diagonal: Array = 0.5 * (np.einsum("ij,ij,j->i", F, F, self._inverse) + self._mean)
+        diagonal: Array = 0.5 * np.einsum("ij,ij->i", self._G, self._G)
         return diagonal
+
+
+def _deflate(Q: Array, B: Array) -> Array:
+    """(I − Q Qᵀ)⁻¹ B for a tall Q, through the c×c matrix I − QᵀQ; NaN if it is not definite."""
+    inner = np.eye(Q.shape[1]) - gram(Q)
+    solved = solve_stack(inner[None], (Q.T @ B)[None])[0]
+    deflated: Array = B + Q @ solved
+    return deflated

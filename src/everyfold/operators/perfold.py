@@ -6,8 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
-import numpy as np
-
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
     Array,
@@ -84,7 +82,7 @@ class PerFold(SplitOnly):
     @property
     def rank(self) -> int:
         """See base class."""
-        return self._structure.rank(*self._X.shape)
+        return self._structure.rank_for(*self._X.shape)
 
     def restrict(self, rows: Rows) -> KernelOperator:
         """See base class."""
@@ -94,7 +92,7 @@ class PerFold(SplitOnly):
     def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
         """See base class."""
         operator = self.restrict(train)
-        return operator, operator.expand(np.empty((operator.n, 0))).link(self._X[test])
+        return operator, operator.link(self._X[test])
 
 
 class PerSplit(SplitOnly):

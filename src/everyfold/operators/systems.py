@@ -181,7 +181,7 @@ def factorise(K: Array, route: Route) -> Factorisation:
 def _gram(A: Array) -> Array:
     """A Aᵀ for a C-ordered (m, n) matrix, both triangles filled, at half the flops of a product."""
     half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
-    return _mirror(half)
+    return mirror(half)
 
 
 def _invert_lower(L: Array) -> Array:
@@ -204,7 +204,7 @@ def _invert_lower(L: Array) -> Array:
     return inverse
 
 
-def _mirror(lower: Array) -> Array:
+def mirror(lower: Array) -> Array:
     """The symmetric matrix with this lower triangle, in place where it is large."""
     n = len(lower)
     if n <= _TILE:
@@ -213,7 +213,7 @@ def _mirror(lower: Array) -> Array:
         return full
     for i in range(0, n, _TILE):
         end = min(i + _TILE, n)
-        lower[i:end, i:end] = _mirror(lower[i:end, i:end])
+        lower[i:end, i:end] = mirror(lower[i:end, i:end])
         lower[i:end, end:] = lower[end:, i:end].T
     return lower
 
@@ -370,7 +370,7 @@ class ExplicitSystem(EigenSystem):
         if room.owner is not self:
             np.multiply(self._factor.U, np.sqrt(self._inverse), out=room.scaled)
             G = blas.dsyrk(1.0, room.scaled.T, beta=0.0, c=room.G, trans=1, lower=1, overwrite_c=1)
-            room.G, room.owner = _mirror(G), self
+            room.G, room.owner = mirror(G), self
         return room.G
 
     def blocks(self, rows: Rows) -> Array:
@@ -451,7 +451,7 @@ class CholeskySystem(RidgeSystem):
         if self._L.size == 0:
             return self._L.copy()
         half, _ = lapack.dpotri(self._L, lower=1)
-        return _mirror(half)
+        return mirror(half)
 
     @cached_property
     def _columns(self) -> Array:

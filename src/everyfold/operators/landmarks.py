@@ -1,0 +1,121 @@
+r"""Which rows stand for all: landmarks of a low-rank kernel.
+
+With C the kernel between all rows and c landmarks and W that between the landmarks,
+:math:`\tilde K = C W^+ C^\top` is the Nyström approximation; its quality is their choice.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+from scipy.linalg import lapack, solve_triangular
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+
+from everyfold.kernels import Kernel
+from everyfold.operators.base import Array, Rows
+from everyfold.operators.systems import EPS
+
+PROPOSALS = 64
+"""Pivots proposed at a time, so that columns are computed and subtracted by matrix products."""
+
+_KMEANS_STEPS = 20
+
+
+def uniform(n: int, count: int, random: RandomState) -> Rows:
+    """Rows drawn uniformly without replacement."""
+    return np.asarray(random.permutation(n)[:count], dtype=np.intp)
+
+
+def centres(X: Any, count: int, random: RandomState) -> Array:
+    """Centres of k-means clusters: landmarks that are not rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
+        model = KMeans(count, n_init=1, max_iter=_KMEANS_STEPS, random_state=random).fit(X)
+    return np.asarray(model.cluster_centers_, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Pivots:
+    """A partial Cholesky factorisation: K ≈ F Fᵀ with the residual 0 in the rows ``rows``."""
+
+    rows: Rows
+    F: Array
+    residual: Array
+    """The diagonal of K − F Fᵀ."""
+
+
+def rp_cholesky(
+    kernel: Kernel, X: Any, count: int, tol: float, random: RandomState, start: Pivots | None = None
+) -> Pivots:
+    """Randomly pivoted Cholesky factorisation: pivots drawn by what is not yet explained.
+
+    Pivots are proposed ``PROPOSALS`` at a time and accepted one by one with the share of their
+    residual that the others left, which draws them as one at a time would (Chen, Epperly, Tropp &
+    Webber 2023; Epperly, Tropp & Webber 2024).
+
+    Parameters
+    ----------
+    kernel, X
+        The matrix; only its diagonal and the columns of the pivots are computed.
+    count : int
+        The largest number of pivots.
+    tol : float
+        Stop when the residual trace falls to this share of the trace of K.
+    random : RandomState
+    start : Pivots, optional
+        A factorisation to go on from.
+
+    Notes
+    -----
+    **Cost** n r kernel evaluations and n r² flops for r pivots.
+    """
+    diagonal = kernel.diagonal(X)
+    n, total = len(diagonal), float(diagonal.sum())
+    columns = np.empty((count, n))
+    rows: list[int] = []
+    residual = diagonal.copy()
+    if start is not None:
+        k = min(len(start.rows), count)
+        rows, columns[:k], residual = start.rows[:k].tolist(), start.F[:, :k].T, start.residual
+        residual = np.maximum(diagonal - np.einsum("ij,ij->j", columns[:k], columns[:k]), 0.0)
+    floor = max(tol, n * EPS) * total
+    while len(rows) < count and residual.sum() > floor:
+        found = _accepted(kernel, X, columns[: len(rows)], residual, random)[: count - len(rows)]
+        if not len(found):
+            break
+        k = len(rows)
+        rows.extend(found.tolist())
+        new = kernel(X[found], X) - columns[:k, found].T @ columns[:k]
+        L, info = lapack.dpotrf(new[:, found], lower=1, clean=1)
+        if info:  # the block is singular to working precision: keep what comes before
+            rows = rows[: k + info - 1]
+            if info == 1:
+                break
+            new, L = new[: info - 1], L[: info - 1, : info - 1]
+        columns[k : len(rows)] = solve_triangular(L, new, lower=True)
+        residual -= np.einsum("ij,ij->j", columns[k : len(rows)], columns[k : len(rows)])
+        np.maximum(residual, 0.0, out=residual)
+        residual[rows] = 0.0
+    r = len(rows)
+    return Pivots(np.array(rows, dtype=np.intp), columns[:r].T.copy(), residual)
+
+
+def _accepted(kernel: Kernel, X: Any, columns: Array, residual: Array, random: RandomState) -> Rows:
+    """Pivots drawn in proportion to the residual, each given those before it."""
+    drawn = random.choice(len(residual), PROPOSALS, p=residual / residual.sum())
+    block = kernel(X[drawn], X[drawn]) - columns[:, drawn].T @ columns[:, drawn]
+    first = block.diagonal().copy()
+    chance = random.uniform(size=PROPOSALS)
+    accepted = []
+    for i in range(PROPOSALS):
+        if first[i] <= 0.0 or chance[i] * first[i] >= block[i, i]:
+            continue
+        accepted.append(drawn[i])
+        column = block[:, i] / np.sqrt(block[i, i])
+        block -= np.outer(column, column)
+    return np.array(accepted, dtype=np.intp)

@@ -1,0 +1,239 @@
+r"""Sums over rows of features: all that ridge regression needs to know of them, fold by fold.
+
+Rows enter through their weight, their features v and their targets z only as sums of products, so
+that folds are taken out by subtraction, and rows may arrive block by block from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from everyfold.operators.base import Array, Quadratic, Rows
+from everyfold.operators.systems import EPS, mirror, refuse
+
+BLOCK = 4_000_000
+"""Entries of V that are weighted at a time, about 32 MB."""
+
+_FEW_RIDGES = 3
+"""Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
+
+
+def gram(Z: Array) -> Array:
+    """ZᵀZ of a C-ordered matrix, both triangles filled, at half the flops of a product."""
+    if Z.size == 0:
+        return np.zeros((Z.shape[1], Z.shape[1]))
+    return mirror(blas.dsyrk(1.0, np.ascontiguousarray(Z).T, lower=1))
+
+
+class GramSum:
+    """A sum of Gram matrices in one piece of memory; ``total`` fills the other triangle."""
+
+    def __init__(self, size: int) -> None:
+        self._lower = np.zeros((size, size), order="F")
+
+    def add(self, Z: Array) -> None:
+        """Add ZᵀZ of a C-ordered matrix."""
+        if Z.size:
+            self._lower = blas.dsyrk(1.0, Z.T, beta=1.0, c=self._lower, lower=1, overwrite_c=1)
+
+    def total(self) -> Array:
+        """The sum, symmetric."""
+        return mirror(self._lower.copy(order="F"))
+
+
+def weighted_gram(V: Array, s: Array, centre: Array) -> Array:
+    """ZᵀZ of Z = s (V − 1 centreᵀ), in blocks so that no second V is made."""
+    total = GramSum(V.shape[1])
+    step = max(1, BLOCK // max(1, V.shape[1]))
+    is_plain = bool(np.all(s == 1.0)) and not centre.any()
+    for i in range(0, len(V), step):
+        block = V[i : i + step]
+        total.add(block if is_plain else (block - centre) * s[i : i + step, None])
+    return total.total()
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over some rows of weights w, features v, targets z and their products.
+
+    Attributes
+    ----------
+    weight : float
+    features : array of shape (c,)
+    gram : array of shape (c, c)
+    targets : array of shape (q,)
+    cross : array of shape (c, q)
+        Of w v zᵀ.
+    squares : array of shape (q,)
+        Of w z².
+    """
+
+    weight: float
+    features: Array
+    gram: Array
+    targets: Array
+    cross: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, V: Array, s: Array, z: Array) -> Sums:
+        """The sums over rows with weights s²; c² flops a row."""
+        w = s * s
+        weighted = w[:, None] * z
+        return cls(
+            float(w.sum()),
+            w @ V,
+            weighted_gram(V, s, np.zeros(V.shape[1])),
+            weighted.sum(axis=0),
+            V.T @ weighted,
+            np.einsum("ij,ij->j", weighted, z),
+        )
+
+    def _parts(self) -> tuple[float | Array, ...]:
+        return self.weight, self.features, self.gram, self.targets, self.cross, self.squares
+
+    def __add__(self, other: Sums) -> Sums:
+        pairs = zip(self._parts(), other._parts(), strict=True)
+        return Sums(*(a + b for a, b in pairs))  # type: ignore[arg-type]
+
+    def __sub__(self, other: Sums) -> Sums:
+        pairs = zip(self._parts(), other._parts(), strict=True)
+        return Sums(*(a - b for a, b in pairs))  # type: ignore[arg-type]
+
+    def mapped(self, T: Array) -> Sums:
+        """The sums of the features v T; what c×c costs, whatever the number of rows."""
+        return Sums(
+            self.weight,
+            self.features @ T,
+            T.T @ self.gram @ T,
+            self.targets,
+            T.T @ self.cross,
+            self.squares,
+        )
+
+    def solve(self, rhos: Sequence[float], *, intercept: bool) -> RidgeModels:
+        """Ridge regression on these rows for all ridges; 9 c³ flops and c² more a ridge."""
+        is_centred = intercept and self.weight > 0.0
+        centre = self.features / self.weight if is_centred else np.zeros_like(self.features)
+        A = self.gram - self.weight * np.outer(centre, centre)
+        rhs = self.cross - np.outer(centre, self.targets)
+        few = len(rhos) <= _FEW_RIDGES
+        coef, condition = (_by_factors if few else _by_spectrum)(A, rhs, rhos)
+        b = np.zeros((len(rhos), len(self.targets)))
+        if is_centred:
+            b = self.targets / self.weight - centre @ coef
+        return RidgeModels(coef, b, condition)
+
+    def residual(self, models: RidgeModels) -> Array:
+        """The sums of squared residuals of models on these rows, (ridges, q)."""
+        coef, b = models.coef, models.intercept
+        fitted = np.einsum("kcq,kcq->kq", coef, self.gram @ coef)
+        fitted += 2.0 * b * (self.features @ coef) + self.weight * b * b
+        explained = np.einsum("kcq,cq->kq", coef, self.cross) + b * self.targets
+        residual: Array = self.squares - 2.0 * explained + fitted
+        return residual
+
+
+@dataclass(frozen=True)
+class RidgeModels:
+    """Coefficients (ridges, c, q), intercepts (ridges, q) and condition numbers (ridges,)."""
+
+    coef: Array
+    intercept: Array
+    condition: Array
+
+    def values(self, V: Array) -> Array:
+        """Predictions of rows with features V, (ridges, rows, q), by one product."""
+        k, c, q = self.coef.shape
+        flat = V @ self.coef.transpose(1, 0, 2).reshape(c, k * q)
+        values: Array = flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
+        return values
+
+
+def _by_spectrum(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
+    values, U, info = lapack.dsyevd(A, lower=1)
+    if info:
+        raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+    values = np.maximum(values, 0.0)
+    inner = U.T @ rhs
+    coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
+    for k, rho in enumerate(rhos):
+        smallest, largest = float(values[0]) + rho, float(values[-1]) + rho
+        if smallest <= EPS * largest:
+            raise refuse(smallest, rho)
+        condition[k] = largest / smallest
+        coef[k] = inner / (values + rho)[:, None]
+    return U @ coef, condition
+
+
+def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
+    coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
+    for k, rho in enumerate(rhos):
+        system = A + rho * np.eye(len(A))
+        norm = float(np.abs(system).sum(axis=0).max())
+        L, x, info = lapack.dposv(system, rhs, lower=1)
+        rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
+        if rcond <= EPS:
+            raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
+        coef[k], condition[k] = x, 1.0 / rcond
+    return coef, condition
+
+
+@dataclass(frozen=True)
+class Moments:
+    """The sums over all rows, and over each set that may be left out.
+
+    ``shift`` is a constant that was subtracted from the features, so that centring them for an
+    intercept loses no digits where they are far from 0.
+    """
+
+    total: Sums
+    parts: tuple[Sums, ...]
+    intercept: bool
+    shift: Array
+
+    @classmethod
+    def of_sets(cls, V: Array, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
+        """Sum over sets of rows; where they cut the rows into pieces each row counts once."""
+        s, z = quadratic.s, quadratic.z
+        shift = np.zeros(V.shape[1])
+        if quadratic.intercept:
+            shift = (s * s) @ V / max(float(s @ s), np.finfo(np.float64).tiny)
+        parts = tuple(Sums.of(V[rows] - shift, s[rows], z[rows]) for rows in sets)
+        if _is_partition(sets, len(V)):
+            total = parts[0]
+            for part in parts[1:]:
+                total += part
+        else:
+            total = _total(V, s, z, shift)
+        return cls(total, parts, quadratic.intercept, shift)
+
+    def without(self, k: int, rhos: Sequence[float]) -> RidgeModels:
+        """The models of all rows but those of set k."""
+        models = (self.total - self.parts[k]).solve(rhos, intercept=self.intercept)
+        return RidgeModels(
+            models.coef, models.intercept - self.shift @ models.coef, models.condition
+        )
+
+
+def _total(V: Array, s: Array, z: Array, shift: Array) -> Sums:
+    step = max(1, BLOCK // max(1, V.shape[1]))
+    starts = range(0, len(V), step)
+    sums = [Sums.of(V[i : i + step] - shift, s[i : i + step], z[i : i + step]) for i in starts]
+    total = sums[0]
+    for part in sums[1:]:
+        total += part
+    return total
+
+
+def _is_partition(sets: Sequence[Rows], n: int) -> bool:
+    if sum(len(rows) for rows in sets) != n:
+        return False
+    seen = np.zeros(n, dtype=bool)
+    for rows in sets:
+        seen[rows] = True
+    return bool(seen.all())

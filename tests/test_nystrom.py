@@ -1,0 +1,378 @@
+"""Low-rank kernels: landmarks, the response of V Vᵀ, folds by subtraction, bounds."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.kernel_approximation import Nystroem
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import everyfold
+from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
+from everyfold.criteria import Downdate, HeldOut
+from everyfold.kernels import RBF, Linear, Precomputed
+from everyfold.losses import (
+    HuberHinge,
+    Logistic,
+    QuadraticEpsilon,
+    SmoothEpsilon,
+    Squared,
+    SquaredHinge,
+)
+from everyfold.operators import DenseMatrix, LowRank, Quadratic, StructureError
+from everyfold.operators.landmarks import rp_cholesky, uniform
+from everyfold.operators.nystrom import expected_residual, model_error_bound
+from everyfold.plan import plan_exact
+from everyfold.solve import Problem, solve
+
+from . import cases, reference
+
+LOSSES = (Squared(), QuadraticEpsilon(0.1), SmoothEpsilon(0.1, 0.05), HuberHinge(0.3))
+LOSSES += (SquaredHinge(), Logistic())
+
+
+def bound(n=40, c=6, seed=0, gamma=0.4):
+    X = cases.features(n, 3, seed)
+    operator = Nystrom(c, random_state=seed).bind(RBF(gamma), X)
+    return X, operator, DenseMatrix(operator.V @ operator.V.T)
+
+
+def labels(X, loss):
+    y = cases.targets(X)
+    return np.sign(y - np.median(y)) if loss.is_margin else y
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+class TestResponse:
+    def responses(self, loss, intercept, rho=0.3):
+        X, low, dense = bound()
+        y, u = labels(X, loss), 0.6 * cases.targets(X, seed=3) - 0.5
+        D = cases.weights("random", 40) * loss.curvature(y, u)[:, 0]
+        assert (D > 0.0).any()
+        quadratic = Quadratic(np.sqrt(0.5 * D), u, intercept, 0.7 if intercept else 0.0)
+        return low.respond(quadratic, rho), dense.respond(quadratic, rho), low, dense
+
+    def test_equals_that_of_the_matrix(self, loss, intercept):
+        a, b, low, dense = self.responses(loss, intercept)
+        B = np.random.default_rng(0).normal(size=(40, 3))
+        np.testing.assert_allclose(a.matmat(B), b.matmat(B), atol=1e-9)
+        np.testing.assert_allclose(a.diagonal(), b.diagonal(), atol=1e-9)
+        rows = np.arange(5, 25)
+        np.testing.assert_allclose(a.block(rows, rows), b.block(rows, rows), atol=1e-9)
+        values = [
+            operator.evaluate(response.solution().coef) + response.solution().intercept
+            for response, operator in ((a, low), (b, dense))
+        ]
+        np.testing.assert_allclose(*values, atol=1e-8)
+
+    def test_sets_larger_than_the_rank_are_released_alike(self, loss, intercept):
+        a, b, _, _ = self.responses(loss, intercept)
+        rows, g = np.arange(3, 23), np.random.default_rng(1).normal(size=40)
+        np.testing.assert_allclose(a.release(rows, g), b.release(rows, g), atol=1e-8)
+        active = np.flatnonzero(a.curvature > 0.0)
+        sets = active[: 2 * (len(active) // 2)].reshape(2, -1)
+        B = np.random.default_rng(2).normal(size=(*sets.shape, 2))
+        np.testing.assert_allclose(a.leave(sets, B), b.leave(sets, B) / b.scale, atol=1e-7)
+
+    def test_fits_equal_those_of_the_matrix(self, loss, intercept):
+        X, low, dense = bound()
+        problem = Problem(labels(X, loss), cases.weights("random", 40), loss, intercept)
+        u = []
+        for operator in (low, dense):
+            fit = solve(problem, operator, 0.2)
+            assert fit.is_converged
+            u.append(operator.evaluate(fit.solution.coef) + fit.solution.intercept)
+        np.testing.assert_allclose(*u, atol=1e-7)
+
+
+class TestFolds:
+    @pytest.mark.parametrize("intercept", [False, True])
+    @pytest.mark.parametrize("weight", cases.WEIGHTS)
+    @pytest.mark.parametrize("scaling", ["sum", "mean"])
+    @pytest.mark.parametrize("name", cases.FOLDS)
+    @pytest.mark.parametrize("ridges", [[0.05], [1e-3, 0.05, 0.3, 2.0, 9.0]], ids=len)
+    def test_equal_refits_with_the_same_landmarks(self, intercept, weight, scaling, name, ridges):
+        operator, K = cases.operator("nystrom")
+        problem = cases.problem(3, weight, intercept, scaling)
+        folds = cases.folds(name)
+        found = list(Downdate().evaluate(problem, operator, ridges, folds))
+        for ridge, result in zip(ridges, found, strict=True):
+            expected = reference.held_out(K, problem.y, problem.w, ridge, intercept, folds, scaling)
+            np.testing.assert_allclose(result.values, expected, rtol=1e-8, atol=1e-8)
+            assert result.is_exact.all()
+
+    def test_features_far_from_the_origin_lose_no_digits(self):
+        V = cases.features() + 1e5
+        problem = cases.problem(1)
+        folds = cases.folds("equal")
+        (found,) = Downdate().evaluate(problem, LowRank(V), [1e-2], folds)
+        (near,) = Downdate().evaluate(problem, LowRank(V - 1e5), [1e-2], folds)
+        np.testing.assert_allclose(found.values, near.values, rtol=1e-7)
+
+    def test_planner_takes_sums_for_few_folds_and_blocks_for_single_rows(self):
+        V = np.random.default_rng(0).normal(size=(2000, 50))
+        problem = Problem(np.zeros((2000, 1)), np.ones(2000), Squared(), intercept=True)
+        folds = everyfold.criteria.Folds
+        ten = folds.from_splits(KFold(10).split(V), 2000)
+        assert plan_exact(problem, LowRank(V), 16, ten).method == "moments"
+        assert plan_exact(problem, LowRank(V), 16, folds.leave_one_out(2000)).method == "eigen"
+
+    def test_dense_kernels_have_no_sums(self):
+        operator, _ = cases.operator("rbf")
+        with pytest.raises(StructureError, match="low rank"):
+            next(Downdate().evaluate(cases.problem(), operator, [1.0], cases.folds("equal")))
+
+    def test_one_step_equals_that_of_the_matrix(self):
+        X, low, dense = bound()
+        loss = HuberHinge(0.3)
+        problem = Problem(labels(X, loss), np.ones(40), loss, intercept=True)
+        folds = everyfold.criteria.Folds.from_splits(KFold(3).split(X), 40)
+        values = [
+            next(HeldOut().evaluate(problem, operator, [0.2], folds)).values
+            for operator in (low, dense)
+        ]
+        np.testing.assert_allclose(*values, atol=1e-6)
+
+
+class TestPapers:
+    def test_algorithm_1_by_hand(self):
+        X = cases.features(30, 2, 4)
+        y = np.sign(X[:, 0] + 0.3)
+        mu, c, k = 0.7, 10, 5
+        rows = uniform(30, c, np.random.RandomState(3))
+        K = RBF(0.5)(X)
+        C, W = K[:, rows], K[np.ix_(rows, rows)]
+        values, U = np.linalg.eigh(W)
+        V = C @ U[:, -k:] @ np.diag(values[-k:] ** -0.5)
+        z = np.column_stack([np.ones(30), y])
+        t = np.linalg.solve(mu * np.eye(k) + V.T @ V, V.T @ z)
+        r, v = ((z - V @ t) / mu).T
+        b = v.sum() / r.sum()
+        a = v - r * b
+        structure = Nystrom(c, k, sampling="uniform", random_state=3)
+        model = everyfold.LSSVC(gamma=0.5, alpha=mu, operator=structure).fit(X, y)
+        assert model.intercept_[0] == pytest.approx(b, rel=1e-9)
+        np.testing.assert_allclose(model.decision_function(X), V @ V.T @ a + b, rtol=1e-9)
+
+    def test_shares_are_those_of_the_paper(self):
+        operator = Nystrom(0.1, 0.5, sampling="uniform", random_state=0).bind(
+            RBF(0.5), cases.features(200)
+        )
+        assert (operator.quality.landmarks, operator.quality.rank) == (20, 10)
+
+    @pytest.mark.parametrize("seed", range(50))
+    def test_error_bounds_hold(self, seed):
+        rng = np.random.default_rng(seed)
+        n, c = int(rng.integers(20, 60)), int(rng.integers(3, 15))
+        X = rng.normal(size=(n, 2))
+        y = np.sign(rng.normal(size=n))
+        mu, kernel = 10.0 ** rng.uniform(-1, 1), RBF(10.0 ** rng.uniform(-1.5, 0.5))
+        operator = Nystrom(c, sampling="uniform", random_state=seed).bind(kernel, X)
+        K, low = kernel(X), operator.V @ operator.V.T
+        gap = np.linalg.norm(K - low, 2)
+        assert operator.residual_norm(X, 200) == pytest.approx(gap, rel=1e-2)
+        assert gap <= operator.residual_trace * (1 + 1e-9)
+        a = np.linalg.solve(K + mu * np.eye(n), y)
+        a_low = np.linalg.solve(low + mu * np.eye(n), y)
+        new = kernel(rng.normal(size=(20, 2)), X)
+        difference = np.abs(new @ (a_low - a)).max()
+        assert difference <= model_error_bound(gap, n, mu)
+        tail = np.linalg.norm(np.linalg.eigvalsh(K)[:-c])
+        assert gap <= expected_residual(K.diagonal(), tail, c, rank=c)
+
+
+class TestLandmarks:
+    def test_pivots_beat_uniform_rows_on_clusters(self):
+        rng = np.random.default_rng(0)
+        many = rng.normal(size=(900, 3))
+        few, _ = make_blobs(100, 3, centers=10, center_box=(-30, 30), random_state=0)
+        X = np.concatenate([many, few])
+        traces = {
+            sampling: np.mean(
+                [
+                    Nystrom(40, sampling=sampling, random_state=k).bind(RBF(0.05), X).residual_trace
+                    for k in range(5)
+                ]
+            )
+            for sampling in ("uniform", "rpcholesky", "kmeans")
+        }
+        assert traces["rpcholesky"] < 0.5 * traces["uniform"]
+
+    def test_stops_at_the_residual_trace(self):
+        X = cases.features(300)
+        operator = Nystrom(250, tol=1e-2, random_state=0).bind(RBF(0.2), X)
+        assert operator.quality.relative <= 1e-2
+        assert operator.rank < 150
+        finer = Nystrom(250, tol=1e-4, random_state=0).bind(RBF(0.2), X)
+        assert finer.rank > operator.rank
+
+    def test_partial_factor_is_exact_on_its_pivots(self):
+        X = cases.features(80)
+        found = rp_cholesky(RBF(0.3), X, 30, 0.0, np.random.RandomState(0))
+        K = RBF(0.3)(X)
+        residual = K - found.F @ found.F.T
+        assert np.abs(residual[found.rows]).max() < 1e-10
+        np.testing.assert_allclose(found.residual, residual.diagonal(), atol=1e-10)
+        assert len(set(found.rows.tolist())) == len(found.rows) == 30
+
+    def test_goes_on_from_a_smaller_factor(self):
+        X = cases.features(80)
+        first = rp_cholesky(RBF(0.3), X, 10, 0.0, np.random.RandomState(0))
+        more = rp_cholesky(RBF(0.3), X, 20, 0.0, np.random.RandomState(1), first)
+        np.testing.assert_array_equal(more.rows[:10], first.rows)
+        residual = RBF(0.3)(X) - more.F @ more.F.T
+        assert np.abs(residual[more.rows]).max() < 1e-10
+
+    @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky", "kmeans"])
+    def test_duplicate_rows_and_rank_deficient_kernels(self, sampling):
+        X = np.repeat(cases.features(5), 20, axis=0)
+        operator = Nystrom(50, sampling=sampling, random_state=0).bind(RBF(0.3), X)
+        K = RBF(0.3)(X)
+        assert operator.V.shape[1] <= 50
+        np.testing.assert_allclose(operator.V @ operator.V.T, K, atol=1e-6)
+        linear = Nystrom(20, sampling=sampling, random_state=0).bind(Linear(), X)
+        np.testing.assert_allclose(linear.V @ linear.V.T, X @ X.T, atol=1e-6)
+
+    @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky", "kmeans"])
+    @pytest.mark.parametrize("rank", [None, 4])
+    def test_map_gives_the_features_of_the_rows(self, sampling, rank):
+        X = cases.features(60)
+        operator = Nystrom(12, rank, sampling=sampling, random_state=0).bind(RBF(0.3), X)
+        assert operator.V.shape[1] == (rank or 12)
+        np.testing.assert_allclose(operator.features(X), operator.V, atol=1e-9)
+
+    def test_truncation_of_pivots_is_that_of_their_kernel(self):
+        X = cases.features(60)
+        operator = Nystrom(12, 4, random_state=0).bind(RBF(0.3), X)
+        rows = operator.pivots
+        K = RBF(0.3)(X)
+        values, U = np.linalg.eigh(K[np.ix_(rows, rows)])
+        inverse = U[:, -4:] @ np.diag(1.0 / values[-4:]) @ U[:, -4:].T
+        np.testing.assert_allclose(
+            operator.V @ operator.V.T, K[:, rows] @ inverse @ K[rows], atol=1e-9
+        )
+
+    def test_sparse_rows(self):
+        X = cases.sparse_features(cases.features(60))
+        a = Nystrom(12, random_state=0).bind(RBF(0.3), csr_matrix(X))
+        b = Nystrom(12, random_state=0).bind(RBF(0.3), X.toarray())
+        np.testing.assert_allclose(a.V, b.V, atol=1e-9)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("params", "message"),
+        [
+            ({"n_landmarks": 0}, "n_landmarks=0"),
+            ({"n_landmarks": -3}, "n_landmarks=-3"),
+            ({"n_landmarks": 1.5}, "n_landmarks=1.5"),
+            ({"n_landmarks": "many"}, "n_landmarks='many'"),
+            ({"rank": 0}, "rank=0"),
+            ({"n_landmarks": 5, "rank": 6}, "rank=6 is more than n_landmarks=5"),
+            ({"sampling": "best"}, "sampling='best'"),
+            ({"tol": -1.0}, "tol=-1.0"),
+        ],
+    )
+    def test_refused(self, params, message):
+        with pytest.raises(ValueError, match=message):
+            Nystrom(**params)
+
+    def test_more_landmarks_than_rows_are_all_rows_and_say_so(self):
+        X = cases.features(20)
+        with pytest.warns(UserWarning, match="more than the 20 rows"):
+            operator = Nystrom(500, random_state=0).bind(RBF(0.3), X)
+        np.testing.assert_allclose(operator.V @ operator.V.T, RBF(0.3)(X), atol=1e-6)
+
+    @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky", "kmeans"])
+    def test_precomputed_kernels_are_refused(self, sampling):
+        with pytest.raises(ValueError, match="use operator='dense'"):
+            Nystrom(5, sampling=sampling).bind(Precomputed(), np.eye(20))
+
+
+class TestUse:
+    def data(self, n=200):
+        X = cases.features(n)
+        return X, cases.targets(X)[:, 0]
+
+    def test_predicts_from_the_landmarks_alone(self):
+        X, y = self.data()
+        model = KernelRegressor(gamma=0.3, operator=Nystrom(15, random_state=0)).fit(X, y)
+        assert model.dual_coef_.shape == (15, 1)
+        assert model.expansion_.X.shape == (15, 3)
+        assert model.score(X, y) > 0.9
+
+    def test_parameters_are_nested_ones(self):
+        model = KernelRegressor(operator=Nystrom(15))
+        assert clone(model).set_params(operator__n_landmarks=7).operator == Nystrom(7)
+
+    def test_search_equals_a_loop_over_the_same_features(self):
+        X, y = self.data()
+        operator = Nystrom(15, random_state=0)
+        grid = {"gamma": [0.1, 0.5], "alpha": [0.01, 1.0]}
+        search = FastGridSearchCV(KernelRegressor(operator=operator), grid, cv=KFold(4)).fit(X, y)
+        for params, score in zip(
+            search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True
+        ):
+            V = operator.bind(RBF(params["gamma"]), X).V
+            scores = []
+            for train, test in KFold(4).split(X):
+                model = Ridge(params["alpha"]).fit(V[train], y[train])
+                scores.append(model.score(V[test], y[test]))
+            assert score == pytest.approx(np.mean(scores), rel=1e-8)
+        assert not search.cv_results_["is_exact"].any()
+        assert search.best_estimator_.operator == operator
+
+    def test_landmarks_of_each_fold_with_steps_of_each_fold(self):
+        X, y = self.data()
+        model = make_pipeline(
+            StandardScaler(), KernelRegressor(operator=Nystrom(15, random_state=0))
+        )
+        grid = {"kernelregressor__gamma": [0.1, 0.5], "kernelregressor__alpha": [0.01, 1.0]}
+        ours = FastGridSearchCV(model, grid, cv=4).fit(X, y)
+        theirs = GridSearchCV(model, grid, cv=4).fit(X, y)
+        np.testing.assert_allclose(
+            ours.cv_results_["mean_test_score"],
+            theirs.cv_results_["mean_test_score"],
+            rtol=1e-8,
+        )
+        assert ours.cv_results_["is_exact"].all()
+
+    @pytest.mark.parametrize("preprocessing", ["per_fold", "once"])
+    def test_pipelines_of_scikit_learns_nystroem(self, preprocessing):
+        X, y = self.data()
+        model = make_pipeline(Nystroem(n_components=20, gamma=0.3, random_state=0), Ridge())
+        grid = {"ridge__alpha": np.logspace(-3, 1, 5)}
+        ours = FastGridSearchCV(model, grid, cv=5, preprocessing=preprocessing).fit(X, y)
+        if preprocessing == "per_fold":
+            theirs = GridSearchCV(model, grid, cv=5).fit(X, y)
+        else:
+            V = model[0].fit_transform(X)
+            theirs = GridSearchCV(Ridge(), {"alpha": grid["ridge__alpha"]}, cv=5).fit(V, y)
+        np.testing.assert_allclose(
+            ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], rtol=1e-7
+        )
+
+    def test_too_little_memory_is_said_before_any_work(self, monkeypatch):
+        monkeypatch.setattr("everyfold.plan.available_memory", lambda: 10_000)
+        X, y = self.data()
+        with pytest.raises(MemoryError, match="n_landmarks"):
+            KernelRegressor(operator=Nystrom(100)).fit(X, y)
+
+    def test_searches_take_it_for_any_estimator(self):
+        X, y = self.data()
+        grid = {"gamma": [0.1, 0.5], "alpha": [0.01, 1.0]}
+        search = FastGridSearchCV(
+            KernelRidge(kernel="rbf"), grid, cv=4, operator=Nystrom(30, random_state=0)
+        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            search.fit(X, y)
+        assert "rank 30" in str(search.plan_)
