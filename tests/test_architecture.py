@@ -9,7 +9,7 @@ import everyfold
 
 ROOT = Path(everyfold.__file__).parent
 FLOORS = [
-    {"losses", "pairwise"},
+    {"losses", "pairwise", "streams"},
     {"kernels"},
     {"operators"},
     {"_smo_core", "solve"},
@@ -18,10 +18,12 @@ FLOORS = [
     {"plan"},
     {"targets"},
     {"model"},
+    {"passes"},
     {"estimators"},
     {"adapters", "execute", "metrics", "preprocess"},
     {"engines", "material", "scoring"},
     {"units"},
+    {"streaming"},
     {"validation"},
     {"search"},
     {"display"},

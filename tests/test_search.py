@@ -524,7 +524,7 @@ def interrupted(monkeypatch, after, send):
             send()
         return run(unit)
 
-    monkeypatch.setattr("everyfold.search.base.run", slow_run)
+    monkeypatch.setattr("everyfold.search.setup.run", slow_run)
     return FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2, 0.4, 0.8], "alpha": ALPHAS})
 
 

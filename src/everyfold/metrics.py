@@ -119,14 +119,17 @@ class Scored:
 Metric = Callable[[Side, Array], Scored]
 
 
+def _explained(errors: Array, spread: Array) -> Array:
+    """The share of the spread that is explained, by scikit-learn's rules where there is none."""
+    scores = np.ones_like(errors)
+    valid = (errors != 0.0) & (spread != 0.0)
+    scores[valid] = 1.0 - errors[valid] / spread[valid]
+    scores[(errors != 0.0) & (spread == 0.0)] = 0.0
+    return scores
+
+
 def _r2(side: Side, values: Array) -> Scored:
-    numerator = side.sum((side.y - values) ** 2)
-    denominator = side.spread
-    scores = np.ones_like(numerator)
-    valid = (numerator != 0.0) & (denominator != 0.0)
-    scores[valid] = 1.0 - numerator[valid] / denominator[valid]
-    scores[(numerator != 0.0) & (denominator == 0.0)] = 0.0
-    mean = scores.mean(axis=1)
+    mean = _explained(side.sum((side.y - values) ** 2), side.spread).mean(axis=1)
     if side.sizes.min() < 2:
         message = "R^2 score is not well-defined with less than two samples."
         warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
@@ -209,6 +212,37 @@ class Signed:
         """The scores of all folds."""
         scored = self.metric(side, values)
         return Scored(self.sign * scored.scores, scored.is_known)
+
+
+_OF_SUMS: dict[Metric, Callable[[Array, Array, Array], Array]] = {
+    _r2: lambda sse, spread, n: _explained(sse, spread).mean(axis=1),
+    _squared_error: lambda sse, spread, n: (sse / n).mean(axis=1),
+    _root_squared_error: lambda sse, spread, n: np.sqrt(sse / n).mean(axis=1),
+}
+
+_MEANS = (_squared_error, _absolute_error, _accuracy)
+
+
+def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Array | None:
+    """The scores of folds by their sums of squared errors and spreads, (t, q), if that is enough.
+
+    ``weights`` are those of the folds: their sizes, if all rows count alike.
+
+    Examples
+    --------
+    >>> from everyfold.targets import Numbers
+    >>> r2 = find_metric(metrics.get_scorer("r2"), Numbers.read([1.0, 2.0]))
+    >>> from_sums(r2, np.array([[1.0]]), np.array([[4.0]]), np.array([10.0]))
+    array([0.75])
+    """
+    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    found = _OF_SUMS.get(plain)
+    return None if found is None else sign * found(sse, spread, weights[:, None])
+
+
+def is_mean(metric: Metric) -> bool:
+    """Whether the score of a fold is the mean of those of its parts, by their sizes."""
+    return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
 
 
 def check_own_score(scorer: Any) -> None:

@@ -26,6 +26,8 @@ from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
 from everyfold.preprocess import Parts, read_rows, take_apart
 from everyfold.scoring import Judge
+from everyfold.streaming import StreamTrial, predict_stream, run_stream, set_up_stream
+from everyfold.streams import RowSource
 from everyfold.units import Candidate, Rawdata, Trial, Verdict, check, group, run, set_up
 
 
@@ -93,6 +95,8 @@ def cross_val_predict(
             f"method={method!r} is not available for {type(parts.final).__name__}; use one of "
             f"{allowed}"
         )
+    if isinstance(X, RowSource):
+        return _predict_source(estimator, X, y, cv, method)
     routed = _route("cross_val_predict", estimator, cv, None, groups, params)
     trial, verdict = _evaluate(estimator, (X, y), cv, routed, verbose=verbose)
     if verdict.exception is not None:
@@ -156,6 +160,8 @@ def cross_val_score(
     """
     read_estimator(take_apart(estimator, {}).final)
     scorer = check_scoring(estimator, scoring=scoring)
+    if isinstance(X, RowSource):
+        return _score_source(estimator, X, y, cv, scorer, error_score)
     routed = _route("cross_val_score", estimator, cv, scorer, groups, params)
     _, verdict = _evaluate(
         estimator, (X, y), cv, routed, scorer=scorer, error_score=error_score, verbose=verbose
@@ -171,6 +177,40 @@ def cross_val_score(
         )
         verdict.test[i] = error_score
     return np.array(verdict.test, dtype=np.float64)
+
+
+def _source_trial(
+    estimator: Any, source: RowSource, y: Any, cv: Any, scorers: dict[str, Any], error_score: Any
+) -> tuple[StreamTrial, Candidate]:
+    if y is not None:
+        raise ValueError("a source of rows has y in it; leave y out")
+    parts = take_apart(estimator, {})
+    candidate = Candidate(0, read_estimator(parts.final), parts)
+    return set_up_stream(source, cv, [candidate], (scorers, False, error_score)), candidate
+
+
+def _score_source(
+    estimator: Any, source: RowSource, y: Any, cv: Any, scorer: Any, error_score: Any
+) -> Array:
+    """The scores of the folds of a source of rows."""
+    trial, candidate = _source_trial(estimator, source, y, cv, {"score": scorer}, error_score)
+    ((verdict,),) = run_stream(trial, [candidate])
+    return np.array(verdict.test, dtype=np.float64)
+
+
+def _predict_source(
+    estimator: Any, source: RowSource, y: Any, cv: Any, method: str
+) -> NDArray[Any]:
+    """The held-out predictions of all rows of a source, in two passes."""
+    trial, candidate = _source_trial(estimator, source, y, cv, {}, "raise")
+    values, untested = predict_stream(trial, candidate)
+    if len(untested):
+        raise ValueError(
+            f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
+            "cross_val_score"
+        )
+    target = trial.reader.target(trial.reader.sample)
+    return target.predict(values) if method == "predict" else target.decide(values)
 
 
 def _route(

@@ -14,7 +14,6 @@ from everyfold.model import Model
 from everyfold.operators.base import Array, KernelOperator, Rows
 from everyfold.operators.perfold import SplitOnly
 from everyfold.search import FastGridSearchCV, SearchPlan
-from everyfold.search.base import _preprocessing_words
 from everyfold.search.record import summarise
 from everyfold.units import Unit, Verdict
 
@@ -88,9 +87,8 @@ def preview(job: Job) -> Preview:
     ]
     is_exact = all(_is_exact(verdict.method) for verdict in verdicts)
     plan = summarise(
-        setup.units,
+        setup,
         verdicts,
-        preprocessing=_preprocessing_words(setup),
         exact=len(verdicts) if is_exact else 0,
         seconds=0.0,
         notes=setup.notes,

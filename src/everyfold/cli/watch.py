@@ -130,5 +130,5 @@ class WatchedSearch(FastGridSearchCV):
 
     def _evaluate(self, state: Any) -> None:
         state.progress = _Relay(state.progress, self.watcher)
-        self.watcher.begin(len(state.setup.units), len(state.params))
+        self.watcher.begin(state.setup.n_kernels, len(state.params))
         super()._evaluate(state)

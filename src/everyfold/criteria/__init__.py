@@ -8,6 +8,7 @@ from everyfold.criteria.closed import (
     EigenvalueRatio,
     SpanRule,
 )
+from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.folds import Fold, Folds
 from everyfold.criteria.granularity import Granularity, choose_granularity
@@ -18,6 +19,7 @@ __all__ = [
     "GACV",
     "GCV",
     "Closed",
+    "ConjugateGradient",
     "Downdate",
     "EigenvaluePerturbation",
     "EigenvalueRatio",

@@ -35,7 +35,7 @@ class Downdate(Predictive):
         condition = np.empty((len(ridges), len(folds)))
         for i, test in enumerate(folds.tests):
             rhos = [problem.rho(ridge, int(left[i])) for ridge in ridges]
-            models = moments.without(i, rhos)
+            models = moments.original(moments.without(i, rhos))
             part = slice(folds.bounds[i], folds.bounds[i + 1])
             values[:, part] = models.values(operator.cross(test, test))
             condition[:, i] = models.condition

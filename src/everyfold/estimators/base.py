@@ -24,7 +24,9 @@ from everyfold.model import (
 from everyfold.operators import KernelOperator, Structure
 from everyfold.operators.base import Array, Solution
 from everyfold.operators.threads import blas_threads
+from everyfold.passes import Reader, fit_source
 from everyfold.solve import Fit, solve
+from everyfold.streams import RowSource
 from everyfold.targets import Pairs, Target, Voting
 
 
@@ -127,6 +129,22 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.dual_coef_ = self.expansion_.coef
         self.intercept_ = solution.intercept
         self.kernel_ = kernel
+
+    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> Reader:
+        """Fit to rows that are read in blocks; they bring their targets and weights along."""
+        if y is not None or sample_weight is not None:
+            name = "y" if y is not None else "sample_weight"
+            raise ValueError(f"a source of rows has {name} in it; leave {name} out of fit")
+        model = self._model()
+        fitted = fit_source(model, source)
+        self.expansion_ = fitted.expansion
+        self.dual_coef_ = fitted.expansion.coef
+        self.intercept_ = fitted.intercept
+        self.kernel_ = model.choice.resolve(np.zeros((1, source.n_features)))
+        self.n_features_in_ = source.n_features
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        return fitted.reader
 
     def _values(self, X: Any) -> Array:
         check_is_fitted(self)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 from everyfold.estimators.base import KernelMachine
 from everyfold.model import ClassWeight
 from everyfold.operators.base import Array
+from everyfold.streams import RowSource
 from everyfold.targets import Labels
 
 
@@ -83,13 +84,16 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self.multi_class = multi_class
         self.h = h
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> KernelClassifier:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> KernelClassifier:
         """Fit.
 
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``.
+            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
+            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
         y : array of shape (n_samples,)
             Class labels, at least two different ones.
         sample_weight : array of shape (n_samples,), optional
@@ -99,6 +103,12 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         -------
         self
         """
+        if isinstance(X, RowSource):
+            reader = self._fit_source(X, y, sample_weight)
+            assert reader.classes is not None
+            self.classes_ = reader.classes
+            self._decoder = reader.target(reader.classes[:0])
+            return self
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         labels = self._model().target(y)
         assert isinstance(labels, Labels)

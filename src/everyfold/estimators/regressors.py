@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from everyfold.estimators.base import KernelMachine
 from everyfold.operators.base import Array
+from everyfold.streams import RowSource
 from everyfold.targets import Numbers
 
 
@@ -97,13 +98,14 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self.epsilon = epsilon
         self.h = h
 
-    def fit(self, X: Any, y: Any, sample_weight: ArrayLike | None = None) -> KernelRegressor:
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> KernelRegressor:
         """Fit.
 
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``.
+            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
+            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
         y : array of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array of shape (n_samples,), optional
             Weight 0 is the same as leaving the row out.
@@ -112,6 +114,10 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         -------
         self
         """
+        if isinstance(X, RowSource):
+            self._fit_source(X, y, sample_weight)
+            self._is_flat = self.dual_coef_.shape[1] == 1
+            return self
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
         )

@@ -7,7 +7,9 @@ that folds are taken out by subtraction, and rows may arrive block by block from
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -62,6 +64,8 @@ class Sums:
 
     Attributes
     ----------
+    count : int
+        The number of rows with positive weight.
     weight : float
     features : array of shape (c,)
     gram : array of shape (c, c)
@@ -72,6 +76,7 @@ class Sums:
         Of w z².
     """
 
+    count: int
     weight: float
     features: Array
     gram: Array
@@ -85,6 +90,7 @@ class Sums:
         w = s * s
         weighted = w[:, None] * z
         return cls(
+            int(np.count_nonzero(w)),
             float(w.sum()),
             w @ V,
             weighted_gram(V, s, np.zeros(V.shape[1])),
@@ -93,27 +99,27 @@ class Sums:
             np.einsum("ij,ij->j", weighted, z),
         )
 
-    def _parts(self) -> tuple[float | Array, ...]:
-        return self.weight, self.features, self.gram, self.targets, self.cross, self.squares
-
     def __add__(self, other: Sums) -> Sums:
-        pairs = zip(self._parts(), other._parts(), strict=True)
-        return Sums(*(a + b for a, b in pairs))  # type: ignore[arg-type]
+        return self._with(other, 1.0)
 
     def __sub__(self, other: Sums) -> Sums:
-        pairs = zip(self._parts(), other._parts(), strict=True)
-        return Sums(*(a - b for a, b in pairs))  # type: ignore[arg-type]
+        return self._with(other, -1.0)
+
+    def _with(self, other: Sums, sign: float) -> Sums:
+        return Sums(
+            self.count + int(sign) * other.count,
+            self.weight + sign * other.weight,
+            self.features + sign * other.features,
+            self.gram + sign * other.gram,
+            self.targets + sign * other.targets,
+            self.cross + sign * other.cross,
+            self.squares + sign * other.squares,
+        )
 
     def mapped(self, T: Array) -> Sums:
         """The sums of the features v T; what c×c costs, whatever the number of rows."""
-        return Sums(
-            self.weight,
-            self.features @ T,
-            T.T @ self.gram @ T,
-            self.targets,
-            T.T @ self.cross,
-            self.squares,
-        )
+        gram = T.T @ self.gram @ T
+        return replace(self, features=self.features @ T, gram=gram, cross=T.T @ self.cross)
 
     def solve(self, rhos: Sequence[float], *, intercept: bool) -> RidgeModels:
         """Ridge regression on these rows for all ridges; 9 c³ flops and c² more a ridge."""
@@ -136,6 +142,60 @@ class Sums:
         explained = np.einsum("kcq,cq->kq", coef, self.cross) + b * self.targets
         residual: Array = self.squares - 2.0 * explained + fitted
         return residual
+
+
+@dataclass
+class RunningSums:
+    """Sums that grow, block by block."""
+
+    count: int
+    weight: float
+    features: Array
+    gram: GramSum
+    targets: Array
+    cross: Array
+    squares: Array
+    around: tuple[Array, Array]
+    """Sums of the targets and of their squares around a fixed point."""
+
+    @classmethod
+    def empty(cls, c: int, q: int) -> RunningSums:
+        """No rows yet."""
+        cross = np.zeros((c, q), order="F")
+        around = np.zeros(q), np.zeros(q)
+        return cls(0, 0.0, np.zeros(c), GramSum(c), np.zeros(q), cross, np.zeros(q), around)
+
+    def spread_by(self, w: Array | None, z: Array) -> None:
+        """Add targets to the sums around a fixed point."""
+        weighted = z if w is None else z * w[:, None]
+        self.around[0][:] += weighted.sum(axis=0)
+        self.around[1][:] += np.einsum("ij,ij->j", weighted, z)
+
+    def add(self, V: Array, w: Array | None, z: Array) -> None:
+        """Add rows; c² flops each."""
+        weighted = z if w is None else z * w[:, None]
+        self.count += len(V) if w is None else int(np.count_nonzero(w))
+        self.weight += float(len(V) if w is None else w.sum())
+        ones = np.ones(len(V)) if w is None else w
+        both = np.asfortranarray(np.column_stack([weighted, ones]))
+        products = blas.dgemm(1.0, V.T, both)
+        self.cross += products[:, :-1]
+        self.features += products[:, -1]
+        self.targets += weighted.sum(axis=0)
+        self.squares += np.einsum("ij,ij->j", weighted, z)
+        self.gram.add(V if w is None else V * np.sqrt(w)[:, None])
+
+    def sums(self) -> Sums:
+        """The sums so far."""
+        return Sums(
+            self.count,
+            self.weight,
+            self.features,
+            self.gram.total(),
+            self.targets,
+            self.cross,
+            self.squares,
+        )
 
 
 @dataclass(frozen=True)
@@ -187,47 +247,43 @@ def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Arr
 class Moments:
     """The sums over all rows, and over each set that may be left out.
 
-    ``shift`` is a constant that was subtracted from the features, so that centring them for an
-    intercept loses no digits where they are far from 0.
+    ``shift`` and ``target_shift`` are constants that were subtracted from the features and the
+    targets, so that centring them for an intercept loses no digits where they are far from 0.
+    Models in shifted terms are what ``without`` gives; ``original`` takes them back.
     """
 
     total: Sums
     parts: tuple[Sums, ...]
     intercept: bool
     shift: Array
+    target_shift: Array
 
     @classmethod
     def of_sets(cls, V: Array, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
         """Sum over sets of rows; where they cut the rows into pieces each row counts once."""
         s, z = quadratic.s, quadratic.z
-        shift = np.zeros(V.shape[1])
+        shift, target_shift = np.zeros(V.shape[1]), np.zeros(z.shape[1])
         if quadratic.intercept:
-            shift = (s * s) @ V / max(float(s @ s), np.finfo(np.float64).tiny)
+            weight = max(float(s @ s), np.finfo(np.float64).tiny)
+            shift, target_shift = (s * s) @ V / weight, (s * s) @ z / weight
+        z = z - target_shift
         parts = tuple(Sums.of(V[rows] - shift, s[rows], z[rows]) for rows in sets)
         if _is_partition(sets, len(V)):
-            total = parts[0]
-            for part in parts[1:]:
-                total += part
+            total = reduce(add, parts)
         else:
-            total = _total(V, s, z, shift)
-        return cls(total, parts, quadratic.intercept, shift)
+            step = max(1, BLOCK // max(1, V.shape[1]))
+            pieces = [slice(i, i + step) for i in range(0, len(V), step)]
+            total = reduce(add, [Sums.of(V[part] - shift, s[part], z[part]) for part in pieces])
+        return cls(total, parts, quadratic.intercept, shift, target_shift)
 
     def without(self, k: int, rhos: Sequence[float]) -> RidgeModels:
-        """The models of all rows but those of set k."""
-        models = (self.total - self.parts[k]).solve(rhos, intercept=self.intercept)
-        return RidgeModels(
-            models.coef, models.intercept - self.shift @ models.coef, models.condition
-        )
+        """The models of all rows but those of set k, in shifted terms."""
+        return (self.total - self.parts[k]).solve(rhos, intercept=self.intercept)
 
-
-def _total(V: Array, s: Array, z: Array, shift: Array) -> Sums:
-    step = max(1, BLOCK // max(1, V.shape[1]))
-    starts = range(0, len(V), step)
-    sums = [Sums.of(V[i : i + step] - shift, s[i : i + step], z[i : i + step]) for i in starts]
-    total = sums[0]
-    for part in sums[1:]:
-        total += part
-    return total
+    def original(self, models: RidgeModels) -> RidgeModels:
+        """The same models for features and targets as they were."""
+        intercept = models.intercept + self.target_shift - self.shift @ models.coef
+        return RidgeModels(models.coef, intercept, models.condition)
 
 
 def _is_partition(sets: Sequence[Rows], n: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal
@@ -21,6 +22,9 @@ from everyfold.operators.systems import CHUNK, EPS
 
 DEFAULT_LANDMARKS = 1000
 """The most landmarks that are taken where no number is asked for."""
+
+SAMPLE = 20_000
+"""Rows, drawn uniformly, that landmarks of a longer source are chosen from."""
 
 _POWER_STEPS = 30
 
@@ -107,44 +111,50 @@ class Nystrom(Structure):
 
     def bind(self, kernel: Kernel, X: Any) -> NystromMatrix:
         """See base class."""
-        self._warn(X.shape[0])
-        if self.sampling != "rpcholesky":
-            features = self.features(kernel, X)
-            return NystromMatrix(features(X), features, float(kernel.diagonal(X).sum()))
         _refuse_precomputed(kernel)
-        random = check_random_state(self.random_state)
-        found = rp_cholesky(kernel, X, self.count(X.shape[0]), self.tol, random)
-        features = LandmarkFeatures.of_factor(kernel, X[found.rows], found.F[found.rows])
-        F = found.F
-        if self.rank is not None:
-            features, rotation = features.truncated(self._kept(len(found.rows)))
-            F = product(F, rotation)
-        return NystromMatrix(
-            np.ascontiguousarray(F), features, float(kernel.diagonal(X).sum()), found.rows
-        )
-
-    def features(self, kernel: Kernel, X: Any) -> LandmarkFeatures:
-        """The map from rows to features whose inner products are the low-rank kernel."""
-        _refuse_precomputed(kernel)
-        random = check_random_state(self.random_state)
-        count = self.count(X.shape[0])
-        if self.sampling == "rpcholesky":
-            found = rp_cholesky(kernel, X, count, self.tol, random)
-            features = LandmarkFeatures.of_factor(kernel, X[found.rows], found.F[found.rows])
-            return features if self.rank is None else features.truncated(self._kept(count))[0]
-        if self.sampling == "kmeans":
-            return LandmarkFeatures.of(kernel, centres(X, count, random), self._kept(count))
-        rows = uniform(X.shape[0], count, random)
-        return LandmarkFeatures.of(kernel, X[rows], self._kept(count))
-
-    def _warn(self, n: int) -> None:
+        n = X.shape[0]
         if _is_count(self.n_landmarks) and self.count(n) < int(self.n_landmarks or 0):
             warnings.warn(
                 f"n_landmarks={self.n_landmarks} is more than the {n} rows: all of them are "
                 "landmarks, which saves nothing; use fewer, or operator='dense'",
                 UserWarning,
-                stacklevel=3,
+                stacklevel=2,
             )
+        trace = float(kernel.diagonal(X).sum())
+        if self.sampling != "rpcholesky":
+            features = self.features(kernel, X)
+            return NystromMatrix(features(X), features, trace)
+        random = check_random_state(self.random_state)
+        features, F, pivots = self._pivoted(kernel, X, self.count(n), random)
+        return NystromMatrix(F, features, trace, pivots)
+
+    def features(self, kernel: Kernel, X: Any) -> LandmarkFeatures:
+        """The map from rows to features whose inner products are the low-rank kernel."""
+        return self.features_of(kernel, X.shape[0], lambda rows: X[rows])
+
+    def features_of(self, kernel: Kernel, n: int, take: Callable[[Rows], Any]) -> LandmarkFeatures:
+        """The same for n rows of which some can be taken; no more than ``SAMPLE`` are looked at."""
+        _refuse_precomputed(kernel)
+        random = check_random_state(self.random_state)
+        count = self.count(n)
+        if self.sampling == "uniform":
+            landmarks = take(uniform(n, count, random))
+            return LandmarkFeatures.of(kernel, landmarks, self._kept(count))
+        X = take(np.arange(n) if n <= SAMPLE else np.sort(uniform(n, SAMPLE, random)))
+        if self.sampling == "kmeans":
+            return LandmarkFeatures.of(kernel, centres(X, count, random), self._kept(count))
+        return self._pivoted(kernel, X, count, random)[0]
+
+    def _pivoted(
+        self, kernel: Kernel, X: Any, count: int, random: Any
+    ) -> tuple[LandmarkFeatures, Array, Rows]:
+        """The map, the features of the rows, and the pivots."""
+        found = rp_cholesky(kernel, X, count, self.tol, random)
+        features = LandmarkFeatures.of_factor(kernel, X[found.rows], found.F[found.rows])
+        if self.rank is None:
+            return features, found.F, found.rows
+        features, rotation = features.truncated(self._kept(len(found.rows)))
+        return features, np.ascontiguousarray(product(found.F, rotation)), found.rows
 
 
 def _is_count(value: Any) -> bool:

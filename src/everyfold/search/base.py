@@ -20,38 +20,22 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import Bunch, get_tags, indexable
-from sklearn.utils.validation import _check_method_params, _num_samples, check_consistent_length
+from sklearn.utils.validation import _check_method_params, check_consistent_length
 
-from everyfold.criteria import Folds, InexactWarning
-from everyfold.engines import Bench
-from everyfold.execute import map_unordered
-from everyfold.model import read_weights
+from everyfold.criteria import Folds
 from everyfold.operators.base import Array
-from everyfold.preprocess import freeze, read_rows, take_apart
-from everyfold.scoring import Judge
+from everyfold.preprocess import read_rows, take_apart
 from everyfold.search.candidates import Options, Readable, read_candidates
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
-from everyfold.units import Candidate, Rawdata, Unit, Verdict, group, run, set_up
-from everyfold.validation import read_fit_params, read_folds, warn_if_inexact
-
-MANY_FOLDS = 20
-"""Beyond this many folds, preparing the rows of each anew costs more than the rest."""
+from everyfold.search.setup import MANY_FOLDS, Setup, StreamSetup, set_up_table
+from everyfold.streaming import set_up_stream
+from everyfold.streams import RowSource
+from everyfold.units import Candidate, Verdict
+from everyfold.validation import read_folds, warn_if_inexact
 
 AUTO_CONFIRM = 3
 """How many candidates are refitted by default if the winner's score is not exact."""
-
-
-@dataclass(frozen=True)
-class _Setup:
-    """What a search is about to do, all of it decided."""
-
-    data: Rawdata
-    folds: Folds
-    units: list[Unit]
-    is_per_fold: bool
-    has_steps: bool
-    notes: tuple[str, ...]
 
 
 @dataclass
@@ -66,7 +50,7 @@ class _Run:
     params: list[dict[str, Any]]
     broken: dict[int, str]
     start: float
-    setup: _Setup
+    setup: Setup | StreamSetup
     progress: Progress
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
@@ -117,11 +101,12 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         scorers, metric = self._get_scorers()
         grid = list(self._candidates())
         readable, broken = read_candidates(self.estimator, grid, options)
-        X, y = indexable(X, y)
-        params = _check_method_params(X, params=params)
+        if not isinstance(X, RowSource):
+            X, y = indexable(X, y)
+            params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
         setup = self._set_up(X, y, routed, readable, scorers, options)
-        progress = Progress(self, (X, y), len(setup.units), len(grid))
+        progress = Progress(self, (X, y), setup.n_kernels, len(grid))
         state = _Run(X, y, routed, scorers, metric, grid, broken, start, setup, progress)
         try:
             self._evaluate(state)
@@ -158,31 +143,31 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         readable: Sequence[Readable],
         scorers: Any,
         options: Options,
-    ) -> _Setup:
+    ) -> Setup | StreamSetup:
         """Read data and folds, and cut the work into units."""
         candidates = [item.candidate(routed.estimator.fit) for item in readable]
+        if isinstance(X, RowSource):
+            return self._set_up_source(X, y, candidates, scorers, options)
         candidates[0].model.target(y)  # raises what is wrong with y before the folds are read
         has_steps = any(candidate.parts.steps for candidate in candidates)
         rows = X if has_steps else read_rows(X, self.estimator)
-        n = _num_samples(rows)
         check_consistent_length(rows, y)
-        weights = read_weights(read_fit_params(candidates[0].parts).get("sample_weight"), n)
         folds = self._folds(rows, y, routed.splitter.split, has_steps)
-        is_per_fold, notes = _decide_preprocessing(candidates, rows, folds, options)
-        if not is_per_fold:
-            folds = Folds.from_splits(((fold.train, fold.test) for fold in folds), n)
-        _check_order(options, folds, has_steps and is_per_fold, self.return_train_score)
-        data = Rawdata(rows, y, n, is_per_fold)
-        units = []
-        for alike in _by_target(candidates):
-            target = alike[0].model.target(y)
-            trial = set_up(
-                Bench(target, weights, folds, options.order),
-                Judge(scorers, target, (X, y), routed.scorer.score, self.error_score),
-                with_train=self.return_train_score,
+        judge = scorers, self.return_train_score
+        return set_up_table((X, y), rows, folds, routed, candidates, options, judge)
+
+    def _set_up_source(
+        self, source: RowSource, y: Any, candidates: list[Candidate], scorers: Any, options: Options
+    ) -> StreamSetup:
+        options.check_source(y, self.return_train_score)
+        if not hasattr(self.estimator, "_model"):
+            raise ValueError(
+                f"{type(self.estimator).__name__} cannot be fitted to a source of rows; use "
+                "KernelRegressor, LSSVR, KernelClassifier or LSSVC"
             )
-            units += group(alike, data, trial)
-        return _Setup(data, folds, units, is_per_fold, has_steps, notes)
+        several = isinstance(scorers, _MultimetricScorer)
+        judge = scorers._scorers if several else {"score": scorers}, several, self.error_score
+        return StreamSetup(set_up_stream(source, self.cv, candidates, judge), candidates)
 
     def _folds(self, X: Any, y: Any, split: dict[str, Any], literal: bool) -> Folds:
         classifier = is_classifier(self.estimator)
@@ -201,9 +186,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        state.progress.begin(len(state.setup.folds))
-        units = state.setup.units
-        for verdicts in map_unordered(run, units, self.n_jobs, state.setup.data.n):
+        state.progress.begin(state.setup)
+        for verdicts in state.setup.work(self.n_jobs):
             for verdict in verdicts:
                 if verdict.errors and self.error_score == "raise":
                     assert verdict.exception is not None
@@ -241,6 +225,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _tabulate(self, state: _Run) -> tuple[dict[str, Any], Array]:
         """``cv_results_`` of the finished candidates, by scikit-learn's own hand."""
+        self.n_splits_ = len(state.setup.sizes)
         out = [entry for number in state.finished for entry in self._entries(state, number)]
         _warn_or_raise_about_fit_failures(out, self.error_score)
         if callable(self.scoring):
@@ -258,7 +243,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _entries(self, state: _Run, number: int) -> list[dict[str, Any]]:
         """What scikit-learn's table wants to know of each fold of one candidate."""
-        n_folds, folds = self.n_splits_, state.setup.folds
+        n_folds, sizes = self.n_splits_, state.setup.sizes
         verdict = state.verdicts.get(number)
         failed = self._failed_score(state.scorers)
         entries = []
@@ -271,7 +256,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
                 entry["test_scores"] = verdict.test[i]
                 if verdict.train is not None:
                     entry["train_scores"] = verdict.train[i]
-            entry["n_test_samples"] = len(folds.tests[i])
+            entry["n_test_samples"] = sizes[i]
             entry["fit_time"] = 0.0 if verdict is None else verdict.fit_seconds / n_folds
             entry["score_time"] = 0.0 if verdict is None else verdict.score_seconds / n_folds
             entries.append(entry)
@@ -295,7 +280,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         confirmed = np.full(len(results["params"]), np.nan)
         results["confirmed_test_score"] = confirmed
         k = self._number_to_confirm(state, results, exact, options)
-        if k == 0:
+        if k == 0 or isinstance(state.setup, StreamSetup):
             return 0
         best = np.argsort(results[f"rank_test_{state.metric}"], kind="stable")[:k]
         metadata = {**state.routed.estimator.fit, **state.routed.scorer.score}
@@ -327,7 +312,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         is_settled |= any(method is not None and method.is_of_another_model for method in methods)
         if is_settled or callable(self.refit) or options.ridge_scaling == "mean":
             return 0
-        return min(AUTO_CONFIRM, len(exact)) if len(state.setup.folds) <= MANY_FOLDS else 0
+        return min(AUTO_CONFIRM, len(exact)) if self.n_splits_ <= MANY_FOLDS else 0
 
     def _record(
         self,
@@ -342,9 +327,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.cv_results_ = results
         setup = state.setup
         self.plan_ = summarise(
-            setup.units,
+            setup,
             [state.verdicts[number] for number in sorted(state.verdicts)],
-            preprocessing=_preprocessing_words(setup),
             exact=int(np.count_nonzero(exact)),
             seconds=time.perf_counter() - state.start,
             confirmed=confirmed,
@@ -361,14 +345,6 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
-
-
-def _by_target(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Candidates that read y alike: all of them, unless the grid has several ways to vote."""
-    found: dict[Any, list[Candidate]] = {}
-    for candidate in candidates:
-        found.setdefault(freeze(candidate.model.voting), []).append(candidate)
-    return list(found.values())
 
 
 def _is_exact(state: _Run, number: int) -> bool:
@@ -391,58 +367,8 @@ def _radius(state: _Run, number: int) -> float:
 def _scale_ridge(estimator: Any, state: _Run) -> None:
     """The ridge of all rows in the "mean" convention, which estimators do not know."""
     final = take_apart(estimator, {}).final
-    n = int(np.count_nonzero(state.setup.units[0].trial.bench.weights))
+    n = state.setup.n_weighted
     if getattr(final, "C", None) is not None:
         final.set_params(C=final.C / n)
     else:
         final.set_params(alpha=np.multiply(final.alpha, n))
-
-
-def _decide_preprocessing(
-    candidates: Sequence[Candidate], X: Any, folds: Folds, options: Options
-) -> tuple[bool, tuple[str, ...]]:
-    """Whether each fold prepares its own rows, and what is to be said about it."""
-    if not any(candidate.parts.steps for candidate in candidates):
-        return True, ()
-    if options.preprocessing == "per_fold":
-        return True, ()
-    if options.preprocessing == "auto" and len(folds) <= MANY_FOLDS:
-        return True, ()
-    different = {candidate.parts.key: candidate.parts for candidate in candidates}
-    is_supervised = any(parts.need_y(X) for parts in different.values())
-    if options.preprocessing == "once" and is_supervised:
-        raise ValueError(
-            "preprocessing='once' fits the steps on all rows, but some of them look at y, which "
-            "would leak into every fold; use preprocessing='per_fold'"
-        )
-    if options.preprocessing == "once" or is_supervised:
-        return is_supervised, ()
-    note = (
-        f"with {len(folds)} folds the steps of the Pipeline were fitted once, on all rows, and not "
-        f"on each fold's training rows as GridSearchCV does"
-    )
-    advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
-    warnings.warn(note + advice, InexactWarning, stacklevel=5)
-    return False, (note,)
-
-
-def _preprocessing_words(setup: _Setup) -> str:
-    if not setup.has_steps:
-        return "none"
-    if setup.is_per_fold:
-        return "steps fitted on the training rows of each fold, once for all candidates alike"
-    return "steps fitted once, on all rows: folds are not wholly independent of their test rows"
-
-
-def _check_order(options: Options, folds: Folds, is_prepared: bool, with_train: bool) -> None:
-    if not options.is_finite:
-        return
-    for is_wrong, what in (
-        (is_prepared, "steps that are fitted per fold; use preprocessing='once'"),
-        (with_train, "training scores; use return_train_score=False"),
-        (not folds.are_removable, "folds that do not just remove rows; use another cv"),
-    ):
-        if is_wrong:
-            raise ValueError(
-                f"order={options.order!r} is not available with {what} or order='auto'"
-            )

@@ -59,6 +59,17 @@ class Options:
                 "use n_confirm=0 with ridge_scaling='mean'"
             )
 
+    def check_source(self, y: Any, with_train: bool) -> None:
+        """Refuse what rows that are read in blocks cannot give."""
+        for is_wrong, what in (
+            (y is not None, "y apart from the rows; give the source its targets"),
+            (with_train, "return_train_score=True"),
+            (self.is_finite, f"order={self.order!r}; use order='auto'"),
+            (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
+        ):
+            if is_wrong:
+                raise ValueError(f"a source of rows does not go with {what}")
+
     @property
     def is_finite(self) -> bool:
         """Whether an influence series of finite order was asked for."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from everyfold.search.setup import Setup, StreamSetup
+
 
 class Progress:
     """Told of every unit of work that is finished.
@@ -33,13 +35,11 @@ class Progress:
         )
         self._tasks = tasks.call_on_fit_task_begin(estimator=search)
 
-    def begin(self, n_folds: int) -> None:
+    def begin(self, setup: Setup | StreamSetup) -> None:
         """Say what there is to do."""
         if self._search.verbose > 0:
-            print(
-                f"{self._candidates} candidates on {self._total} kernels, {n_folds} folds each",
-                flush=True,
-            )
+            folds = f", {len(setup.sizes)} folds each" if setup.sizes else ""
+            print(f"{self._candidates} candidates on {self._total} kernels{folds}", flush=True)
 
     def advance(self, n_finished: int) -> None:
         """One more unit is done, ``n_finished`` candidates in all."""

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from everyfold.units import Unit, Verdict
+from everyfold.search.setup import Setup, StreamSetup
+from everyfold.units import Verdict
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,9 @@ def _share(part: int, whole: int) -> str:
 
 
 def summarise(
-    units: Sequence[Unit],
+    setup: Setup | StreamSetup,
     verdicts: Sequence[Verdict],
     *,
-    operator: str = "auto",
-    preprocessing: str,
     exact: int,
     seconds: float,
     confirmed: int = 0,
@@ -84,17 +83,16 @@ def summarise(
 ) -> SearchPlan:
     """The plan of a search that has been run."""
     methods = [verdict.method for verdict in verdicts if verdict.method is not None]
-    trial = units[0].trial
     found = dict.fromkeys(verdict.operator for verdict in verdicts if verdict.operator)
     return SearchPlan(
-        rows=trial.bench.folds.n,
-        folds=trial.n_folds,
+        rows=setup.n,
+        folds=len(setup.sizes),
         candidates=len(verdicts),
-        kernels=len(units),
-        ridges=max(len(group) for unit in units for group in unit.groups),
-        operator=", ".join(found) or operator,
+        kernels=setup.n_kernels,
+        ridges=setup.longest_path,
+        operator=", ".join(found) or "auto",
         methods=tuple(Counter(method.words for method in methods).items()),
-        preprocessing=preprocessing,
+        preprocessing=setup.preprocessing,
         exact=exact,
         confirmed=confirmed,
         # Candidates of one path share its cost, so that each path is counted once.

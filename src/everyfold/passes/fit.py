@@ -1,0 +1,34 @@
+"""A fit to all rows of a source, in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from everyfold.model import Model
+from everyfold.operators.base import Array, Expansion
+from everyfold.passes.folds import Everything
+from everyfold.passes.kernels import check_model, choose_features
+from everyfold.passes.reader import Reader, read_source
+from everyfold.passes.sums import Request, sum_rows
+from everyfold.streams import RowSource
+
+
+@dataclass(frozen=True)
+class SourceFit:
+    """The fitted function, its intercepts, and how the targets were read."""
+
+    expansion: Expansion
+    intercept: Array
+    reader: Reader
+
+
+def fit_source(model: Model, source: RowSource) -> SourceFit:
+    """Fit a model for squared loss; one pass, and one more where classes must be found first."""
+    check_model(model)
+    reader = read_source(source, model)
+    request = Request(choose_features(model, source), model.ridges[0], model.intercept)
+    (found,) = sum_rows(source, reader, Everything(), [request])
+    total = found.moments.total
+    rho = model.ridges[0] * (total.count if model.ridge_scaling == "mean" else 1)
+    models = found.moments.original(total.solve([rho], intercept=model.intercept))
+    return SourceFit(request.features.expand(models.coef[0]), models.intercept[0], reader)

@@ -1,0 +1,240 @@
+"""Rows as a storage gives them, rows as everything else gets them, and the checks between."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+
+Array: TypeAlias = NDArray[Any]
+
+
+class StreamError(ValueError):
+    """A source that cannot be read, or that does not give the same rows again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Consecutive rows of a source. Its arrays may be views of the source's: do not write to them.
+
+    Parameters
+    ----------
+    X : ndarray of shape (m, d)
+        Finite numbers in float64, C-contiguous.
+    y : ndarray of shape (m,) or (m, q)
+        Numbers in float64, or labels (one-dimensional: strings, objects or integers) as read.
+    sample_weight : ndarray of shape (m,), optional
+        At least 0.
+    fold : ndarray of shape (m,), optional
+        Fold numbers from 0.
+    start : int
+        The number of the first row.
+    """
+
+    X: Array
+    y: Array
+    sample_weight: Array | None = None
+    fold: Array | None = None
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+    def part(self, start: int, stop: int) -> Block:
+        """The block's rows from ``start`` to before ``stop``, as views."""
+        weight, fold = (v if v is None else v[start:stop] for v in (self.sample_weight, self.fold))
+        return Block(self.X[start:stop], self.y[start:stop], weight, fold, self.start + start)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """What a storage gives at a time, unchecked; the parts are those of a `Block`."""
+
+    X: Any
+    y: Any
+    sample_weight: Any = None
+    fold: Any = None
+
+
+def check(piece: Piece, start: int, n_features: int, names: tuple[str, ...] | None) -> Block:
+    """A piece as a block, if nothing is wrong with it."""
+    shape = np.shape(piece.X)
+    rows = range(start, start + (shape[0] if shape else 0))
+    found = column_names(piece.X)
+    if names is not None and found is not None and found != names:
+        raise StreamError(
+            f"{span(rows)}: the columns of X are {listed(found)} instead of {listed(names)}; "
+            "give them in the same order"
+        )
+    X = features(piece.X, n_features, rows)
+    check_lengths(piece, rows)
+    y = _target(np.asarray(piece.y), rows)
+    weight = None if piece.sample_weight is None else _weights(piece.sample_weight, rows)
+    fold = None if piece.fold is None else _folds(piece.fold, rows)
+    return Block(X, y, weight, fold, start)
+
+
+def check_lengths(piece: Piece, rows: range) -> None:
+    """Refuse parts that have not as many rows as X."""
+    for name in ("y", "sample_weight", "fold"):
+        part = getattr(piece, name)
+        if part is None and name != "y":
+            continue
+        shape = np.shape(part)
+        if not shape or shape[0] != len(rows) or len(shape) > (2 if name == "y" else 1):
+            raise StreamError(
+                f"{span(rows)}: X has {len(rows)} rows, but {name} has shape {shape}; give "
+                f"{name} an entry for every row of X"
+            )
+
+
+def features(X: Any, n_features: int, rows: Sequence[int] | Array) -> Array:
+    """X dense, finite, in float64 and C order; a view where it is all that already.
+
+    Parameters
+    ----------
+    X : array, sparse matrix or data frame
+    n_features : int
+    rows : sequence of int
+        The numbers of the rows, for messages.
+    """
+    shape = np.shape(X)
+    if len(shape) != 2 or shape[1] != n_features:
+        raise StreamError(
+            f"{span(rows)}: X has shape {shape}, but the source has {n_features} features; give "
+            f"X two axes, (rows, {n_features})"
+        )
+    is_sparse: bool = sparse.issparse(X)
+    dense = _floats(X.toarray() if is_sparse else np.asarray(X), "X", rows)
+    _check_finite(dense, "X", rows)
+    return dense
+
+
+def _target(y: Array, rows: range) -> Array:
+    if y.dtype.kind == "f" or (y.ndim == 2 and y.dtype.kind in "biu"):
+        y = _floats(y, "y", rows)
+        _check_finite(y, "y", rows)
+    elif y.dtype.kind not in "biuOUS" or y.ndim != 1:
+        raise StreamError(
+            f"{span(rows)}: y has type {y.dtype} and shape {y.shape}; it must be numbers, or "
+            "one-dimensional labels"
+        )
+    elif y.dtype.kind == "O":
+        missing = [i for i, label in enumerate(y) if _is_missing(label)]
+        if missing:
+            raise StreamError(f"row {rows[missing[0]]}: y has no label; leave such rows out")
+    return y
+
+
+def _is_missing(label: Any) -> bool:
+    # NaN alone is unequal to itself; NA of pandas, which need not be installed, refuses to compare.
+    return label is None or type(label).__name__ == "NAType" or bool(label != label)
+
+
+def _weights(sample_weight: Any, rows: range) -> Array:
+    weights = _floats(np.asarray(sample_weight), "sample_weight", rows)
+    _check_finite(weights, "sample_weight", rows)
+    if weights.min(initial=0.0) < 0.0:
+        i = int(np.argmax(weights < 0.0))
+        raise StreamError(f"row {rows[i]}: sample_weight is {weights[i]}; it must be at least 0")
+    return weights
+
+
+def _folds(fold: Any, rows: range) -> Array:
+    numbers = _floats(np.asarray(fold), "fold", rows)
+    is_bad = ~((numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < 2.0**53))
+    if is_bad.any():
+        i = int(np.argmax(is_bad))
+        raise StreamError(
+            f"row {rows[i]}: fold is {numbers[i]}; it must be a whole number of at least 0"
+        )
+    return numbers.astype(np.intp)
+
+
+def _floats(values: Array, name: str, rows: Sequence[int] | Array) -> Array:
+    try:
+        if values.dtype.kind not in "biufO":
+            raise TypeError(f"type {values.dtype}")
+        floats: Array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StreamError(
+            f"{span(rows)}: {name} is not numeric ({error}); encode it as numbers first"
+        ) from error
+    return floats
+
+
+def _check_finite(values: Array, name: str, rows: Sequence[int] | Array) -> None:
+    # A sum is finite only if its terms are; it needs no memory, and is nearly always enough.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(values.sum()):
+            return
+    wrong = np.argwhere(~np.isfinite(values))
+    if len(wrong):
+        i, *j = (int(k) for k in wrong[0])
+        where = f" in column {j[0]}" if j else ""
+        raise StreamError(
+            f"row {rows[i]}: {name} is {values[tuple(wrong[0])]}{where}; fill in such values or "
+            "leave such rows out"
+        )
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """The names of a data frame's columns, if they are strings."""
+    columns = tuple(getattr(X, "columns", ()))
+    return columns if columns and all(isinstance(name, str) for name in columns) else None
+
+
+def form(block: Block) -> str:
+    """What a block has, apart from its rows."""
+    kinds = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "truth values"}
+    y = (
+        f"{block.y.shape[1]} columns"
+        if block.y.ndim == 2
+        else kinds.get(block.y.dtype.kind, "labels")
+    )
+    others = [name for name in ("sample_weight", "fold") if getattr(block, name) is not None]
+    return " and ".join([f"y of {y}", *others])
+
+
+def span(rows: Sequence[int] | Array) -> str:
+    """Which rows, in words."""
+    return f"rows {rows[0]} to {rows[-1]}" if len(rows) else "a piece without rows"
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of some names."""
+    shown = ", ".join(map(repr, names[:8]))
+    return shown if len(names) <= 8 else f"{shown}, …"
+
+
+def positive(value: Any, name: str) -> int:
+    """A whole number above 0."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise StreamError(f"{name} must be a whole number of at least 1, got {value!r}")
+    return number
+
+
+def row_numbers(rows: ArrayLike, n_rows: int | None) -> Array:
+    """Numbers of rows that a source has."""
+    numbers = np.asarray(rows)
+    if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
+        raise StreamError(
+            f"rows must be one-dimensional and whole numbers, got shape {numbers.shape} and type "
+            f"{numbers.dtype}; of a mask, give np.flatnonzero(mask)"
+        )
+    numbers = numbers.astype(np.intp)
+    if numbers.min(initial=0) < 0 or (n_rows is not None and numbers.max(initial=0) >= n_rows):
+        last = "on" if n_rows is None else f"to {n_rows - 1}"
+        raise StreamError(
+            f"rows must be numbers from 0 {last}, got {numbers.min()} to {numbers.max()}"
+        )
+    return numbers

@@ -1,0 +1,322 @@
+"""Sources of rows: the same models and scores as in memory, whatever the blocks."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import make_scorer, max_error
+from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import everyfold.passes.sums as sums
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    FastGridSearchCV,
+    HuberSVC,
+    KernelClassifier,
+    KernelRegressor,
+    Nystrom,
+    cross_val_predict,
+    cross_val_score,
+)
+from everyfold.streams import ArrayRows, IteratedRows, ParquetRows, StreamError, SvmlightRows
+
+from . import cases
+
+N = 203
+OPERATOR = Nystrom(12, sampling="uniform", random_state=0)
+GRID = {"gamma": [0.05, 0.4], "alpha": [1e-3, 0.1, 1.0, 10.0]}
+
+
+def regression(q=1):
+    X = cases.features(N)
+    y = cases.targets(X, q) + 1000.0
+    return X, y[:, 0] if q == 1 else y
+
+
+def labels(k=2):
+    X, y = regression()
+    cuts = np.quantile(y, np.linspace(0, 1, k + 1)[1:-1])
+    return X, np.array(["red", "green", "blue"])[np.searchsorted(cuts, y)]
+
+
+def pair(model, grid=GRID, data=None, **options):
+    """The same search on arrays and on a source of them."""
+    X, y = data or regression()
+    options = {"cv": KFold(4), **options}
+    memory = FastGridSearchCV(clone(model), grid, **options).fit(X, y)
+    source = FastGridSearchCV(clone(model), grid, **options).fit(ArrayRows(X, y))
+    return memory, source
+
+
+def assert_same(memory, source, rtol=1e-9):
+    for i in range(memory.n_splits_):
+        key = f"split{i}_test_score"
+        np.testing.assert_allclose(source.cv_results_[key], memory.cv_results_[key], rtol=rtol)
+
+
+class TestSearch:
+    @pytest.mark.parametrize("intercept", [True, False])
+    @pytest.mark.parametrize(
+        "scoring", [None, "neg_mean_squared_error", "neg_root_mean_squared_error"]
+    )
+    @pytest.mark.parametrize("q", [1, 2])
+    def test_equals_memory_in_one_pass(self, intercept, scoring, q):
+        model = KernelRegressor(operator=OPERATOR, fit_intercept=intercept)
+        memory, source = pair(model, scoring=scoring, data=regression(q))
+        assert_same(memory, source, rtol=1e-9 if intercept else 1e-8)
+        assert "one pass" in str(source.plan_)
+        assert source.best_params_ == memory.best_params_
+        X, _ = regression()
+        np.testing.assert_allclose(
+            source.best_estimator_.predict(X), memory.best_estimator_.predict(X), rtol=1e-9
+        )
+
+    @pytest.mark.parametrize("rows", [1, 7, 64, 203, 5000])
+    @pytest.mark.parametrize("is_raw", [True, False])
+    def test_every_block_size(self, rows, is_raw, monkeypatch):
+        X, y = regression()
+        memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
+        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: rows)
+        monkeypatch.setattr(sums, "_is_raw", lambda *_: is_raw)
+        model = KernelRegressor(operator=OPERATOR)
+        source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
+        assert_same(memory, source)
+
+    @pytest.mark.parametrize(
+        "scoring",
+        [
+            "neg_mean_absolute_error",
+            "neg_max_error",
+            ["r2", "neg_max_error"],
+            make_scorer(max_error),
+        ],
+    )
+    def test_other_scores_take_a_second_pass(self, scoring):
+        refit = "r2" if isinstance(scoring, list) else True
+        model = KernelRegressor(operator=OPERATOR)
+        memory, source = pair(model, scoring=scoring, refit=refit)
+        assert "two passes" in str(source.plan_)
+        for key in memory.cv_results_:
+            if key.startswith("mean_test"):
+                np.testing.assert_allclose(
+                    source.cv_results_[key], memory.cv_results_[key], rtol=1e-8
+                )
+
+    @pytest.mark.parametrize("k", [2, 3])
+    @pytest.mark.parametrize("class_weight", [None, {"red": 3.0}])
+    @pytest.mark.parametrize("scoring", ["accuracy", "balanced_accuracy"])
+    def test_classification(self, k, class_weight, scoring):
+        model = LSSVC(operator=OPERATOR, class_weight=class_weight)
+        cv = KFold(4, shuffle=True, random_state=0)
+        memory, source = pair(model, data=labels(k), cv=cv, scoring=scoring)
+        assert_same(memory, source)
+        X, _ = labels(k)
+        np.testing.assert_array_equal(source.predict(X), memory.predict(X))
+        assert source.classes_.tolist() == memory.classes_.tolist()
+
+    @pytest.mark.parametrize("scoring", [None, "neg_mean_absolute_error"])
+    def test_weights_of_the_source(self, scoring):
+        X, y = regression()
+        w = cases.weights("zeros", N)
+        search = FastGridSearchCV(
+            KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4), scoring=scoring
+        )
+        memory = clone(search).fit(X, y, sample_weight=w)
+        source = clone(search).fit(ArrayRows(X, y, sample_weight=w))
+        assert_same(memory, source)
+        np.testing.assert_allclose(source.predict(X), memory.predict(X), rtol=1e-9)
+
+    def test_errors_that_are_small_differences_take_a_second_pass(self):
+        X = cases.features(N)
+        y = X @ [3.0, -1.0, 2.0] + 1e-7 * np.sin(np.arange(N))
+        model = KernelRegressor(kernel="linear", fit_intercept=False)
+        scoring = "neg_mean_squared_error"
+        memory, source = pair(model, {"alpha": [1e-9]}, data=(X, y), scoring=scoring)
+        assert_same(memory, source, rtol=1e-6)
+        assert "two passes" in str(source.plan_)
+
+    def test_mean_convention(self):
+        memory, source = pair(KernelRegressor(operator=OPERATOR), ridge_scaling="mean")
+        assert_same(memory, source)
+
+    @pytest.mark.parametrize("sampling", ["rpcholesky", "kmeans"])
+    def test_other_landmarks(self, sampling):
+        operator = Nystrom(12, sampling=sampling, random_state=0)
+        memory, source = pair(KernelRegressor(operator=operator))
+        assert_same(memory, source, rtol=1e-8)
+
+    def test_linear_kernels_need_no_landmarks(self):
+        memory, source = pair(KernelRegressor(kernel="linear"), {"alpha": [0.1, 10.0]})
+        assert_same(memory, source)
+        assert "columns" in source.plan_.operator
+
+    def test_kernels_share_a_pass_and_distances(self, monkeypatch):
+        X, y = regression()
+        passes = []
+
+        class Counted(ArrayRows):
+            def _pieces(self, size):
+                passes.append(size)
+                yield from super()._pieces(size)
+
+        search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
+        search.fit(Counted(X, y))
+        assert len(passes) == 1
+        monkeypatch.setattr("everyfold.streaming._MOST_BYTES", 1)
+        passes.clear()
+        again = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
+        again.fit(Counted(X, y))
+        assert len(passes) == 2
+        assert_same(search, again, rtol=1e-12)
+
+
+class TestSources:
+    def expected(self, cv):
+        X, y = regression()
+        return cross_val_score(KernelRegressor(gamma=0.4, operator=OPERATOR), X, y, cv=cv)
+
+    def score(self, source, cv=None):
+        return cross_val_score(KernelRegressor(gamma=0.4, operator=OPERATOR), source, cv=cv)
+
+    def test_memmap(self, tmp_path):
+        X, y = regression()
+        np.save(tmp_path / "X.npy", X)
+        rows = ArrayRows(np.load(tmp_path / "X.npy", mmap_mode="r"), y)
+        np.testing.assert_allclose(self.score(rows, 4), self.expected(KFold(4)), rtol=1e-9)
+
+    def test_iterator_of_known_length_is_cut_into_runs(self):
+        X, y = regression()
+
+        def pieces():
+            for i in range(0, N, 31):
+                yield X[i : i + 31], y[i : i + 31]
+
+        scores = self.score(IteratedRows(pieces), 4)
+        np.testing.assert_allclose(scores, self.expected(KFold(4)), rtol=1e-9)
+
+    def test_fold_column(self):
+        X, y = regression()
+        fold = np.random.default_rng(0).integers(3, size=N)
+        expected = self.expected(PredefinedSplit(fold))
+        np.testing.assert_allclose(self.score(ArrayRows(X, y, fold=fold)), expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            self.score(ArrayRows(X, y), PredefinedSplit(fold)), expected, rtol=1e-9
+        )
+
+    def test_rows_that_are_never_held_out(self):
+        X, y = regression()
+        fold = np.random.default_rng(0).integers(-1, 3, size=N)
+        expected = self.expected(PredefinedSplit(fold))
+        scores = self.score(ArrayRows(X, y), PredefinedSplit(fold))
+        np.testing.assert_allclose(scores, expected, rtol=1e-9)
+        with pytest.raises(ValueError, match="is in no fold"):
+            cross_val_predict(
+                KernelRegressor(operator=OPERATOR), ArrayRows(X, y), cv=PredefinedSplit(fold)
+            )
+
+    def test_parquet(self, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        X, y = regression()
+        columns = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+        pq.write_table(pa.table({**columns, "y": y}), tmp_path / "t.parquet", row_group_size=50)
+        rows = ParquetRows(tmp_path / "t.parquet", "y")
+        np.testing.assert_allclose(self.score(rows, 4), self.expected(KFold(4)), rtol=1e-9)
+        model = LSSVR(gamma=0.4, operator=OPERATOR).fit(rows)
+        assert model.feature_names_in_.tolist() == ["x0", "x1", "x2"]
+
+    def test_svmlight(self, tmp_path):
+        from sklearn.datasets import dump_svmlight_file
+
+        X, y = regression()
+        dump_svmlight_file(X, y, str(tmp_path / "t.svm"), zero_based=False)
+        rows = SvmlightRows(tmp_path / "t.svm", 3)
+        np.testing.assert_allclose(self.score(rows, 4), self.expected(KFold(4)), rtol=1e-7)
+
+    @pytest.mark.parametrize("k", [2, 3])
+    @pytest.mark.parametrize("method", ["predict", "decision_function"])
+    def test_predictions(self, k, method):
+        X, y = labels(k)
+        cv = KFold(4, shuffle=True, random_state=0)
+        model = LSSVC(gamma=0.4, operator=OPERATOR)
+        ours = cross_val_predict(model, ArrayRows(X, y), cv=cv, method=method)
+        expected = cross_val_predict(model, X, y, cv=cv, method=method)
+        if method == "predict":
+            np.testing.assert_array_equal(ours, expected)
+        else:
+            np.testing.assert_allclose(ours, expected, rtol=1e-8)
+
+
+class TestRefusals:
+    def refuse(self, message, model=None, X=None, **options):
+        data = regression() if X is None else X
+        model = model or KernelRegressor(operator=OPERATOR)
+        y = options.pop("y", None)
+        grid = options.pop("grid", {"alpha": [1.0]})
+        with pytest.raises(ValueError, match=message):
+            FastGridSearchCV(model, grid, **options).fit(ArrayRows(*data), y)
+
+    def test_what_needs_all_rows(self):
+        X, y = labels()
+        self.refuse("many passes", HuberSVC(), (X, y), grid={"C": [1.0]})
+        self.refuse("depends on the training rows", KernelRegressor(gamma="scale"))
+        self.refuse("needs all rows at once", KernelRegressor(operator="dense"))
+        self.refuse("needs all rows at once", cv=StratifiedKFold(3))
+        self.refuse("KernelRegressor, LSSVR", SVC(), (X, y), grid={"C": [1.0]})
+        self.refuse("balanced", KernelClassifier(class_weight="balanced"), (X, y))
+        self.refuse("n_confirm", n_confirm=2)
+        self.refuse("return_train_score", return_train_score=True)
+        self.refuse("order=1", order=1)
+        self.refuse("leave y out|y apart", y=regression()[1])
+        pipeline = make_pipeline(StandardScaler(), KernelRegressor())
+        self.refuse("KernelRegressor", pipeline, grid={"kernelregressor__alpha": [1.0]})
+
+    def test_too_few_rows_or_folds(self):
+        self.refuse("int in the range", cv=1)
+        self.refuse("more than the 203 rows", cv=300)
+
+    def test_rows_sorted_by_label(self):
+        X, y = labels()
+        order = np.argsort(y)
+        with pytest.raises(ValueError, match="sorted by label"):
+            cross_val_score(LSSVC(operator=OPERATOR), ArrayRows(X[order], y[order]), cv=2)
+
+    def test_a_source_that_changes(self):
+        X, y = regression()
+        calls = []
+
+        def pieces():
+            calls.append(0)
+            yield X, y + (0.0 if len(calls) < 5 else 1.0)
+
+        with pytest.raises(StreamError, match="changed"):
+            FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3).fit(
+                IteratedRows(pieces)
+            )
+
+    def test_fit_takes_targets_from_the_source(self):
+        X, y = regression()
+        with pytest.raises(ValueError, match="leave y out"):
+            KernelRegressor(operator=OPERATOR).fit(ArrayRows(X, y), y)
+
+    def test_interrupted_searches_keep_what_is_finished(self, monkeypatch):
+        X, y = regression()
+        monkeypatch.setattr("everyfold.streaming._MOST_BYTES", 1)
+        whole = sums.sum_rows
+        calls = []
+
+        def sometimes(*args):
+            calls.append(0)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return whole(*args)
+
+        monkeypatch.setattr("everyfold.streaming.sum_rows", sometimes)
+        search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3)
+        with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
+            search.fit(ArrayRows(X, y))
+        assert len(search.cv_results_["params"]) == 4
+        assert search.predict(X).shape == (N,)
