@@ -36,7 +36,8 @@ def folds(name):
     if name == "series":
         return Folds.from_splits(TimeSeriesSplit(4).split(np.empty(30)), 30)
     if name == "odd":  # bootstrap rows, and test rows among the training rows
-        splits = [(rng.integers(0, 30, 30), np.arange(10)), (np.arange(20), np.arange(15, 30))]
+        tests = np.array([9, 2, 2, 5]), np.arange(29, 14, -1)
+        splits = [(rng.integers(0, 30, 30), tests[0]), (np.arange(20), tests[1])]
         return Folds.from_splits(splits, 30)
     return cases.folds(name)
 
@@ -266,10 +267,11 @@ def test_a_tolerance_below_rounding_ends_where_rounding_does():
     assert not result.is_exact.any()  # 1e-17 was asked for
 
 
-def test_numbers_that_are_none_stay_in_their_values():
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_none_stay_in_their_values(value):
     problem = cases.problem(2)
     K = cases.operator("rbf")[1].copy()
-    K[3, 4] = K[4, 3] = np.nan
+    K[3, 4] = K[4, 3] = value
     (result,) = ConjugateGradient().evaluate(problem, DenseMatrix(K), [1.0], folds("equal"))
     assert not result.is_exact.any()
     assert np.isnan(result.values).all()
@@ -348,6 +350,16 @@ def test_an_indefinite_kernel_is_refused_or_lifted():
     with pytest.raises(NotPositiveDefiniteError, match="increase alpha"):
         next(ConjugateGradient().evaluate(problem, K, [0.1], folds("equal")))
     agree(problem, K, folds("equal"), ridges=[0.7])
+    # The smallest eigenvalue is now 1e-3 and not the ridge, which must not bound the errors.
+    every = Folds.from_splits([(np.arange(30), np.arange(30))], 30)
+    (result,) = agree(cases.problem(1, intercept=False), K, every, ridges=[0.501])
+    assert result.condition > 1000.0
+
+
+def test_a_basis_that_is_no_approximation_costs_iterations_only():
+    problem = cases.problem(1)
+    bound, K = cases.operator("rbf")
+    agree(problem, bound, folds("equal"), ridges=[1.0], basis=1e12 * pivoted(K, 28))
 
 
 # -- what is refused ------------------------------------------------------------------------------

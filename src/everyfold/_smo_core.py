@@ -644,3 +644,127 @@ def flush(K: _Array, tiny: float) -> None:
         Ki = K[i]
         for k in range(Ki.shape[0]):
             Ki[k] = Ki[k] if abs(Ki[k]) >= threshold else _ZERO
+
+
+@_compiled
+def _taker(W: _Array, V: _Array, Ki: _Array, i: int) -> _Array:
+    """The row that takes over the coefficient of row i at the least cost, and how much it takes."""
+    beta = V[BETA, i]
+    sign = 1.0 if beta > 0.0 else -1.0
+    best, least, taken = -1, np.inf, 0.0
+    for k in range(W.shape[1]):
+        end = V[HI, k] if beta > 0.0 else V[LO, k]
+        room = min(sign * (end - V[BETA, k]), sign * beta)
+        if room > 0.0:
+            bend = W[DIAG, i] + W[DIAG, k] - _TWO * Ki[k]
+            cost = sign * (W[G, k] - W[G, i]) + 0.5 * room * bend
+            if cost < least:
+                best, least, taken = k, cost, sign * room
+    return best, taken
+
+
+@_compiled
+def _hand_over(K: _Array, W: _Array, V: _Array, i: int) -> bool:
+    """Give the coefficient of row i to others, piece by piece; False if they cannot take it."""
+    while V[BETA, i] != 0.0:
+        j, d = _taker(W, V, K[i], i)
+        if j < 0:
+            return False
+        end = V[HI, j] if d > 0.0 else V[LO, j]
+        V[BETA, j] = end if d == end - V[BETA, j] else V[BETA, j] + d
+        V[BETA, i] = 0.0 if d == V[BETA, i] else V[BETA, i] - d
+        step = np.float32(d)
+        g, Ki, Kj = W[G], K[i], K[j]
+        for k in range(g.shape[0]):
+            g[k] += step * (Kj[k] - Ki[k])
+    return True
+
+
+@_compiled
+def _restore(full: _Array, beta: _Array, W: _Array, V: _Array) -> None:
+    """Put gradient, sides and coefficients of the model of all rows back."""
+    for k in range(W.shape[1]):
+        W[G, k] = full[G, k]
+        W[UP, k] = full[UP, k]
+        W[LOW, k] = full[LOW, k]
+        W[KP, k] = _ZERO
+        V[BETA, k] = beta[k]
+
+
+@_compiled
+def _settle(
+    K: _Array, W: _Array, V: _Array, i: int, beta: _Array, base: float, tols: _Array, max_iter: int
+) -> float:
+    """Minimise without row i until the sign of its value is sure; return the value.
+
+    ``base`` is the value at the coefficients ``beta`` of the model of all rows, without i and b.
+    """
+    value = base
+    spent = 0
+    for t in range(tols.shape[0]):
+        done, violation, _ = _descend(K, W, V, 0.0, tols[t], max_iter - spent)
+        spent += done
+        value = base + _bias(W[G, : K.shape[0]], W, V)
+        Ki = K[i]
+        for k in range(K.shape[0]):
+            if k != i:
+                value += Ki[k] * (V[BETA, k] - beta[k])
+        if abs(value) > violation or spent >= max_iter:
+            break
+    return value
+
+
+@_entry
+def leave_rows(
+    K: _Array,
+    box: _Array,
+    beta: _Array,
+    exact: _Array,
+    near: _Array,
+    tols: _Array,
+    max_iter: int,
+    stop: _Array,
+    held: _Array,
+) -> None:
+    """Values of the rows that come first in ``near``, each by the model that is fitted without it.
+
+    Only the rows of ``near`` move. ``exact`` is the gradient K beta - p of the model of all rows,
+    and ``held`` comes with the sums of K_ij beta_j over j != i. It is not finite for a row without
+    which nothing can be fitted.
+    """
+    count = near.shape[0]
+    width = -(-count // LANES) * LANES
+    small_K = np.empty((count, width), np.float32)
+    _submatrix(K, near, small_K)
+    W = np.zeros((8, width), np.float32)
+    V = np.zeros((4, width), np.float64)
+    _blank(W, V, count)
+    gradient = np.empty(count, np.float64)
+    start = np.zeros(width, np.float64)
+    for a in range(count):
+        k = near[a]
+        W[NUMBER, a] = a
+        W[DIAG, a] = K[k, k]
+        V[LO, a] = box[0, k]
+        V[HI, a] = box[1, k]
+        V[BETA, a] = beta[k]
+        start[a] = beta[k]
+        gradient[a] = exact[k]
+        _open_sides(a, 0.0, W, V)
+    shift = _centre(gradient, W)
+    full = W[:3].copy()
+    for a in range(held.shape[0]):
+        lo, hi = V[LO, a], V[HI, a]
+        _restore(full, start, W, V)
+        V[LO, a] = 0.0
+        V[HI, a] = 0.0
+        base = held[a] + shift
+        held[a] = np.nan
+        if _hand_over(small_K, W, V, a):
+            for k in range(count):
+                _open_sides(k, 0.0, W, V)
+            held[a] = _settle(small_K, W, V, a, start, base, tols, max_iter)
+        V[LO, a] = lo
+        V[HI, a] = hi
+        if stop[0] != 0:
+            return

@@ -67,6 +67,10 @@ class Material(ABC):
     def bind(self, model: Model) -> KernelOperator:
         """The operator of a model's kernel on these rows."""
 
+    def trace(self, model: Model) -> float:
+        """The trace of a model's kernel matrix, where the rows are the same for every fold."""
+        raise TypeError("these rows differ from fold to fold")
+
     def _operator(self, model: Model, kernel: Kernel, X: Any, key: Any) -> KernelOperator:
         """Bind through the base matrix where several kernels share it."""
         structure = model.structure(kernel, X.shape)
@@ -100,6 +104,10 @@ class Whole(Material):
         if model.choice.depends_on_rows:
             return PerFold(X, model.structure(kernel, X.shape), model.choice.resolve)
         return self._operator(model, kernel, X, None)
+
+    def trace(self, model: Model) -> float:
+        """See base class."""
+        return float(model.choice.resolve(self._X).diagonal(self._X).sum())
 
 
 @dataclass(frozen=True)

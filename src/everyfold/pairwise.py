@@ -107,7 +107,7 @@ def row_blocks(B: NDArray[Any]) -> Iterator[slice]:
 
 def _block_height(B: NDArray[Any]) -> int:
     n_rows = B.shape[0]
-    return int(np.clip(BLOCK_SIZE * n_rows // max(B.size, 1), 1, max(n_rows, 1)))
+    return min(max(BLOCK_SIZE * n_rows // max(B.size, 1), 1), max(n_rows, 1))
 
 
 def room_for(B: Array, out: NDArray[Any] | None) -> NDArray[Any]:

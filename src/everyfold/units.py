@@ -121,6 +121,10 @@ class Unit:
         """The number of candidates."""
         return sum(len(group) for group in self.groups)
 
+    def trace(self) -> float:
+        """The trace of the kernel matrix."""
+        return self.material.trace(self.groups[0][0].model)
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -140,6 +144,10 @@ class Verdict:
     method: Method | None
     exception: Exception | None = None
     operator: str = ""
+    residual_trace: float = 0.0
+    """What a low-rank kernel leaves unexplained; 0 for a full one."""
+    status: str = ""
+    """How certain the scores are, where that is more than exact or not."""
 
 
 def run(unit: Unit) -> list[Verdict]:
@@ -157,7 +165,8 @@ def run(unit: Unit) -> list[Verdict]:
     for group in unit.groups:
         verdicts += _run_group(group, operator, unit.trial, shared)
     words = _describe(operator)
-    return [replace(verdict, operator=words) for verdict in verdicts]
+    residual = operator.residual_trace
+    return [replace(v, operator=words, residual_trace=residual) for v in verdicts]
 
 
 def _describe(operator: KernelOperator) -> str:

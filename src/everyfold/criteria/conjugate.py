@@ -31,7 +31,7 @@ from everyfold.solve import Problem
 MEMORY = 512e6
 """Bytes that all blocks of an iteration may take together."""
 
-_BLOCKS = 9
+_BLOCKS = 12
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ConjugateGradient(Predictive):
     Notes
     -----
     **Cost** a product of K with t · ridges · targets columns an iteration, 2 n² flops a column;
-    columns that are done take part no longer. About 72 n bytes a column; what would exceed
+    columns that are done take part no longer. About 100 n bytes a column; what would exceed
     ``MEMORY`` is done in groups of folds and ridges.
     **Exact?** Where ``is_exact`` says so: the measured residual is below tol and bounds the error
     of the coefficients by 1e-6.

@@ -237,6 +237,8 @@ class KernelOperator(ABC):
     """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
     is_approximation: bool = False
     """Whether it stands for another matrix, whose folds are not those of the kernel."""
+    residual_trace: float = 0.0
+    """An upper bound of how far it is from the matrix it stands for."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
     needs_constant_curvature: bool = False

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import blas, eigvalsh
 
 from everyfold.kernels import Kernel
@@ -173,6 +174,7 @@ class DenseResponse(Response):
         self._system = system
         self.rho = system.rho
         self.condition = system.condition
+        self._wants_intercept = quadratic.intercept
         self._has_intercept = quadratic.intercept and self._active.size > 0
         q = quadratic.z.shape[1]
         self._b = np.zeros(q)
@@ -229,11 +231,16 @@ class DenseResponse(Response):
     def residual_diagonal(self) -> Array:
         """See base class."""
         diagonal = np.full(len(self._K), 1.0 / self.rho if self.rho else np.inf)
+        diagonal[self._active] = self._active_residuals
+        return diagonal
+
+    @cached_property
+    def _active_residuals(self) -> Array:
+        """The diagonal of R on the active rows."""
         inner = self._system.diagonal()
         if self._has_intercept:
             inner = inner - self._h**2 / self._kappa
-        diagonal[self._active] = inner
-        return diagonal
+        return inner
 
     def _positions(self, rows: Rows) -> Rows:
         """Where the (active) rows stand among the active ones."""
@@ -289,11 +296,29 @@ class DenseResponse(Response):
         return free
 
     def diagonal(self) -> Array:
-        """See base class; n³ flops if some rows are without curvature, else that of R."""
-        if self._active.size < len(self._K):
-            return np.ascontiguousarray(self.matmat(np.eye(len(self._K))).diagonal())
-        diagonal: Array = (1.0 - self.rho * self.residual_diagonal()) / (2.0 * self._s**2)
-        return diagonal
+        """See base class; |A|² flops for each row without curvature beyond those of R."""
+        return self._diagonal_of(np.ones(len(self._K), dtype=bool))
+
+    def _diagonal_of(self, wanted: NDArray[np.bool_]) -> Array:
+        r"""The diagonal of M where ``wanted``, 0 elsewhere.
+
+        Rows with curvature take it from R; one without has
+        :math:`[K_{ii} - k^\top G k + (1 - k^\top h)^2/\kappa]/2\rho` with :math:`k = K_{Ai}`.
+        """
+        diagonal = np.zeros(len(self._K))
+        active = self._active
+        diagonal[active] = (1.0 - self.rho * self._active_residuals) / (2.0 * self._s**2)
+        passive = wanted.copy()
+        passive[active] = False
+        rows = np.flatnonzero(passive)
+        inner = self._K.diagonal()[rows].copy()
+        if active.size and rows.size:
+            k, crossed = self._crossed(rows)
+            inner -= crossed
+            if self._has_intercept:
+                inner += (1.0 - k @ self._h) ** 2 / self._kappa
+        diagonal[rows] = inner / (2.0 * self.rho)
+        return np.where(wanted, diagonal, 0.0)
 
     # -- leaving rows out of a Newton step ---------------------------------------------------------
 
@@ -360,7 +385,14 @@ class DenseResponse(Response):
         return held
 
     def without_each(self, v: Array, model: DualModel) -> Array:
-        """See base class; |A|³ flops, and |A|² for each passive row that has a force."""
+        """See base class; |A|² flops for each row with a force, and |A|³ without an intercept.
+
+        With an intercept, leaving one row out moves all values by about 1/n, and u + M v is as good
+        as it gets. Without one, the value of a row that is far from all others may be smaller than
+        the rounding of u, and is summed up from the others' terms alone.
+        """
+        if self._wants_intercept:
+            return np.asarray(model.u + self._diagonal_of(v != 0.0) * v)
         # Row i itself is no longer there to answer: its own terms are left out of every sum.
         moved = np.zeros(len(self._K))
         moved[self._active] = self._answers_of_active()
@@ -370,27 +402,25 @@ class DenseResponse(Response):
         return held
 
     def _answers_of_active(self) -> Array:
-        r""":math:`\beta_i + D_i^{-1}\sum_{j \ne i} K_{ij} C_{ij}`: the others' answer to row i."""
+        r""":math:`D_i^{-1}\sum_{j \ne i} K_{ij} G_{ij}`: the others' answer to row i."""
         C = self._system.inverse() * self._s[:, None]
         C *= self._s
         hollow = self._operator.hollow
         if self._active.size < len(self._K):
             hollow = hollow[np.ix_(self._active, self._active)]
-        summed = np.einsum("ij,ij->i", hollow, C)
-        if self._has_intercept:
-            h = self._s * self._h
-            summed -= h * (hollow @ h) / self._kappa
-        answers: Array = self._beta[self._active] + summed / (2.0 * self._s**2)
+        answers: Array = np.einsum("ij,ij->i", hollow, C) / (2.0 * self._s**2)
         return answers
 
     def _answers_of_passive(self, rows: Rows) -> Array:
-        r""":math:`\beta_i - (k^\top C k + k^\top h/\kappa)/2\rho` with :math:`k = K_{Ai}`."""
+        r""":math:`-k^\top G k/2\rho` with :math:`k = K_{Ai}`."""
         if rows.size == 0 or self._active.size == 0:
-            return self._beta[rows]
-        k = self._s[:, None] * self._K[np.ix_(self._active, rows)]
-        crossed = np.einsum("ij,ij->j", k, self._system.solve(k))
-        if self._has_intercept:
-            level = self._h @ k
-            crossed += (level - level**2) / self._kappa
-        answers: Array = self._beta[rows] - crossed / (2.0 * self.rho)
+            return np.zeros(rows.size)
+        answers: Array = -self._crossed(rows)[1] / (2.0 * self.rho)
         return answers
+
+    def _crossed(self, rows: Rows) -> tuple[Array, Array]:
+        """The rows k of K between ``rows`` and the active ones, and each one's kᵀGk."""
+        k = self._K[np.ix_(rows, self._active)]
+        k *= self._s
+        # Transposed they are in the order that LAPACK wants, and their sums run along memory.
+        return k, np.einsum("ij,ij->i", k, self._system.solve(k.T).T)

@@ -20,7 +20,7 @@ from everyfold.operators.systems import EPS, mirror, refuse
 BLOCK = 4_000_000
 """Entries of V that are weighted at a time, about 32 MB."""
 
-_FEW_RIDGES = 3
+_FEW_RIDGES = 8
 """Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
 
 

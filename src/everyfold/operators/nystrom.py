@@ -265,11 +265,8 @@ class NystromMatrix(LowRank):
         self.features = features
         self.trace = trace
         self.pivots = pivots
-
-    @property
-    def residual_trace(self) -> float:
-        """tr(K − K̃) ≥ ‖K − K̃‖₂, as K − K̃ is positive semi-definite."""
-        return max(0.0, self.trace - float(np.vdot(self.V, self.V)))
+        # tr(K − K̃) ≥ ‖K − K̃‖₂, as K − K̃ is positive semi-definite.
+        self.residual_trace = max(0.0, trace - float(np.vdot(V, V)))
 
     @property
     def quality(self) -> Quality:

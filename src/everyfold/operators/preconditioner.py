@@ -50,6 +50,8 @@ class Preconditioner:
     """Its eigenvalues, ascending, (t, c)."""
     level: Array
     """The mean of what V leaves of the diagonal of S K S on each fold's training rows, (t,)."""
+    largest: Array
+    """About the largest eigenvalue of each fold's S K S, and no more than its trace, (t,)."""
 
     @classmethod
     def of(cls, V: Array, s: Array, diagonal: Array) -> Preconditioner:
@@ -67,13 +69,9 @@ class Preconditioner:
                 raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
         rest = np.maximum(diagonal - np.einsum("ij,ij->i", V, V), 0.0)
         level = (rest @ s**2) / np.maximum(1, np.count_nonzero(s, axis=0))
-        return cls(V, Q, np.maximum(values, 0.0), level)
-
-    @property
-    def largest(self) -> Array:
-        """About the largest eigenvalue of each fold's S K S."""
-        largest: Array = self.values.max(axis=1, initial=0.0) + self.level
-        return largest
+        values = np.maximum(values, 0.0)
+        largest = np.minimum(values.max(axis=1, initial=0.0) + level, diagonal @ s**2)
+        return cls(V, Q, values, level, largest)
 
     def apply(self, R: Array, s: Array, folds: Rows, rhos: Array) -> Array:
         """P⁻¹ R, column by column: ``folds`` (ascending), ``rhos`` and ``s`` are the columns'."""

@@ -22,20 +22,20 @@ def _controller() -> Any:
     # Listing the loaded libraries costs milliseconds; they do not change once SciPy is imported.
     import scipy.linalg  # noqa: F401
 
-    return ThreadpoolController()
+    return ThreadpoolController().select(user_api="blas")
 
 
 def thread_budget() -> int:
     """How many threads BLAS may use now: what other threaded work should keep to as well."""
-    counts = [pool["num_threads"] for pool in _controller().info() if pool["user_api"] == "blas"]
-    return max(counts, default=1)
+    counts = (pool.get_num_threads() for pool in _controller().lib_controllers)
+    return max((count for count in counts if count), default=1)
 
 
 @contextmanager
 def blas_threads(n_rows: int) -> Iterator[None]:
     """Limit BLAS to one thread while matrices of ``n_rows`` rows are at work, if they are small."""
-    if n_rows >= SINGLE_THREAD_ROWS:
+    if n_rows >= SINGLE_THREAD_ROWS or thread_budget() == 1:
         yield
         return
-    with _controller().limit(limits=1, user_api="blas"):
+    with _controller().limit(limits=1):
         yield

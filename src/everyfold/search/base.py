@@ -26,6 +26,7 @@ from everyfold.criteria import Folds
 from everyfold.operators.base import Array
 from everyfold.preprocess import read_rows, take_apart
 from everyfold.search.candidates import Options, Readable, read_candidates
+from everyfold.search.ladder import climbs, ladder
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
 from everyfold.search.setup import MANY_FOLDS, Setup, StreamSetup, set_up_table
@@ -107,6 +108,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         routed = self._get_routed_params_for_fit(params)
         setup = self._set_up(X, y, routed, readable, scorers, options)
         progress = Progress(self, (X, y), setup.n_kernels, len(grid))
+        if isinstance(setup, Setup) and climbs(setup, options):
+            setup = ladder(setup, metric)
         state = _Run(X, y, routed, scorers, metric, grid, broken, start, setup, progress)
         try:
             self._evaluate(state)
@@ -188,12 +191,16 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _evaluate(self, state: _Run) -> None:
         state.progress.begin(state.setup)
         for verdicts in state.setup.work(self.n_jobs):
+            is_new = any(verdict.number not in state.verdicts for verdict in verdicts)
             for verdict in verdicts:
                 if verdict.errors and self.error_score == "raise":
                     assert verdict.exception is not None
                     raise verdict.exception
                 state.verdicts[verdict.number] = verdict
-            state.progress.advance(len(state.verdicts))
+            if is_new:
+                state.progress.advance(len(state.verdicts))
+            else:
+                state.progress.refine(len(verdicts))
 
     # -- after the work ------------------------------------------------------------------------
 
@@ -238,6 +245,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             state.metric = self.refit
         exact = np.array([_is_exact(state, number) for number in state.finished], dtype=bool)
         results["is_exact"] = exact
+        results["status"] = np.array([_status(state, k) for k in state.finished], dtype=object)
         results["spectral_radius"] = np.array([_radius(state, k) for k in state.finished])
         return results, exact
 
@@ -354,6 +362,16 @@ def _is_exact(state: _Run, number: int) -> bool:
         return False
     is_prepared_alike = state.setup.is_per_fold or not state.setup.has_steps
     return is_prepared_alike and bool(verdict.record.is_exact.all())
+
+
+def _status(state: _Run, number: int) -> str:
+    """How certain a candidate's scores are."""
+    verdict = state.verdicts.get(number)
+    if verdict is None or (verdict.errors and verdict.record is None):
+        return "failed"
+    if _is_exact(state, number):
+        return "exact"
+    return verdict.status or "estimated"
 
 
 def _radius(state: _Run, number: int) -> float:

@@ -56,6 +56,12 @@ class Progress:
                 flush=True,
             )
 
+    def refine(self, n_candidates: int) -> None:
+        """Some candidates that were done have been done better."""
+        if self._search.verbose > 0:
+            seconds = time.perf_counter() - self._start
+            print(f"{n_candidates} candidates again, more exactly, {seconds:.1f} s", flush=True)
+
     def end_search(self) -> None:
         """All units are done."""
         if self._tasks is not None:

@@ -1,0 +1,204 @@
+"""Leave-one-out of SVC and SVR by one step, against refits without each row."""
+
+import numpy as np
+import pytest
+import sklearn.model_selection as ms
+from numpy.testing import assert_allclose
+from sklearn.datasets import load_wine, make_classification
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
+from everyfold.criteria import Folds
+from everyfold.engines import paths, single
+from everyfold.kernels import RBF
+from everyfold.losses import EpsilonInsensitive, Hinge
+from everyfold.operators import DenseMatrix
+from everyfold.smo import Leaving, epsilon_paths, hinge_paths, hinge_without
+from everyfold.solve import Problem
+
+pytestmark = [
+    pytest.mark.xdist_group("numba"),
+    pytest.mark.filterwarnings("ignore::everyfold.InexactWarning"),
+]
+
+X, LABELS = make_classification(90, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=3)
+SIGNS = 2.0 * LABELS - 1.0
+NUMBERS = np.tanh(X @ np.array([1.0, -0.5, 0.3, 0.2])) + 0.1 * np.sin(7 * X[:, 0])
+WEIGHTS = np.random.default_rng(1).uniform(0.3, 2.0, len(X))
+
+
+def refits(model, X, y, sample_weight=None, method="predict"):
+    """Leave every row out and fit again."""
+    w = np.ones(len(y)) if sample_weight is None else sample_weight
+    found = []
+    for i in range(len(y)):
+        rest = np.delete(np.arange(len(y)), i)
+        fitted = model.fit(X[rest], y[rest], sample_weight=w[rest])
+        found.append(getattr(fitted, method)(X[[i]])[0])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("C", [0.01, 0.3, 3.0, 100.0, 1e4])
+@pytest.mark.parametrize("gamma", [0.01, 0.3, 5.0])
+@pytest.mark.parametrize("weighting", ["none", "samples", "classes"])
+def test_labels_of_svc_are_nearly_all_those_of_refits(C, gamma, weighting):
+    pytest.importorskip("numba")
+    class_weight = {0: 2.5, 1: 0.7} if weighting == "classes" else None
+    w = WEIGHTS if weighting == "samples" else None
+    model = SVC(C=C, gamma=gamma, class_weight=class_weight)
+    params = {} if w is None else {"sample_weight": w}
+    ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut(), params=params)
+    true = refits(model, X, LABELS, w)
+    # A wide kernel with a huge C has some rows of which the step is sure and wrong.
+    assert np.count_nonzero(ours != true) <= 3
+    assert abs(np.count_nonzero(ours != LABELS) - np.count_nonzero(true != LABELS)) <= 2
+
+
+def test_labels_of_three_classes_are_those_of_refits():
+    pytest.importorskip("numba")
+    wine, y = load_wine(return_X_y=True)
+    rows = np.arange(0, len(y), 2)
+    wine, y = StandardScaler().fit_transform(wine[rows]), y[rows]
+    for gamma, C in ((0.02, 0.5), (0.1, 10.0), (0.5, 1.0)):
+        model = SVC(C=C, gamma=gamma)
+        ours = cross_val_predict(model, wine, y, cv=ms.LeaveOneOut())
+        assert np.count_nonzero(ours != refits(model, wine, y)) <= 2
+
+
+@pytest.mark.parametrize("C", [0.1, 1.0, 30.0])
+@pytest.mark.parametrize("gamma", [0.03, 0.3, 3.0])
+@pytest.mark.parametrize("scale", [1.0, 1000.0])
+def test_numbers_of_svr_are_near_those_of_refits(C, gamma, scale):
+    # Scaling y, epsilon and C alike scales the predictions, so they must be as near as before.
+    y = scale * NUMBERS
+    model = SVR(C=scale * C, gamma=gamma, epsilon=0.1 * scale, tol=1e-3 * scale)
+    ours = cross_val_predict(model, X, y, cv=ms.LeaveOneOut(), params={"sample_weight": WEIGHTS})
+    true = refits(model, X, y, WEIGHTS)
+    assert np.sqrt(np.mean((ours - true) ** 2)) < 0.1 * np.std(y - true)
+    assert abs(np.mean((y - ours) ** 2) / np.mean((y - true) ** 2) - 1.0) < 0.06
+
+
+def is_steady(before, after, limit, i):
+    """Whether leaving row i out moved no other row between zero, inside and bound."""
+    sides = [
+        np.where(a == 0.0, 0, np.where(np.abs(a) >= limit, 2, 1)) * np.sign(a)
+        for a in (before, after)
+    ]
+    return np.array_equal(np.delete(sides[0], i), np.delete(sides[1], i))
+
+
+@pytest.mark.parametrize("kind", ["hinge", "epsilon"])
+@pytest.mark.parametrize("C", [0.05, 0.5, 5.0])
+def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(single, "SMOOTHING", 1e-7)
+    K = RBF(0.5)(X)
+    if kind == "hinge":
+        y, loss, solve = SIGNS, Hinge(), hinge_paths
+    else:
+        y, loss, solve = NUMBERS, EpsilonInsensitive(0.1), epsilon_paths
+    options = {"tol": 1e-7, "keep_coef": True} | ({"epsilon": 0.1} if kind == "epsilon" else {})
+    K = K.astype(np.float32).astype(np.float64)
+    problem = Problem(y[:, None], WEIGHTS, loss, intercept=True)
+    full = solve(K, y, [C], WEIGHTS[None], **options)
+    ours = single.leave_each(
+        problem,
+        DenseMatrix(K),
+        np.array([C]),
+        full,
+        Folds.leave_one_out(len(y)),
+        with_refits=False,
+    )[0]
+    held = np.tile(WEIGHTS, (len(y), 1))
+    np.fill_diagonal(held, 0.0)
+    each = solve(K, y, [C], held, **options)
+    limit = C * WEIGHTS
+    steady = [i for i in range(len(y)) if is_steady(full.coef[0, 0], each.coef[i, 0], limit, i)]
+    a = full.coef[0, 0][steady]
+    true = each.decision[steady, 0, steady]
+    # Free and bounded support vectors have to be among them, and their values have to move.
+    assert np.count_nonzero(a) >= 3
+    assert np.abs(true - full.decision[0, 0][steady]).max() > 1e-2
+    assert_allclose(ours.values[steady, 0], true, atol=2e-5)
+
+
+def test_steady_rows_are_free_and_bounded_over_the_cases_above():
+    pytest.importorskip("numba")
+    K, kinds = RBF(0.5)(X), set()
+    for C in (0.05, 0.5, 5.0):
+        held = np.tile(WEIGHTS, (len(X), 1))
+        np.fill_diagonal(held, 0.0)
+        full = hinge_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-7, keep_coef=True).coef[0, 0]
+        each = hinge_paths(K, SIGNS, [C], held, tol=1e-7, keep_coef=True).coef[:, 0]
+        for i in range(len(X)):
+            if full[i] != 0.0 and is_steady(full, each[i], C * WEIGHTS, i):
+                kinds.add(abs(full[i]) < C * WEIGHTS[i])
+    assert kinds == {True, False}
+
+
+def test_leaving_a_row_out_is_the_fit_without_it():
+    pytest.importorskip("numba")
+    K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
+    held = np.tile(WEIGHTS, (len(rows), 1))
+    held[np.arange(len(rows)), rows] = 0.0
+    for C in (0.1, 10.0):
+        full = hinge_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-6, keep_coef=True)
+        coef = full.coef[0, 0]
+        leaving = Leaving(C, coef, full.decision[0, 0] - full.intercept[0, 0], rows, np.arange(90))
+        ours = hinge_without(
+            K, SIGNS, WEIGHTS, [leaving], tolerances=[1e-5, 1e-6], max_iter=100_000
+        )[0]
+        true = hinge_paths(K, SIGNS, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
+        assert_allclose(ours, true, atol=1e-3)
+        assert np.abs(ours - full.decision[0, 0][rows]).max() > 0.05
+
+
+def test_a_row_that_nobody_can_stand_in_for_has_no_value():
+    pytest.importorskip("numba")
+    K, y, w = np.eye(3), np.array([1.0, -1.0, -1.0]), np.ones(3)
+    full = hinge_paths(K, y, [0.1], w[None], keep_coef=True).coef[0, 0]
+    leaving = Leaving(0.1, full, K @ full, np.array([0]), np.arange(3))
+    assert np.isnan(hinge_without(K, y, w, [leaving])[0]).all()
+
+
+def test_without_numba_the_step_stands_alone(monkeypatch):
+    monkeypatch.setattr(paths, "HAS_NUMBA", False)
+    monkeypatch.setattr(single, "hinge_without", None)
+    for C in (0.3, 30.0):
+        model = SVC(C=C, gamma=0.3)
+        ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut())
+        assert np.count_nonzero(ours != refits(model, X, LABELS)) <= 5
+
+
+def test_larger_cs_that_change_nothing_share_their_record():
+    pytest.importorskip("numba")
+    problem = Problem(SIGNS[:, None], np.ones(len(X)), Hinge(), intercept=True)
+    K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
+    full = hinge_paths(K, SIGNS, Cs, np.ones((1, len(X))), keep_coef=True)
+    folds = Folds.leave_one_out(len(X))
+    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds)
+    assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
+    assert np.abs(records[0].values - records[1].values).max() > 0.1
+
+
+def test_some_rows_and_any_order_of_folds():
+    pytest.importorskip("numba")
+    rows = np.random.default_rng(0).permutation(len(X))[:40]
+    splits = [(np.delete(np.arange(len(X)), i), np.array([i])) for i in rows]
+    arguments = {"scoring": "accuracy", "refit": False, "n_confirm": 0}
+    grid = {"C": [10.0], "gamma": [0.3]}
+    some = FastGridSearchCV(SVC(), grid, cv=splits, **arguments).fit(X, LABELS).cv_results_
+    every = FastGridSearchCV(SVC(), grid, cv=ms.LeaveOneOut(), **arguments).fit(X, LABELS)
+    for k, i in enumerate(rows):
+        assert some[f"split{k}_test_score"] == every.cv_results_[f"split{i}_test_score"]
+
+
+def test_the_plan_says_one_step_and_nothing_is_called_exact():
+    grid = {"C": [0.1, 1.0], "gamma": [0.2]}
+    search = FastGridSearchCV(SVC(), grid, cv=ms.LeaveOneOut(), refit=False, n_confirm=0)
+    with pytest.warns(InexactWarning):
+        cross_val_predict(SVC(gamma=0.2), X, LABELS, cv=ms.LeaveOneOut())
+    search.fit(X, LABELS)
+    assert not search.cv_results_["is_exact"].any()
+    assert "one step for every fold" in str(search.plan_)
