@@ -137,7 +137,7 @@ def regression(jobs: int) -> None:
 
 def leave_one_out(names: list[str], jobs: int, splits: int) -> None:
     print(
-        f"\nLeave-one-out by one Newton step (★), n_jobs = {jobs}; ratio to GridSearchCV's 10-fold "
+        f"\nLeave-one-out by one step (★), n_jobs = {jobs}; ratio to GridSearchCV's 10-fold "
         f"search\n{'set':<14}{'10-fold':>10}{'LOO':>9}{'ratio':>8}{'rows of 100 off':>17}"
         f"{'test error, LOO':>17}{'10-fold':>9}"
     )

@@ -8,7 +8,8 @@ from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold import LSSVC, FastGridSearchCV, HuberSVC, KernelRegressor, Nystrom
+from everyfold import LSSVC, FastGridSearchCV, HuberSVC, KernelRegressor, Nystrom, plan
+from everyfold.criteria import ConjugateGradient
 from everyfold.search import ladder
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -56,10 +57,7 @@ def test_statuses_mean_what_they_say():
     np.testing.assert_allclose(ours[exact], truth[exact], rtol=1e-8)
     np.testing.assert_array_equal(climbing.cv_results_["is_exact"], exact)
     certified = status == "certified"
-    np.testing.assert_allclose(ours[certified], truth[certified], rtol=2e-2)
-    near = certified & (truth >= 1.5 * truth.max())
-    assert near.any()
-    np.testing.assert_allclose(ours[near], truth[near], rtol=2e-3)
+    np.testing.assert_allclose(ours[certified], truth[certified], rtol=5e-3)
     assert (dense.cv_results_["status"] == "exact").all()
 
 
@@ -139,3 +137,30 @@ def test_progress_counts_each_kernel_once(capsys):
     lines = capsys.readouterr().out.splitlines()
     assert sum(line.startswith("kernel ") for line in lines) == 7
     assert any("more exactly" in line for line in lines)
+
+
+def test_many_rows_are_iterated_with(monkeypatch):
+    monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 300)
+    climbing, dense = searches(scoring="neg_mean_squared_error")
+    exact = climbing.cv_results_["is_exact"]
+    assert exact[climbing.best_index_]
+    assert "conjugate gradients" in str(climbing.plan_)
+    ours, truth = (s.cv_results_["mean_test_score"] for s in (climbing, dense))
+    np.testing.assert_allclose(ours[exact], truth[exact], rtol=1e-6)
+    monkeypatch.setattr(ladder, "available_memory", lambda: 1000)
+    blockwise, _ = searches(scoring="neg_mean_squared_error")
+    np.testing.assert_allclose(blockwise.best_score_, climbing.best_score_, rtol=1e-6)
+    assert "BlockwiseMatrix" in str(blockwise.plan_)
+
+
+def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
+    monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 300)
+    words, _, estimate = plan._METHODS["conjugate"]
+    monkeypatch.setitem(
+        plan._METHODS, "conjugate", (words, ConjugateGradient(max_iter=1), estimate)
+    )
+    X, y = data()
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, n_confirm=0).fit(X, y)
+    full = [s for s in search.cv_results_["status"] if s == "exact"]
+    assert len(full) < search.plan_.candidates
+    assert not search.cv_results_["is_exact"][search.best_index_]

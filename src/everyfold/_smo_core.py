@@ -693,7 +693,15 @@ def _restore(full: _Array, beta: _Array, W: _Array, V: _Array) -> None:
 
 @_compiled
 def _settle(
-    K: _Array, W: _Array, V: _Array, i: int, beta: _Array, base: float, tols: _Array, max_iter: int
+    K: _Array,
+    W: _Array,
+    V: _Array,
+    i: int,
+    beta: _Array,
+    base: float,
+    eps: float,
+    tols: _Array,
+    max_iter: int,
 ) -> float:
     """Minimise without row i until the sign of its value is sure; return the value.
 
@@ -702,7 +710,7 @@ def _settle(
     value = base
     spent = 0
     for t in range(tols.shape[0]):
-        done, violation, _ = _descend(K, W, V, 0.0, tols[t], max_iter - spent)
+        done, violation, _ = _descend(K, W, V, eps, tols[t], max_iter - spent)
         spent += done
         value = base + _bias(W[G, : K.shape[0]], W, V)
         Ki = K[i]
@@ -721,6 +729,7 @@ def leave_rows(
     beta: _Array,
     exact: _Array,
     near: _Array,
+    eps: float,
     tols: _Array,
     max_iter: int,
     stop: _Array,
@@ -750,7 +759,7 @@ def leave_rows(
         V[BETA, a] = beta[k]
         start[a] = beta[k]
         gradient[a] = exact[k]
-        _open_sides(a, 0.0, W, V)
+        _open_sides(a, eps, W, V)
     shift = _centre(gradient, W)
     full = W[:3].copy()
     for a in range(held.shape[0]):
@@ -762,8 +771,8 @@ def leave_rows(
         held[a] = np.nan
         if _hand_over(small_K, W, V, a):
             for k in range(count):
-                _open_sides(k, 0.0, W, V)
-            held[a] = _settle(small_K, W, V, a, start, base, tols, max_iter)
+                _open_sides(k, eps, W, V)
+            held[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
         V[LO, a] = lo
         V[HI, a] = hi
         if stop[0] != 0:

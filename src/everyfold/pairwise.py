@@ -106,7 +106,7 @@ def row_blocks(B: NDArray[Any]) -> Iterator[slice]:
 
 
 def _block_height(B: NDArray[Any]) -> int:
-    n_rows = B.shape[0]
+    n_rows = int(B.shape[0])
     return min(max(BLOCK_SIZE * n_rows // max(B.size, 1), 1), max(n_rows, 1))
 
 

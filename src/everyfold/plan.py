@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everyfold.criteria.base import Predictive
+from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.folds import Folds
 from everyfold.criteria.heldout import HeldOut
@@ -38,6 +39,9 @@ class CostModel:
 
 
 COSTS = CostModel()
+
+_ITERATIONS = 50
+"""Of conjugate gradients; they differ between 3 and 200 with the ridge."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +125,11 @@ def _moments(work: Workload, cost: CostModel) -> float:
     return once + values + work.n_folds * each
 
 
+def _conjugate(work: Workload, cost: CostModel) -> float:
+    columns = work.n_folds * work.ridges * work.targets
+    return _ITERATIONS * (cost.block_gram * columns + cost.stream) * work.n**2
+
+
 def _fourier(work: Workload, cost: CostModel) -> float:
     transforms = 4 * work.n * math.log2(work.n + 1) * work.targets
     return cost.stream * work.ridges * transforms
@@ -160,6 +169,11 @@ _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         "Gram matrices of the folds, each taken from their sum, one eigendecomposition a fold",
         Downdate(),
         _moments,
+    ),
+    "conjugate": (
+        "conjugate gradients for all folds and ridges at once, preconditioned by a low-rank kernel",
+        ConjugateGradient(),
+        _conjugate,
     ),
     "fourier": (
         "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
@@ -223,6 +237,8 @@ def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds:
     estimates = sorted((_METHODS[name][2](work, COSTS), name) for name in allowed)
     seconds, method = estimates[0]
     words, criterion, _ = _METHODS[method]
+    if isinstance(criterion, ConjugateGradient):
+        criterion = replace(criterion, basis=operator.basis)
     others = tuple((name, cost) for cost, name in estimates[1:])
     if others:
         reason = reason or "the cheapest by the cost model"
@@ -270,6 +286,8 @@ def _structured(
 def _memory(work: Workload, method: str) -> int:
     if method == "fourier":
         return 8 * work.n * (4 + 4 * work.targets)
+    if method == "conjugate":
+        return 8 * work.n**2 + 100 * work.n * work.n_folds * work.ridges * work.targets
     if method == "moments":
         return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
     copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]

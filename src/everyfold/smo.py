@@ -30,7 +30,15 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["HAS_NUMBA", "FoldPaths", "Leaving", "epsilon_paths", "hinge_paths", "hinge_without"]
+__all__ = [
+    "HAS_NUMBA",
+    "FoldPaths",
+    "Leaving",
+    "epsilon_paths",
+    "epsilon_without",
+    "hinge_paths",
+    "hinge_without",
+]
 
 HAS_NUMBA: bool = find_spec("numba") is not None
 
@@ -279,6 +287,38 @@ def hinge_without(
     >>> hinge_without(K, np.sign(x), w, [leaving], tolerances=[1e-6])[0].round(3)
     array([-0.333])
     """
+    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
+    return _without(K, _Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter)
+
+
+def epsilon_without(
+    K: npt.NDArray[np.floating],
+    y: FloatArray,
+    bounds: FloatArray,
+    leavings: Sequence[Leaving],
+    *,
+    epsilon: float = 0.1,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+) -> list[FloatArray]:
+    """Predictions of single rows by the ``SVR`` that is fitted without the row.
+
+    Like :func:`hinge_without`, with one tolerance, in the unit of y.
+
+    **Cost** and **Exact?** as there.
+    """
+    unit = np.stack([-bounds, bounds])
+    return _without(K, _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
+
+
+def _without(
+    K: npt.NDArray[np.floating],
+    dual: _Duals,
+    leavings: Sequence[Leaving],
+    tolerances: Sequence[float],
+    max_iter: int,
+) -> list[FloatArray]:
+    """Leave rows out of the machines of one problem, on one copy of the kernel."""
     if not leavings:
         return []
     _load_core()
@@ -286,7 +326,6 @@ def hinge_without(
 
     kernel = _streamable(K)
     stop = np.zeros(1, dtype=np.int64)
-    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
     found = [
         leaving.values[leaving.rows] - K.diagonal()[leaving.rows] * leaving.coef[leaving.rows]
         for leaving in leavings
@@ -296,10 +335,11 @@ def hinge_without(
         leaving = leavings[number]
         leave_rows(
             kernel,
-            leaving.C * unit,
+            leaving.C * dual.unit[0],
             np.ascontiguousarray(leaving.coef),
-            leaving.values - y,
+            leaving.values - dual.p[0],
             np.concatenate([leaving.rows, np.setdiff1d(leaving.near, leaving.rows)]),
+            float(dual.epsilon),
             np.array(tolerances, dtype=np.float64),
             int(max_iter),
             stop,

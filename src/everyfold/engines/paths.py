@@ -136,8 +136,8 @@ def _one_by_one(
 
 def _single_method(operator: KernelOperator) -> Method:
     words = (
-        "libsvm's fit on all rows, then one step for every fold (★); classifiers fit the rows "
-        "whose sign it leaves in doubt"
+        "libsvm's fit on all rows, then one step for every fold (★), and fits without the few rows "
+        "that it leaves in doubt"
     )
     seconds = 3e-11 * float(operator.n) ** 3
     return Method("svm, one step", words, seconds, 24 * operator.n**2, is_approximate=True)

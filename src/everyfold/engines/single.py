@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +14,7 @@ from everyfold.criteria import Folds, OutOfFold
 from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
 from everyfold.operators.base import Array, DualModel, Quadratic, Rows
-from everyfold.smo import FoldPaths, Leaving, hinge_without
+from everyfold.smo import FoldPaths, Leaving, epsilon_without, hinge_without
 from everyfold.solve import Problem
 
 SMOOTHING = 0.1
@@ -25,8 +26,14 @@ DOUBT = 0.7
 CLOSE = 0.1
 """Values that stay below this on the right side are in doubt as well."""
 
+SEEN = 0.1
+"""The share of the errors of a regression beside which a doubt is seen."""
+
 REACH = 0.5
-"""Rows this near to their margin may change sides when a row in doubt is left out."""
+"""Rows this near to their kink may change sides when a row in doubt is left out."""
+
+PRECISION = 0.005
+"""The tolerance, in units of the spread of y, at which a regression is fitted without a row."""
 
 ALIKE = 0.1
 """The share of the rows at the kink that may differ between Cs that share a system."""
@@ -47,7 +54,7 @@ class _Machine:
     a: Array
     b: float
 
-    @property
+    @cached_property
     def distance(self) -> Array:
         """How far each row is from the kink of its loss; 1e-3 or so for free support vectors."""
         y, loss = self.problem.y[:, 0], self.problem.loss
@@ -55,7 +62,7 @@ class _Machine:
             return np.asarray(np.abs(np.abs(y - self.u) - loss.epsilon))
         return np.asarray(np.abs(1.0 - y * self.u))
 
-    @property
+    @cached_property
     def is_free(self) -> NDArray[np.bool_]:
         """The support vectors below their bound: they stay at the kink, whatever moves."""
         size = np.abs(self.a)
@@ -109,7 +116,7 @@ def leave_each(
     straight pieces. With the kink taken as rounded, leaving out a row is one step of a quadratic
     problem (★), whose forces are the dual coefficients, :math:`g = -2\rho a`: no Newton
     iterations, and one factorisation a C or less. Rows without a coefficient keep their values,
-    which is exact. The few rows of a classifier whose sign the step leaves in doubt are left out
+    which is exact. The few rows whose value the step leaves in doubt are left out
     for good, by pair steps from the solution on all rows.
 
     Parameters
@@ -145,7 +152,7 @@ def leave_each(
     spans = _spans(machines, operator)
     first = _first_alike(machines)
     held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
-    if problem.loss.is_margin and with_refits:
+    if with_refits:
         _refit_doubtful(problem, operator, {k: machines[k] for k in held}, held)
     rows = np.concatenate(folds.tests)
     return [_record(held[k], spans[k][1], rows) for k in first]
@@ -167,7 +174,7 @@ def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Ar
 
     From large Cs to small ones, those share a system whose rows at the kink are almost the same.
     """
-    width = _width(machines[0].problem)
+    width = SMOOTHING * _unit(machines[0].problem)
     order = np.argsort([-machine.C for machine in machines], kind="stable")
     chains: list[list[int]] = []
     for k in order:
@@ -197,26 +204,32 @@ def _span(
     return response.without_each(v, DualModel(nothing, nothing, 0.0)), response.condition
 
 
-def _width(problem: Problem) -> float:
-    """``SMOOTHING`` in the units of y."""
+def _unit(problem: Problem) -> float:
+    """The unit of distances from the kink: the spread of y."""
     if problem.loss.is_margin:
-        return SMOOTHING
-    return SMOOTHING * max(float(np.std(problem.y[problem.w > 0.0])), 1e-12)
+        return 1.0
+    return max(float(np.std(problem.y[problem.w > 0.0])), float(np.finfo(float).tiny))
 
 
 def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Rows:
-    """Support vectors on their right side, of which the step cannot tell whether they stay there.
+    """Support vectors whose value the step cannot tell well enough.
 
     Leaving row i out takes :math:`|a_i| K_{ii}` from its value, and the other rows give some of it
-    back. That part is what a change of their sides can spoil.
+    back. That share is what a change of their sides can spoil. It matters where it could turn a
+    sign, or be seen beside the errors of a regression.
     """
     y = machine.problem.y[:, 0]
     lost = np.abs(held - machine.u)
-    given_back = np.maximum(np.abs(machine.a) * K_ii - lost, 0.0)
-    share = given_back / np.maximum(np.abs(machine.a) * K_ii, np.finfo(float).tiny)
-    m = y * held
-    is_near = (m < CLOSE) & (m > -DOUBT * share * lost)
-    return np.flatnonzero(is_near & (machine.a != 0.0) & (y * machine.u > 0.0))
+    push = np.abs(machine.a) * K_ii
+    share = np.maximum(push - lost, 0.0) / np.maximum(push, np.finfo(float).tiny)
+    if machine.problem.loss.is_margin:
+        m = y * held
+        is_in_doubt = (m < CLOSE) & (m > -DOUBT * share * lost) & (y * machine.u > 0.0)
+    else:
+        w = machine.problem.w
+        error = np.sqrt(np.average((y - held) ** 2, weights=w))
+        is_in_doubt = DOUBT * share * lost > SEEN * error
+    return np.flatnonzero(is_in_doubt & (machine.a != 0.0))
 
 
 def _refit_doubtful(
@@ -226,23 +239,22 @@ def _refit_doubtful(
     held: dict[int, Array],
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
-    K_ii = operator.diagonal()
-    cases: list[tuple[int, Leaving]] = []
+    K_ii, unit = operator.diagonal(), _unit(problem)
+    cases: dict[int, Leaving] = {}
     for k, machine in machines.items():
         rows = _in_doubt(machine, held[k], K_ii)
         if rows.size:
-            movable = machine.is_free | (machine.distance <= REACH)
+            movable = machine.is_free | (machine.distance <= REACH * unit)
             near = np.flatnonzero(movable & (problem.w > 0.0))
-            values = machine.u - machine.b
-            cases.append((k, Leaving(machine.C, machine.a, values, rows, near)))
-    found = hinge_without(
-        operator.K,
-        problem.y[:, 0],
-        problem.w,
-        [leaving for _, leaving in cases],
-    )
-    for (k, leaving), values in zip(cases, found, strict=True):
-        is_found = ~np.isnan(values)
+            cases[k] = Leaving(machine.C, machine.a, machine.u - machine.b, rows, near)
+    task = (operator.K, problem.y[:, 0], problem.w, list(cases.values()))
+    if isinstance(problem.loss, EpsilonInsensitive):
+        epsilon = problem.loss.epsilon
+        found = epsilon_without(*task, epsilon=epsilon, tol=PRECISION * unit)
+    else:
+        found = hinge_without(*task)
+    for (k, leaving), values in zip(cases.items(), found, strict=True):
+        is_found = np.isfinite(values)
         held[k][leaving.rows[is_found]] = values[is_found]
 
 

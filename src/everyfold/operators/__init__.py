@@ -12,6 +12,7 @@ from everyfold.operators.base import (
 from everyfold.operators.circulant import Circulant
 from everyfold.operators.dense import Dense, DenseMatrix
 from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
+from everyfold.operators.iterative import Iterative
 from everyfold.operators.lowrank import LowRank, Primal
 from everyfold.operators.nystrom import Nystrom, NystromMatrix
 from everyfold.operators.perfold import PerFold, PerSplit
@@ -23,6 +24,7 @@ __all__ = [
     "Dense",
     "DenseMatrix",
     "Expansion",
+    "Iterative",
     "KernelOperator",
     "LowRank",
     "Nystrom",

@@ -239,6 +239,8 @@ class KernelOperator(ABC):
     """Whether it stands for another matrix, whose folds are not those of the kernel."""
     residual_trace: float = 0.0
     """An upper bound of how far it is from the matrix it stands for."""
+    basis: Array | None = None
+    """V with K ≈ V Vᵀ, if iterations are to begin from there."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
     needs_constant_curvature: bool = False

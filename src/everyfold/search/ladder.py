@@ -16,7 +16,8 @@ import numpy as np
 
 from everyfold.execute import map_unordered
 from everyfold.kernels import Linear
-from everyfold.operators.nystrom import Nystrom
+from everyfold.operators import Iterative, Nystrom
+from everyfold.plan import available_memory
 from everyfold.search.candidates import Options
 from everyfold.search.setup import Setup
 from everyfold.units import Candidate, Unit, Verdict, run
@@ -26,7 +27,7 @@ LADDER_ROWS = 2500
 
 FIRST_RANK = 128
 
-CERTAIN = 0.1
+CERTAIN = 0.03
 """A candidate is certified where the residual trace is at most this share of its ridge."""
 
 CONVERGED = 1e-3
@@ -40,6 +41,11 @@ CONTENDERS = 3
 
 MOST_EXACT = 12
 
+ITERATIVE_ROWS = 6000
+"""From this many rows on the full matrix is iterated with and not factorised."""
+
+ITERATIVE_RANK = 1000
+
 
 @dataclass
 class _Standing:
@@ -51,15 +57,17 @@ class _Standing:
     score: float = -np.inf
     gain: float = np.inf
     residual: float = np.inf
+    is_full: bool = False
     is_exact: bool = False
 
     @property
     def is_certified(self) -> bool:
-        return self.residual <= CERTAIN * self.rho
+        return not self.is_full and self.residual <= CERTAIN * self.rho
 
     @property
     def potential(self) -> float:
-        return self.score if self.is_certified else self.score + PROMISE * abs(self.gain)
+        is_known = self.is_full or self.is_certified
+        return self.score if is_known else self.score + PROMISE * abs(self.gain)
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,8 @@ class LadderSetup(Setup):
         climb = _Climb([_stand(c, unit) for unit in self.units for c in _members(unit)])
         rank, standings = FIRST_RANK, climb.standings
         while standings and rank <= n // 4:
-            for verdicts in map_unordered(run, _units(standings, rank), n_jobs, n):
+            structure = Nystrom(rank, random_state=0)
+            for verdicts in map_unordered(run, _units(standings, structure), n_jobs, n):
                 climb.read(verdicts, self.metric)
                 yield climb.marked(verdicts)
             standings, rank = climb.uncertain(), 2 * rank
@@ -82,8 +91,8 @@ class LadderSetup(Setup):
             chosen = climb.contenders()
             if not chosen:
                 return
-            for verdicts in map_unordered(run, _units(chosen, None), n_jobs, n):
-                climb.read(verdicts, self.metric, is_exact=True)
+            for verdicts in map_unordered(run, _units(chosen, _full(n)), n_jobs, n):
+                climb.read(verdicts, self.metric, is_full=True)
                 yield climb.marked(verdicts)
 
 
@@ -138,8 +147,15 @@ def _stand(candidate: Candidate, unit: Unit) -> _Standing:
     return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_active))
 
 
-def _units(standings: Sequence[_Standing], rank: int | None) -> list[Unit]:
-    """Units of some candidates at a rank, or on the full matrix."""
+def _full(n: int) -> Any:
+    """The full matrix: factorised while that is quick, else iterated with, held if it fits."""
+    if n < ITERATIVE_ROWS:
+        return "dense"
+    return Iterative(rank=ITERATIVE_RANK, is_held=2 * 8 * n * n < available_memory())
+
+
+def _units(standings: Sequence[_Standing], structure: Any) -> list[Unit]:
+    """Units of some candidates with a structure; low rank stops where the last is certain."""
     by_unit: dict[int, list[_Standing]] = {}
     for standing in standings:
         by_unit.setdefault(id(standing.unit), []).append(standing)
@@ -147,11 +163,11 @@ def _units(standings: Sequence[_Standing], rank: int | None) -> list[Unit]:
     for members in by_unit.values():
         unit = members[0].unit
         chosen = {standing.candidate.number for standing in members}
-        operator: Any = "dense"
-        if rank is not None:
+        operator = structure
+        if isinstance(structure, Nystrom):
             trace = unit.trace()
             tol = CERTAIN * min(s.rho for s in members) / trace if trace > 0.0 else 0.0
-            operator = Nystrom(rank, tol=min(0.5, tol), random_state=0)
+            operator = replace(structure, tol=min(0.5, tol))
         groups = [
             tuple(
                 replace(candidate, model=replace(candidate.model, operator=operator))
@@ -171,7 +187,7 @@ class _Climb:
         self.standings = standings
         self._by_number = {standing.candidate.number: standing for standing in standings}
 
-    def read(self, verdicts: Sequence[Verdict], metric: Any, *, is_exact: bool = False) -> None:
+    def read(self, verdicts: Sequence[Verdict], metric: Any, *, is_full: bool = False) -> None:
         """Take note of new scores."""
         for verdict in verdicts:
             standing = self._by_number[verdict.number]
@@ -179,8 +195,10 @@ class _Climb:
             is_first = not np.isfinite(standing.score)
             standing.gain = np.inf if is_first else score - standing.score
             standing.score = score
-            standing.residual = 0.0 if is_exact else verdict.residual_trace
-            standing.is_exact = is_exact
+            standing.residual = 0.0 if is_full else verdict.residual_trace
+            standing.is_full = is_full
+            record = verdict.record
+            standing.is_exact = is_full and record is not None and bool(record.is_exact.all())
 
     def marked(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """The verdicts with what is known about each."""
@@ -218,11 +236,11 @@ class _Climb:
 
     def contenders(self) -> list[_Standing]:
         """The next to be evaluated on the full matrix: the best, until none can be much better."""
-        done = sum(standing.is_exact for standing in self.standings)
+        done = sum(standing.is_full for standing in self.standings)
         order = sorted(self.standings, key=lambda s: s.potential, reverse=True)
         if done == 0:
             return [standing for standing in order[:CONTENDERS] if np.isfinite(standing.score)]
-        known = max(standing.score for standing in self.standings if standing.is_exact)
+        known = max(standing.score for standing in self.standings if standing.is_full)
         best = max(self.standings, key=lambda s: s.potential)
         is_settled = best.potential <= known + CONVERGED * self._spread
         return [] if is_settled or done >= MOST_EXACT else [best]

@@ -1,0 +1,57 @@
+"""The full kernel matrix for methods that only multiply, with a low-rank basis to begin from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from everyfold.kernels import Kernel
+from everyfold.operators.base import Array, KernelOperator, Structure
+from everyfold.operators.blockwise import Blockwise
+from everyfold.operators.dense import Dense
+from everyfold.operators.nystrom import Nystrom
+
+
+@dataclass(frozen=True)
+class Iterative(Structure):
+    """Solve with the full kernel matrix by conjugate gradients instead of factorising it.
+
+    The route for many rows whose kernel is too narrow for low rank: all folds and ridges are
+    columns of one iteration, preconditioned by a low-rank kernel.
+
+    Parameters
+    ----------
+    rank : int, default=500
+        Of the preconditioner.
+    is_held : bool, default=True
+        Whether the matrix is held, 8 n² bytes, or computed anew for every product.
+    random_state : int, RandomState or None, default=0
+        Of the preconditioner's landmarks.
+
+    Notes
+    -----
+    **Cost** 2 n² flops a column and iteration; 3 to 200 iterations, the more the smaller the ridge.
+    **Exact?** Yes, where the residual got small enough; folds where it did not say so.
+    """
+
+    rank: int = 500
+    is_held: bool = True
+    random_state: Any = 0
+
+    def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
+        """See base class."""
+        return self._prepared((Dense() if self.is_held else Blockwise()).bind(kernel, X), kernel, X)
+
+    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> KernelOperator:
+        """See base class."""
+        return self._prepared(Dense().bind_shared(kernel, X, base), kernel, X)
+
+    def _prepared(self, operator: KernelOperator, kernel: Kernel, X: Any) -> KernelOperator:
+        rank = min(self.rank, X.shape[0])
+        operator.basis = Nystrom(rank, random_state=self.random_state).bind(kernel, X).V
+        operator.methods = ("conjugate",)
+        return operator
+
+    def rank_for(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return n_rows
