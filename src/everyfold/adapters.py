@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
 
 from everyfold.estimators import KernelClassifier, KernelRegressor
-from everyfold.losses import EpsilonInsensitive, Hinge, Squared
+from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 from everyfold.model import KernelChoice, Model, read_penalty, read_ridge
 from everyfold.targets import Voting
 
@@ -98,6 +98,47 @@ def _svr(estimator: Any) -> Model:
     )
 
 
+def _ridge_cv(estimator: Any) -> Model:
+    name = type(estimator).__name__
+    for parameter, usual in (("cv", None), ("scoring", None), ("alpha_per_target", False)):
+        value = getattr(estimator, parameter)
+        if value is not usual and value != usual:
+            raise ValueError(
+                f"{name}({parameter}={value!r}) chooses alpha in a way of its own; use "
+                f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
+            )
+    return Model(
+        _LINEAR,
+        Squared(),
+        read_ridge(estimator.alphas, "alphas"),
+        bool(estimator.fit_intercept),
+        False,
+        chooses_ridge=True,
+    )
+
+
+def _logistic(estimator: Any) -> Model:
+    penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
+    if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
+        raise ValueError(
+            f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
+            "penalty, so that no fold follows from another fit; use the l2 penalty"
+        )
+    if estimator.solver == "liblinear" and estimator.fit_intercept:
+        raise ValueError(
+            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
+        )
+    return Model(
+        _LINEAR,
+        Logistic(),
+        read_penalty(estimator.C),
+        bool(estimator.fit_intercept),
+        True,
+        class_weight=estimator.class_weight,
+        is_joint=True,
+    )
+
+
 def _refuse_positive(estimator: Any) -> None:
     if estimator.positive:
         raise ValueError(
@@ -115,6 +156,8 @@ _READERS: dict[type, Callable[[Any], Model]] = {
     KernelRidge: _kernel_ridge,
     Ridge: _ridge,
     RidgeClassifier: _ridge_classifier,
+    RidgeCV: _ridge_cv,
+    LogisticRegression: _logistic,
     SVC: _svc,
     SVR: _svr,
     KernelRegressor: _ours,
@@ -122,13 +165,12 @@ _READERS: dict[type, Callable[[Any], Model]] = {
 }
 
 _ADVICE = {
-    "RidgeCV": "Ridge (RidgeCV selects alpha by itself: nested work that no single fit contains)",
     "RidgeClassifierCV": "RidgeClassifier",
     "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
     "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
     "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
     "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
-    "LogisticRegression": "KernelLogisticClassifier(kernel='linear')",
+    "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
     "TransformedTargetRegressor": "its regressor, with y transformed beforehand",
     "GaussianProcessRegressor": "KernelRidge with the same kernel",

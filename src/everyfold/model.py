@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from everyfold.kernels import Kernel, Linear, check_precomputed, depends_on_rows, find_kernel
-from everyfold.losses import Loss
+from everyfold.losses import Logistic, Loss
 from everyfold.operators import Dense, KernelOperator, PerFold, Primal, Structure
 from everyfold.operators.base import Array
 from everyfold.plan import check_memory
@@ -75,12 +75,23 @@ class Model:
     ridge_scaling: RidgeScaling = "sum"
     voting: Voting | None = None
     tolerance: float = 1e-3
+    chooses_ridge: bool = False
+    """Whether every training set takes the best of the ridges by leave-one-out."""
+    is_joint: bool = False
+    """Whether more than two classes would be fitted together, which no loss here does."""
 
     def target(self, y: Any) -> Target:
         """Read y."""
         if not self.is_classifier:
             return Numbers.read(y)
         labels = Labels.read(y)
+        if self.is_joint and len(labels.classes) > 2:
+            raise ValueError(
+                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
+                "one versus rest use KernelLogisticClassifier(kernel='linear')"
+            )
+        if isinstance(self.loss, Logistic):
+            labels = replace(labels, has_probabilities=self.voting is None)
         if self.voting is None or len(labels.classes) == 2:
             return labels
         return Pairs.of(labels, self.voting)

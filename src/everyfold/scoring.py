@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics._scorer import _MultimetricScorer
 from sklearn.model_selection._validation import _score
 from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params
 
 from everyfold.criteria import Folds
@@ -50,6 +51,10 @@ class HeldOutRegressor(RegressorMixin, _HeldOut):  # type: ignore[misc]
     """Stands in for the regressor of one fold."""
 
 
+def _has_probabilities(model: Any) -> bool:
+    return bool(model.target.has_probabilities)
+
+
 class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
     """Stands in for the classifier of one fold."""
 
@@ -62,6 +67,12 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[Any]:
         """Decide the test rows."""
         return self.target.decide(self._answers(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes of the test rows."""
+        assert isinstance(self.target, Labels)
+        return self.target.probabilities(self._answers(X))
 
 
 def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -77,6 +78,8 @@ class Labels(Target):
     classes: NDArray[Any]
     codes: Rows
     columns: Array
+    has_probabilities: bool = field(default=False, kw_only=True)
+    """Whether values are log-odds."""
 
     @classmethod
     def read(cls, y: Any) -> Labels:
@@ -109,6 +112,16 @@ class Labels(Target):
     def decide(self, values: Array) -> Array:
         """See base class."""
         return values[:, 0] if values.shape[1] == 1 else values
+
+    def probabilities(self, values: Array) -> Array:
+        """Of the classes; more than two are one-versus-rest ones scaled to sum 1."""
+        positive = expit(values)
+        if values.shape[1] == 1:
+            return np.column_stack([1.0 - positive[:, 0], positive[:, 0]])
+        # Far from every class all of them underflow together: then none is preferred.
+        positive = np.maximum(positive, np.finfo(np.float64).tiny)
+        scaled: Array = positive / positive.sum(axis=1, keepdims=True)
+        return scaled
 
     def emptied(self) -> Labels:
         """The same without its rows, to decide about others."""

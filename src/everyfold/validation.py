@@ -21,6 +21,7 @@ from everyfold.adapters import read_estimator
 from everyfold.criteria import Folds, InexactWarning
 from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.engines import Bench
+from everyfold.losses import Logistic
 from everyfold.model import read_weights
 from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
@@ -28,6 +29,7 @@ from everyfold.preprocess import Parts, read_rows, take_apart
 from everyfold.scoring import Judge
 from everyfold.streaming import StreamTrial, predict_stream, run_stream, set_up_stream
 from everyfold.streams import RowSource
+from everyfold.targets import Labels
 from everyfold.units import Candidate, Rawdata, Trial, Verdict, check, group, run, set_up
 
 
@@ -66,7 +68,8 @@ def cross_val_predict(
         Print the plan if positive.
     params : dict, optional
         ``sample_weight`` for fitting; ``groups`` too if metadata routing is enabled.
-    method : {"predict", "decision_function"}, default="predict"
+    method : {"predict", "decision_function", "predict_proba"}, default="predict"
+        Probabilities for the logistic loss only.
 
     Returns
     -------
@@ -89,7 +92,11 @@ def cross_val_predict(
     """
     parts = take_apart(estimator, {})
     model = read_estimator(parts.final)
-    allowed = ("predict", "decision_function") if model.is_classifier else ("predict",)
+    allowed = ["predict"]
+    if model.is_classifier:
+        allowed.append("decision_function")
+        if isinstance(model.loss, Logistic) and model.voting is None:
+            allowed.append("predict_proba")
     if method not in allowed:
         raise ValueError(
             f"method={method!r} is not available for {type(parts.final).__name__}; use one of "
@@ -115,6 +122,9 @@ def cross_val_predict(
         held[part] = target.mask(held[part], train)
     values = np.empty_like(held)
     values[order] = held
+    if method == "predict_proba":
+        assert isinstance(target, Labels)
+        return target.probabilities(values)
     return target.predict(values) if method == "predict" else target.decide(values)
 
 

@@ -2,13 +2,14 @@
 
 from everyfold.engines.base import Answer, Bench, Engine, Method, evaluate
 from everyfold.engines.closed import ClosedForm
+from everyfold.engines.nested import OwnChoice
 from everyfold.engines.newton import NewtonSteps, OneVersusOne
 from everyfold.engines.paths import FoldPathsOfC
 from everyfold.model import Model
 
 __all__ = ["Answer", "Bench", "Engine", "Method", "evaluate", "find_engine"]
 
-_PLAIN: tuple[Engine, ...] = (ClosedForm(), NewtonSteps(), FoldPathsOfC())
+_PLAIN: tuple[Engine, ...] = (OwnChoice(), ClosedForm(), NewtonSteps(), FoldPathsOfC())
 
 ENGINES: tuple[Engine, ...] = (*(OneVersusOne(engine) for engine in _PLAIN), *_PLAIN)
 """The engines; the first that suits a model does its work."""

@@ -22,7 +22,7 @@ class ClosedForm(Engine):
 
     def suits(self, model: Model) -> bool:
         """See base class."""
-        return model.loss.has_constant_curvature
+        return model.loss.has_constant_curvature and not model.chooses_ridge
 
     def check(self, model: Model, order: Any) -> None:
         """See base class."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import validate_data
 
@@ -107,7 +106,9 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
             reader = self._fit_source(X, y, sample_weight)
             assert reader.classes is not None
             self.classes_ = reader.classes
-            self._decoder = reader.target(reader.classes[:0])
+            decoder = reader.target(reader.classes[:0])
+            assert isinstance(decoder, Labels)
+            self._decoder = decoder
             return self
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         labels = self._model().target(y)
@@ -275,13 +276,7 @@ class KernelLogisticClassifier(KernelClassifier):
         """Probabilities of the classes; more than two are one-versus-rest ones scaled to sum 1."""
         if self.multi_class != "ovr":
             raise AttributeError("probabilities need multi_class='ovr'")
-        values = self._values(X)
-        positive = expit(values)
-        if values.shape[1] == 1:
-            return np.column_stack([1.0 - positive[:, 0], positive[:, 0]])
-        # Far from every class all of them underflow together: then none is preferred.
-        positive = np.maximum(positive, np.finfo(np.float64).tiny)
-        probabilities: Array = positive / positive.sum(axis=1, keepdims=True)
+        probabilities: Array = self._decoder.probabilities(self._values(X))
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Array:
