@@ -45,7 +45,7 @@ from everyfold.metrics import Side, find_metric
 from everyfold.preprocess import freeze
 from everyfold.targets import Labels, Numbers
 
-EXTRA = {"is_exact", "spectral_radius", "confirmed_test_score"}
+EXTRA = {"is_exact", "status", "spectral_radius", "confirmed_test_score"}
 
 X, Y = make_regression(n_samples=40, n_features=4, n_targets=2, noise=8.0, random_state=0)
 X = X / 2.0 + np.arange(4)

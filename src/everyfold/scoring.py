@@ -173,6 +173,8 @@ class Judge:
         if trains:
             values = self._masked(values, side, trains)
         table = self._table(values, side)
+        if not self.is_multimetric and None not in table.get("score", [None]):
+            return table["score"]
         results = []
         for i in range(len(side.parts)):
             found = {name: column[i] for name, column in table.items() if column[i] is not None}
@@ -195,8 +197,9 @@ class Judge:
         table: dict[str, list[float | None]] = {}
         for name, metric in self._known.items():
             scored = metric(side, values)
-            pairs = zip(scored.scores.tolist(), scored.is_known.tolist(), strict=True)
-            table[name] = [score if is_known else None for score, is_known in pairs]
+            table[name] = scored.scores.tolist()
+            for i in np.flatnonzero(~scored.is_known).tolist():
+                table[name][i] = None
         return table
 
     def _ask(self, values: Array, side: Side, i: int, found: dict[str, Any]) -> dict[str, Any]:

@@ -306,7 +306,11 @@ def _fill(
         lacking = {good.index(i): train for i, train in lacking.items() if i in good}
     if not good:
         return
-    for i, score in zip(good, trial.judge.score(values, side, lacking), strict=True):
+    found = trial.judge.score(values, side, lacking)
+    if len(found) == len(scores):
+        scores[:] = found
+        return
+    for i, score in zip(good, found, strict=True):
         scores[int(trial.usable[i])] = score
 
 

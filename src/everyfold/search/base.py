@@ -251,23 +251,36 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _entries(self, state: _Run, number: int) -> list[dict[str, Any]]:
         """What scikit-learn's table wants to know of each fold of one candidate."""
-        n_folds, sizes = self.n_splits_, state.setup.sizes
-        verdict = state.verdicts.get(number)
-        failed = self._failed_score(state.scorers)
-        entries = []
-        for i in range(n_folds):
-            error = state.broken[number] if verdict is None else verdict.errors.get(i)
-            entry = {"fit_error": error, "test_scores": failed}
+        verdict, sizes = state.verdicts.get(number), state.setup.sizes
+        if verdict is None:
+            failed = {
+                "fit_error": state.broken[number],
+                "test_scores": self._failed_score(state.scorers),
+                "fit_time": 0.0,
+                "score_time": 0.0,
+            }
             if self.return_train_score:
-                entry["train_scores"] = failed
-            if verdict is not None and error is None:
-                entry["test_scores"] = verdict.test[i]
-                if verdict.train is not None:
-                    entry["train_scores"] = verdict.train[i]
-            entry["n_test_samples"] = sizes[i]
-            entry["fit_time"] = 0.0 if verdict is None else verdict.fit_seconds / n_folds
-            entry["score_time"] = 0.0 if verdict is None else verdict.score_seconds / n_folds
-            entries.append(entry)
+                failed["train_scores"] = self._failed_score(state.scorers)
+            return [{**failed, "n_test_samples": size} for size in sizes]
+        times = verdict.fit_seconds / len(sizes), verdict.score_seconds / len(sizes)
+        entries = [
+            {
+                "fit_error": None,
+                "test_scores": score,
+                "n_test_samples": size,
+                "fit_time": times[0],
+                "score_time": times[1],
+            }
+            for score, size in zip(verdict.test, sizes, strict=True)
+        ]
+        if verdict.train is not None:
+            for entry, score in zip(entries, verdict.train, strict=True):
+                entry["train_scores"] = score
+        for i, error in verdict.errors.items():
+            failed_score = self._failed_score(state.scorers)
+            entries[i] |= {"fit_error": error, "test_scores": failed_score}
+            if self.return_train_score:
+                entries[i]["train_scores"] = failed_score
         return entries
 
     def _failed_score(self, scorers: Any) -> Any:

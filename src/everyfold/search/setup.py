@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class Setup:
         """The number of kernels."""
         return len(self.units)
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """How many test rows each fold has."""
         return [len(test) for test in self.folds.tests]
