@@ -366,6 +366,16 @@ class TestUse:
         with pytest.raises(MemoryError, match="n_landmarks"):
             KernelRegressor(operator=Nystrom(100)).fit(X, y)
 
+    def test_auto_takes_low_rank_where_the_matrix_does_not_fit(self, monkeypatch):
+        X, y = self.data()
+        monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
+        monkeypatch.setattr("everyfold.plan.available_memory", lambda: 200_000)
+        with pytest.warns(everyfold.InexactWarning, match="does not fit in memory"):
+            model = KernelRegressor(gamma=0.3).fit(X, y)
+        assert model.dual_coef_.shape == (20, 1)
+        with pytest.raises(MemoryError, match="Nystrom"):
+            KernelRegressor(gamma=0.3, operator="dense").fit(X, y)
+
     def test_searches_take_it_for_any_estimator(self):
         X, y = self.data()
         grid = {"gamma": [0.1, 0.5], "alpha": [0.01, 1.0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
@@ -10,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from everyfold.criteria import InexactWarning
 from everyfold.kernels import Kernel, Linear, check_precomputed, depends_on_rows, find_kernel
 from everyfold.losses import Logistic, Loss
-from everyfold.operators import Dense, KernelOperator, PerFold, Primal, Structure
+from everyfold.operators import Dense, KernelOperator, Nystrom, PerFold, Primal, Structure
 from everyfold.operators.base import Array
-from everyfold.plan import check_memory
+from everyfold.plan import check_memory, fits
 from everyfold.solve import Problem, RidgeScaling
 from everyfold.targets import Labels, Numbers, Pairs, Target, Voting
 
@@ -121,6 +123,8 @@ class Model:
         n_rows, n_features = shape
         if self.operator == "auto" and isinstance(kernel, Linear) and n_features < n_rows:
             return Primal()
+        if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
+            return _low_rank(n_rows, n_features)
         check_memory(n_rows, n_rows)
         return Dense()
 
@@ -154,6 +158,21 @@ class Model:
         for column, ridge in enumerate(ridges):
             groups.setdefault(ridge, []).append(column)
         return list(groups.items())
+
+
+def _low_rank(n_rows: int, n_features: int) -> Structure:
+    """What "auto" takes where the full matrix does not fit; says so."""
+    structure = Nystrom(random_state=0)
+    rank = structure.rank_for(n_rows, n_features)
+    check_memory(n_rows, rank)
+    warnings.warn(
+        f"the kernel matrix of {n_rows} rows does not fit in memory and was replaced by one of "
+        f"rank {rank} at most; pass operator=Nystrom(...) to choose it, or operator='dense' to "
+        "insist",
+        InexactWarning,
+        stacklevel=2,
+    )
+    return structure
 
 
 def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:

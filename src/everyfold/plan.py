@@ -308,11 +308,16 @@ def available_memory() -> int:
         return 1 << 62
 
 
+def fits(n: int, rank: int) -> bool:
+    """Whether an n×rank matrix fits in memory while it is at work."""
+    return 8 * n * rank * 3 <= available_memory()
+
+
 def check_memory(n: int, rank: int) -> None:
     """Refuse an n×rank matrix that would not fit while it is at work, before it is started."""
-    needed, free = 8 * n * rank * 3, available_memory()
-    if needed <= free:
+    if fits(n, rank):
         return
+    needed, free = 8 * n * rank * 3, available_memory()
     if rank < n:
         raise MemoryError(
             f"a kernel of rank {rank} on n_samples={n} rows needs about {needed / 1e9:.1f} GB, but "
