@@ -21,17 +21,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Literal
+from itertools import islice
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
-
-from everyfold.operators.threads import thread_budget
 
 Array = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -179,7 +177,9 @@ def factorise(K: Array, route: Route) -> Factorisation:
 
 
 def _gram(A: Array) -> Array:
-    """A Aᵀ for a C-ordered (m, n) matrix, both triangles filled, at half the flops of a product."""
+    """A Aᵀ for a C-ordered (m, n) matrix; where it is large, at half the flops of a product."""
+    if len(A) <= _LEAF:  # filling the other triangle would cost more than computing it
+        return np.asarray(blas.dgemm(1.0, A.T, A.T, trans_a=1))
     half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
     return mirror(half)
 
@@ -199,8 +199,9 @@ def _invert_lower(L: Array) -> Array:
     first = _invert_lower(np.asfortranarray(L[:k, :k]))
     last = _invert_lower(np.asfortranarray(L[k:, k:]))
     inverse[:k, :k], inverse[k:, k:] = first, last
-    inner = blas.dtrmm(1.0, first, np.asfortranarray(L[k:, :k]), side=1, lower=1)
-    inverse[k:, :k] = -blas.dtrmm(1.0, last, inner, lower=1)
+    inner = np.array(L[k:, :k], order="F")
+    inner = blas.dtrmm(1.0, first, inner, side=1, lower=1, overwrite_b=1)
+    inverse[k:, :k] = blas.dtrmm(-1.0, last, inner, lower=1, overwrite_b=1)
     return inverse
 
 
@@ -223,9 +224,10 @@ HAS_NUMBA = find_spec("numba") is not None
 COMPILED_FROM = 2_000_000
 """Entries of all blocks together from which a compiled loop is worth loading."""
 
-_PIECE = 16
+_TOGETHER = 3
+"""Inverses that exist at a time; with what they are made of, six n×n arrays."""
 
-SMALL_BLOCK = 24
+SMALL_BLOCK = 12
 """Up to this size NumPy's batched solver beats one LAPACK call a block."""
 
 
@@ -334,28 +336,50 @@ class EigenSystem(RotatedSystem):
 class Explicit(Eigen):
     """:class:`Eigen`, with G formed in full for each ridge: blocks become gathers.
 
-    **Cost** n³ flops and one more n×n array a ridge; worth it when the folds overlap so often
-    (repeated k-fold, shuffle split) that their blocks together exceed the matrix.
+    **Cost** n³ flops a ridge, and four more n×n arrays in all; worth it when the folds overlap so
+    often (repeated k-fold, shuffle split) that their blocks together exceed the matrix.
     """
 
     def at(self, rho: float) -> ExplicitSystem:
         """See base class."""
         return ExplicitSystem(self, rho)
 
+    def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
+        """See base class."""
+        pairs: Iterator[tuple[Any, Array]] = super().path(rhos, B)
+        while batch := list(islice(pairs, _TOGETHER)):
+            self.room.coming = [system for system, _ in batch]
+            yield from batch
+
     @cached_property
     def room(self) -> _Room:
-        """The memory of one ridge."""
-        shape = self.U.shape
-        return _Room(np.empty(shape), np.zeros(shape, order="F"))
+        """The memory that the ridges share: new pages would cost as much as the products."""
+        return _Room(self.U)
 
 
 class _Room:
-    """Two n×n arrays, and the system whose numbers they hold."""
+    """Inverses of a few ridges, formed together.
 
-    def __init__(self, scaled: Array, G: Array) -> None:
-        self.scaled = scaled
-        self.G = G
-        self.owner: ExplicitSystem | None = None
+    After a product BLAS keeps its threads spinning for a while, at the expense of those that solve
+    the blocks: the fewer changes between the two, the better.
+    """
+
+    def __init__(self, U: Array) -> None:
+        self.coming: list[EigenSystem] = []
+        self._U, self._scaled = U, np.empty(U.shape)
+        self._inverses: dict[EigenSystem, Array] = {}
+
+    def lower(self, system: EigenSystem) -> Array:
+        """The lower triangle of G; what is above it may be anything."""
+        if system not in self._inverses:
+            free, self._inverses = list(self._inverses.values()), {}
+            for one in self.coming if system in self.coming else [system]:
+                np.multiply(self._U, np.sqrt(one._inverse), out=self._scaled)
+                A, C = self._scaled.T, free.pop().T if free else None
+                # The upper triangle in Fortran order is the lower one here.
+                G = blas.dsyrk(1.0, A, beta=0.0, c=C, trans=1, lower=0, overwrite_c=1)
+                self._inverses[one] = G.T
+        return self._inverses[system]
 
 
 class ExplicitSystem(EigenSystem):
@@ -363,42 +387,22 @@ class ExplicitSystem(EigenSystem):
 
     _factor: Explicit
 
-    @property
-    def _G(self) -> Array:
-        """G, in memory that the ridges share: fresh pages would cost as much as the product."""
-        room = self._factor.room
-        if room.owner is not self:
-            np.multiply(self._factor.U, np.sqrt(self._inverse), out=room.scaled)
-            G = blas.dsyrk(1.0, room.scaled.T, beta=0.0, c=room.G, trans=1, lower=1, overwrite_c=1)
-            room.G, room.owner = mirror(G), self
-        return room.G
-
     def blocks(self, rows: Rows) -> Array:
         """See base class; a gather."""
         if rows.shape[1] == 1:
             return super().blocks(rows)
-        gathered: Array = self._G[rows[:, :, None], rows[:, None, :]]
+        gathered: Array = mirror(self._factor.room.lower(self))[rows[:, :, None], rows[:, None, :]]
         return gathered
 
     def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
         """See base class; compiled and shared out over threads where that pays."""
         if rows.size * rows.shape[1] < COMPILED_FROM or not HAS_NUMBA:
             return super().solve_blocks(rows, B, h)
-        # G is symmetric: its transpose has contiguous rows.
-        return _solve_gathered(self._G.T, np.zeros(len(self._G)) if h is None else h, rows, B)
+        from everyfold.operators._gathered_core import solve_sets
 
-
-def _solve_gathered(G: Array, h: Array, rows: Rows, B: Array) -> Array:
-    from everyfold.operators._gathered_core import solve_gathered
-
-    out = np.empty(B.shape)
-    B = np.ascontiguousarray(B)
-    workers = thread_budget()
-    pieces = [slice(i, i + _PIECE) for i in range(0, len(rows), _PIECE)]
-    with ThreadPoolExecutor(workers) as pool:
-        # Short pieces, so that an interrupt is noticed while they run.
-        list(pool.map(lambda part: solve_gathered(G, h, rows[part], B[part], out[part]), pieces))
-    return out
+        G = self._factor.room.lower(self)
+        solved: Array = solve_sets(G, np.zeros(len(G)) if h is None else h, rows, B)
+        return solved
 
 
 # -- Cholesky -------------------------------------------------------------------------------------
@@ -427,9 +431,10 @@ class CholeskySystem(RidgeSystem):
         self._L = np.zeros((0, 0))
         if K.size == 0:  # a Newton step in which no row has curvature
             return
-        A = np.array(K, dtype=np.float64, order="F")
-        A.flat[:: len(A) + 1] += rho
-        norm = float(lapack.dlange("1", A))  # type: ignore[call-arg]  # the stub lacks the matrix
+        A = np.array(K.T, dtype=np.float64, order="F")  # K is symmetric: a copy without turning
+        A.ravel(order="K")[:: len(A) + 1] += rho
+        # Sums over rows, which are those over columns here, take LAPACK half the time.
+        norm = float(lapack.dlange("I", A))  # type: ignore[call-arg]  # the stub lacks the matrix
         L, info = lapack.dpotrf(A, lower=1, clean=1, overwrite_a=1)
         if info:
             raise refuse(0.0, rho)
@@ -470,7 +475,7 @@ class CholeskySystem(RidgeSystem):
         """See base class; at most n m² flops each."""
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
-        if rows.shape[1] <= SMALL_BLOCK:
+        if rows.shape[1] <= 2 * SMALL_BLOCK:
             wide = self._columns[rows]
             products: Array = wide @ wide.transpose(0, 2, 1)
             return products

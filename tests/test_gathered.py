@@ -1,0 +1,194 @@
+"""Blocks that are gathered and solved by compiled code, against NumPy one by one."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from everyfold.operators import systems
+from everyfold.operators.systems import factorise
+
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("numba") is None, reason="the compiled path needs numba"
+)
+
+SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 47, 48, 49, 73, 100, 143]
+
+
+def matrix(n, rng):
+    """A well-conditioned symmetric positive definite matrix."""
+    A = rng.standard_normal((n, n))
+    return A @ A.T / n + np.eye(n)
+
+
+def draw(n, t, m, rng):
+    """Row sets, each in ascending order."""
+    return np.stack([np.sort(rng.choice(n, m, replace=False)) for _ in range(t)])
+
+
+def one_by_one(G, h, rows, B):
+    C = G - np.outer(h, h)
+    return np.stack([np.linalg.solve(C[np.ix_(S, S)], B_S) for S, B_S in zip(rows, B, strict=True)])
+
+
+def compiled(G, h, rows, B):
+    from everyfold.operators._gathered_core import solve_gathered
+
+    out = np.full(B.shape, 7.0)
+    solve_gathered(G, h, rows, B, out)
+    return out
+
+
+def close(ours, theirs):
+    np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("m", SIZES)
+@pytest.mark.parametrize("targets", [1, 3, 8, 11])
+def test_every_size_and_number_of_targets(m, targets):
+    rng = np.random.default_rng(100 * m + targets)
+    G, h = matrix(150, rng), 0.05 * rng.standard_normal(150)
+    rows, B = draw(150, 3, m, rng), rng.standard_normal((3, m, targets))
+    for own in (h, np.zeros(150)):
+        close(compiled(G, own, rows, B), one_by_one(G, own, rows, B))
+
+
+@pytest.mark.parametrize("m", [1, 9, 50])
+def test_the_lower_triangle_is_enough(m):
+    rng = np.random.default_rng(m)
+    G = matrix(60, rng)
+    rows, B, h = draw(60, 4, m, rng), rng.standard_normal((4, m, 2)), 0.1 * rng.standard_normal(60)
+    half = np.tril(G) + np.triu(np.full(G.shape, np.nan), 1)
+    close(compiled(half, h, rows, B), one_by_one(G, h, rows, B))
+
+
+@pytest.mark.parametrize("m", [1, 6, 24, 61])
+def test_an_indefinite_block_is_nan_and_harms_no_other(m):
+    rng = np.random.default_rng(m)
+    G = matrix(80, rng)
+    rows, B, h = draw(79, 5, m, rng), rng.standard_normal((5, m, 2)), np.zeros(80)
+    G[79, 79] = -1.0
+    rows[1, -1] = rows[3, -1] = 79
+    solved = compiled(G, h, rows, B)
+    assert np.isnan(solved[[1, 3]]).all()
+    others = [0, 2, 4]
+    close(solved[others], one_by_one(G, h, rows[others], B[others]))
+
+
+@pytest.mark.parametrize("bad", [0.0, np.nan])
+def test_a_pivot_that_is_no_positive_number_gives_nan(bad):
+    G = np.diag(np.r_[np.ones(10), bad, np.ones(9)])
+    rows = np.stack([np.arange(12), np.r_[np.arange(10), 11, 12]])
+    solved = compiled(G, np.zeros(20), rows, np.ones((2, 12, 1)))
+    assert np.isnan(solved[0]).all()
+    np.testing.assert_array_equal(solved[1], 1.0)
+
+
+@pytest.fixture
+def always_compiled(monkeypatch):
+    monkeypatch.setattr(systems, "COMPILED_FROM", 0)
+
+
+@pytest.mark.parametrize("t", [1, 2, 40])
+@pytest.mark.parametrize("m", [1, 13, 30])
+@pytest.mark.parametrize("order", ["ascending", "descending", "mixed"])
+def test_an_explicit_system_gives_what_the_others_give(always_compiled, t, m, order):
+    rng = np.random.default_rng(t + m)
+    K = matrix(70, rng)
+    h = 0.05 * rng.standard_normal(70)
+    rows, B = draw(70, t, m, rng), rng.standard_normal((t, m, 2))
+    if order == "descending":
+        rows = rows[:, ::-1]
+    elif order == "mixed":
+        rows = rng.permuted(rows, axis=1)
+    explicit, cholesky = factorise(K, "explicit"), factorise(K, "cholesky")
+    for rho in (0.1, 3.0):
+        for own in (None, h):
+            ours = explicit.at(rho).solve_blocks(rows, B, own)
+            close(ours, cholesky.at(rho).solve_blocks(rows, B, own))
+
+
+@pytest.mark.parametrize("n", [40, 300])
+def test_ridges_that_share_their_memory_do_not_see_each_other(always_compiled, n):
+    """Blocks need all of the inverse, solutions half of it; in any order of ridges and calls."""
+    rng = np.random.default_rng(0)
+    K = matrix(n, rng)
+    rows, B = draw(n, 3, 20, rng), rng.standard_normal((3, 20, 1))
+    explicit, zeros = factorise(K, "explicit"), np.zeros(n)
+    near, far = explicit.at(0.1), explicit.at(5.0)
+    for system in (near, far, near, near, far):
+        G = np.linalg.inv(K + system.rho * np.eye(n))
+        close(system.solve_blocks(rows, B, None), one_by_one(G, zeros, rows, B))
+        close(system.blocks(rows), np.stack([G[np.ix_(S, S)] for S in rows]))
+        close(system.solve_blocks(rows, B, None), one_by_one(G, zeros, rows, B))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_a_path_of_ridges_formed_together(always_compiled, count):
+    """Each ridge when it comes, and all of them again, last to first, when they have gone by."""
+    rng = np.random.default_rng(count)
+    K, zeros = matrix(50, rng), np.zeros(50)
+    rows, B = draw(50, 3, 11, rng), rng.standard_normal((3, 11, 1))
+    gone = []
+    for system, solved in factorise(K, "explicit").path(np.logspace(-2, 1, count), B[0, :1] + K):
+        gone.append(system)
+        G = np.linalg.inv(K + system.rho * np.eye(50))
+        close(solved, G @ (B[0, :1] + K))
+        close(system.solve_blocks(rows, B, None), one_by_one(G, zeros, rows, B))
+    assert len(gone) == count
+    for system in reversed(gone):
+        G = np.linalg.inv(K + system.rho * np.eye(50))
+        close(system.solve_blocks(rows, B, None), one_by_one(G, zeros, rows, B))
+
+
+def test_threads_give_the_same_numbers(always_compiled):
+    rng = np.random.default_rng(0)
+    system = factorise(matrix(60, rng), "explicit").at(1.0)
+    rows, B = draw(60, 50, 17, rng), rng.standard_normal((50, 17, 1))
+    with threadpool_limits(1):
+        alone = system.solve_blocks(rows, B, None)
+    with threadpool_limits(2):
+        np.testing.assert_array_equal(system.solve_blocks(rows, B, None), alone)
+
+
+def test_without_numba_the_answer_is_the_same(always_compiled, monkeypatch):
+    rng = np.random.default_rng(0)
+    system = factorise(matrix(60, rng), "explicit").at(1.0)
+    rows, B = draw(60, 6, 17, rng), rng.standard_normal((6, 17, 1))
+    compiled_once = system.solve_blocks(rows, B, None)
+    monkeypatch.setattr(systems, "HAS_NUMBA", False)
+    close(system.solve_blocks(rows, B, None), compiled_once)
+
+
+NARROW = """
+from llvmlite import binding
+features = binding.get_host_cpu_features()
+features.update({name: False for name in features if name.startswith("avx512")})
+binding.get_host_cpu_features = lambda: features
+
+import numpy as np
+from everyfold.operators import _gathered_core as core
+
+assert core.LANES == 4
+rng = np.random.default_rng(0)
+A = rng.standard_normal((60, 60))
+G, h = A @ A.T / 60 + np.eye(60), np.zeros(60)
+for m, q in ((1, 1), (3, 2), (13, 5), (50, 1)):
+    rows = np.sort(rng.permutation(60)[:m])[None]
+    B = rng.standard_normal((1, m, q))
+    out = np.empty(B.shape)
+    core.solve_gathered(G, h, rows, B, out)
+    np.testing.assert_allclose(out[0], np.linalg.solve(G[np.ix_(rows[0], rows[0])], B[0]), 1e-11)
+"""
+
+
+def test_narrow_registers(tmp_path):
+    """A processor with half the lanes; any other can play it."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", NARROW], env=environment, check=True, timeout=120)
