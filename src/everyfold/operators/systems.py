@@ -396,13 +396,23 @@ class ExplicitSystem(EigenSystem):
 
     def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
         """See base class; compiled and shared out over threads where that pays."""
-        if rows.size * rows.shape[1] < COMPILED_FROM or not HAS_NUMBA:
+        solve_sets = _compiled() if rows.size * rows.shape[1] >= COMPILED_FROM else None
+        if solve_sets is None:
             return super().solve_blocks(rows, B, h)
-        from everyfold.operators._gathered_core import solve_sets
-
         G = self._factor.room.lower(self)
         solved: Array = solve_sets(G, np.zeros(len(G)) if h is None else h, rows, B)
         return solved
+
+
+def _compiled() -> Any:
+    """The compiled solver of many blocks, or None where there is no numba that it works with."""
+    if not HAS_NUMBA:
+        return None
+    try:
+        from everyfold.operators._gathered_core import solve_sets
+    except (ImportError, AttributeError):  # inner parts of numba, which it does not promise to keep
+        return None
+    return solve_sets
 
 
 # -- Cholesky -------------------------------------------------------------------------------------
