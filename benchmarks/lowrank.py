@@ -224,9 +224,8 @@ def _regret(search: FastGridSearchCV, grid: dict, options: dict, train: tuple, t
     status = search.cv_results_["status"].tolist()
     counts = ", ".join(f"{status.count(word)} {word}" for word in sorted(set(status)))
     print(
-        f"        true CV error of the choice {100 * regret:+.2f} % above that of the best within two "
-        f"gammas (<= 0.5), test MSE "
-        f"{100 * (errors[0] / errors[1] - 1):+.2f} % (<= 1); {counts}",
+        f"        CV error of the choice {100 * regret:+.2f} % above the best within two gammas "
+        f"(<= 0.5), test MSE {100 * (errors[0] / errors[1] - 1):+.2f} % (<= 1); {counts}",
         flush=True,
     )
 

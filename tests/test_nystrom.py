@@ -93,6 +93,23 @@ class TestResponse:
         np.testing.assert_allclose(*u, atol=1e-7)
 
 
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("C", [1e2, 1e5, 1e7])
+def test_small_ridges_converge(C, intercept):
+    """Rows at their bound have dual coefficients of size C, which must not cancel in f."""
+    X, low, _ = bound(n=120, c=12)
+    loss = HuberHinge(0.05)
+    problem = Problem(labels(X, loss), np.ones(120), loss, intercept)
+    fit = solve(problem, low, 0.5 / C)
+    assert fit.is_converged
+    u = low.evaluate(fit.solution.coef) + fit.solution.intercept
+    g = loss.slope(problem.y, u)
+    forces = low.V.T @ g + fit.solution.coef / C
+    assert np.abs(forces).max() <= 1e-8 * np.abs(low.V.T @ problem.y).max()
+    if intercept:
+        assert abs(g.sum()) <= 1e-8 * 120
+
+
 class TestFolds:
     @pytest.mark.parametrize("intercept", [False, True])
     @pytest.mark.parametrize("weight", cases.WEIGHTS)

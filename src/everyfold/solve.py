@@ -309,6 +309,9 @@ class _Newton:
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():
                 target = self._flat(model, point)
+            elif self.operator.has_coordinates:
+                target, response = self._increment(model, point)
+                condition = response.condition
             else:
                 response = self.operator.respond(model.quadratic, self.rho)
                 coef, b = model.solve(self.operator, response)
@@ -324,6 +327,26 @@ class _Newton:
             point, violation = moved, after
         is_converged = violation <= self._limit(point)
         return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response)
+
+    def _increment(self, model: NewtonModel, point: _Iterate) -> tuple[_Iterate, Response]:
+        """The same step as a change of the coordinates.
+
+        Forces of the rows without curvature add up to what is left of them in c coordinates; as
+        dual coefficients of size 1/rho they would cancel in f, where no small ridge leaves digits.
+        """
+        s, g = model.quadratic.s, model.g
+        curved = s > 0.0
+        z = np.zeros_like(g)
+        z[curved] = -g[curved] / (2.0 * s[curved] ** 2)
+        rest = np.where(curved, 0.0, g)
+        drift = self.operator.coefficients(rest[:, None])[:, 0] + 2.0 * self.rho * point.coef
+        pull = float(rest.sum()) if self.problem.intercept else 0.0
+        quadratic = Quadratic(s, z[:, None], self.problem.intercept, pull, drift)
+        response = self.operator.respond(quadratic, self.rho)
+        change = response.solution()
+        coef = point.coef + change.coef[:, 0]
+        f = self.operator.evaluate(coef[:, None])[:, 0]
+        return _Iterate(coef, f, point.b + float(change.intercept[0])), response
 
     def _limit(self, point: _Iterate) -> float:
         """``STATIONARITY``, or what rounding in f = K a can do to the forces if that is more."""

@@ -51,12 +51,15 @@ class Quadratic:
     pull : float, default=0
         A constant force on the intercept, a term ``pull · b``: what rows without curvature
         contribute to a Newton step.
+    drift : array of shape (c,), optional
+        A constant force on the coefficients, for operators with coordinates of their own.
     """
 
     s: Array
     z: Array
     intercept: bool
     pull: float = 0.0
+    drift: Array | None = None
 
     @property
     def active(self) -> Rows:
@@ -237,6 +240,8 @@ class KernelOperator(ABC):
     """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
     is_approximation: bool = False
     """Whether it stands for another matrix, whose folds are not those of the kernel."""
+    has_coordinates: bool = False
+    """Whether coefficients are coordinates of f, and not one a row."""
     residual_trace: float = 0.0
     """An upper bound of how far it is from the matrix it stands for."""
     basis: Array | None = None

@@ -93,6 +93,8 @@ class Primal(Structure):
 class LowRank(KernelOperator):
     """K = V Vᵀ for an (n, c) matrix V. Coefficients are those of the c columns."""
 
+    has_coordinates = True
+
     def __init__(self, V: Array, features: Features | None = None) -> None:
         self.V = V
         self.n = len(V)
@@ -206,6 +208,8 @@ class _Centred:
         # b follows the mean of f, so that a force on b is one on f too.
         pull = 0.5 * self._quadratic.pull
         force: Array = product(self._V.T, B) - np.outer(self.centre, B.sum(axis=0) - pull)
+        if self._quadratic.drift is not None:
+            force -= 0.5 * self._quadratic.drift[:, None]
         return force
 
 
