@@ -97,6 +97,15 @@ def test_what_has_no_ladder():
     assert set(search.cv_results_["status"]) == {"estimated"}
 
 
+def test_a_few_candidates_or_no_ridge_need_no_ladder():
+    X, y = data()
+    model = KernelRidge(kernel="rbf", gamma=5.0)
+    for alphas in ([0.1, 1.0, 10.0], [0.0, 0.01, 0.1, 1.0, 10.0]):
+        search = FastGridSearchCV(model, {"alpha": alphas}, cv=3).fit(X, y)
+        assert (search.cv_results_["status"] == "exact").sum() >= len(alphas) - 1
+        assert "low rank first" not in str(search.plan_)
+
+
 def test_classifiers_weights_and_single_rows():
     X, labels = make_moons(400, noise=0.3, random_state=0)
     grid = {"gamma": [0.1, 1.0, 10.0], "alpha": [0.01, 0.1, 1.0]}

@@ -267,6 +267,9 @@ class TestRefusals:
         self.refuse("needs all rows at once", cv=StratifiedKFold(3))
         self.refuse("KernelRegressor, LSSVR", SVC(), (X, y), grid={"C": [1.0]})
         self.refuse("balanced", KernelClassifier(class_weight="balanced"), (X, y))
+        weights = {"class_weight": [None, {"red": 2.0}]}
+        self.refuse("search one at a time", KernelClassifier(), (X, y), grid=weights)
+        self.refuse("alpha=0", grid={"alpha": [1.0, 0.0]})
         self.refuse("n_confirm", n_confirm=2)
         self.refuse("return_train_score", return_train_score=True)
         self.refuse("order=1", order=1)

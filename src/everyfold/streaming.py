@@ -33,6 +33,7 @@ from everyfold.passes import (
     sum_rows,
 )
 from everyfold.plan import available_memory
+from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.streams import RowSource
 from everyfold.units import Candidate, Verdict
@@ -76,6 +77,11 @@ def set_up_stream(
                 "them in the source, and pass the model alone"
             )
         check_model(candidate.model)
+    if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
+        raise ValueError(
+            "class_weight differs between candidates, which a source of rows does not go with; "
+            "search one at a time"
+        )
     reader = read_source(source, candidates[0].model)
     return StreamTrial(source, reader, read_rule(cv, source), *judge)
 
@@ -84,7 +90,7 @@ def run_stream(trial: StreamTrial, candidates: Sequence[Candidate]) -> Iterator[
     """The verdicts of all candidates, batch of kernels after batch."""
     kernels: dict[Any, list[Candidate]] = {}
     for candidate in candidates:
-        key = candidate.kernel_key, candidate.model.intercept, candidate.model.class_weight is None
+        key = candidate.kernel_key, candidate.model.intercept
         kernels.setdefault(key, []).append(candidate)
     batch: list[tuple[Request, list[Candidate]]] = []
     room = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
@@ -134,7 +140,7 @@ def _run_batch(
     seconds = (time.perf_counter() - start) / sum(len(members) for _, members in batch)
     method = _method(trial, requests, passes, seconds)
     verdicts = []
-    for (_, members), of_kernel, found in zip(batch, scores, summed, strict=True):
+    for (request, members), of_kernel, found in zip(batch, scores, summed, strict=True):
         for k, candidate in enumerate(members):
             by_fold = [of_kernel[i][k] for i in range(len(found.folds))]
             verdicts.append(
@@ -147,7 +153,7 @@ def _run_batch(
                     seconds,
                     0.0,
                     method,
-                    operator=_words(batch[0][0]),
+                    operator=_words(request),
                 )
             )
     return verdicts

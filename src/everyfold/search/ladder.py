@@ -108,14 +108,17 @@ def climbs(setup: Setup, options: Options) -> bool:
     trial = setup.units[0].trial
     if trial.train is not None or not trial.bench.folds.are_removable:
         return False
-    return all(_is_plain(candidate) for unit in setup.units for candidate in _members(unit))
+    candidates = [candidate for unit in setup.units for candidate in _members(unit)]
+    return len(candidates) > CONTENDERS and all(_is_plain(c) for c in candidates)
 
 
 def _is_plain(candidate: Candidate) -> bool:
     model = candidate.model
     if not model.loss.has_constant_curvature or model.operator != "auto":
         return False
-    if model.choice.depends_on_rows or model.choice.is_precomputed or len(model.ridges) > 1:
+    if model.choice.depends_on_rows or model.choice.is_precomputed:
+        return False
+    if len(model.ridges) > 1 or model.chooses_ridge or model.ridges[0] <= 0.0:
         return False
     is_linear = isinstance(model.choice.resolve(np.eye(2)), Linear)
     return not is_linear and model.class_weight != "balanced"
