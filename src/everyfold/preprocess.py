@@ -74,15 +74,17 @@ class Parts:
         """Equal for parts that prepare the rows alike."""
         return tuple(freeze(step.transformer) for step in self.steps)
 
-    def need_y(self, X: Any) -> bool:
-        """Whether some transformer looks at y: its tags say so, or it cannot be fitted without."""
+    def without_y(self, X: Any) -> Any:
+        """All rows by steps fitted on all of them, or None if some step looks at y.
+
+        Its tags say so, or it cannot be fitted without.
+        """
         if any(_needs_y(step.transformer) for step in self.steps):
-            return True
+            return None
         try:
-            prepare_once(self.steps, X)
+            return prepare_once(self.steps, X)
         except (TypeError, ValueError):
-            return True
-        return False
+            return None
 
 
 def _needs_y(transformer: Any) -> bool:

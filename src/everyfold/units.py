@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from traceback import format_exc
 from typing import Any
@@ -325,6 +325,8 @@ class Rawdata:
     y: Any
     n: int
     is_per_fold: bool
+    prepared: Mapping[Any, Any] = field(default_factory=dict)
+    """Rows by steps that were fitted on all of them, by the key of the steps."""
 
 
 def group(candidates: Sequence[Candidate], data: Rawdata, trial: Trial) -> list[Unit]:
@@ -362,7 +364,10 @@ def _material(parts: Parts, data: Rawdata, trial: Trial, shared: list[str]) -> M
     if not parts.steps:
         return Whole(read_rows(data.X, parts.final), shared)
     if not data.is_per_fold:
-        return Whole(read_rows(prepare_once(parts.steps, data.X), parts.final), shared)
+        rows = data.prepared.get(parts.key)
+        if rows is None:
+            rows = prepare_once(parts.steps, data.X)
+        return Whole(read_rows(rows, parts.final), shared)
     return Folded(Source(parts.steps, data.X, data.y), trial.bench.folds, shared)
 
 

@@ -41,7 +41,7 @@ CONTENDERS = 3
 
 MOST_EXACT = 12
 
-ITERATIVE_ROWS = 6000
+ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
 
 ITERATIVE_RANK = 1000

@@ -141,11 +141,11 @@ def set_up_table(
     check_consistent_length(rows, y)
     has_steps = any(candidate.parts.steps for candidate in candidates)
     weights = read_weights(read_fit_params(candidates[0].parts).get("sample_weight"), n)
-    is_per_fold, notes = _decide_preprocessing(candidates, rows, folds, options)
+    is_per_fold, notes, prepared = _decide_preprocessing(candidates, rows, folds, options)
     if not is_per_fold:
         folds = Folds.from_splits(((fold.train, fold.test) for fold in folds), n)
     _check_order(options, folds, has_steps and is_per_fold, with_train)
-    raw = Rawdata(rows, y, n, is_per_fold)
+    raw = Rawdata(rows, y, n, is_per_fold, prepared)
     units = []
     for alike in _by_target(candidates):
         target = alike[0].model.target(y)
@@ -168,30 +168,35 @@ def _by_target(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
 
 def _decide_preprocessing(
     candidates: Sequence[Candidate], X: Any, folds: Folds, options: Options
-) -> tuple[bool, tuple[str, ...]]:
-    """Whether each fold prepares its own rows, and what is to be said about it."""
+) -> tuple[bool, tuple[str, ...], dict[Any, Any]]:
+    """Whether each fold prepares its own rows, what is to be said about it, and rows it made."""
     if not any(candidate.parts.steps for candidate in candidates):
-        return True, ()
+        return True, (), {}
     if options.preprocessing == "per_fold":
-        return True, ()
+        return True, (), {}
     if options.preprocessing == "auto" and len(folds) <= MANY_FOLDS:
-        return True, ()
+        return True, (), {}
     different = {candidate.parts.key: candidate.parts for candidate in candidates}
-    is_supervised = any(parts.need_y(X) for parts in different.values())
+    is_supervised, prepared = False, {}
+    for key, parts in different.items():
+        rows = parts.without_y(X)
+        is_supervised |= rows is None
+        if len(different) == 1:  # more of them might not fit in memory together
+            prepared[key] = rows
     if options.preprocessing == "once" and is_supervised:
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them look at y, which "
             "would leak into every fold; use preprocessing='per_fold'"
         )
     if options.preprocessing == "once" or is_supervised:
-        return is_supervised, ()
+        return is_supervised, (), prepared
     note = (
         f"with {len(folds)} folds the steps of the Pipeline were fitted once, on all rows, and not "
         f"on each fold's training rows as GridSearchCV does"
     )
     advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
     warnings.warn(note + advice, InexactWarning, stacklevel=5)
-    return False, (note,)
+    return False, (note,), prepared
 
 
 def _check_order(options: Options, folds: Folds, is_prepared: bool, with_train: bool) -> None:
