@@ -276,7 +276,8 @@ class KernelLogisticClassifier(KernelClassifier):
         """Probabilities of the classes; more than two are one-versus-rest ones scaled to sum 1."""
         if self.multi_class != "ovr":
             raise AttributeError("probabilities need multi_class='ovr'")
-        probabilities: Array = self._decoder.probabilities(self._values(X))
+        values = self._values(X)
+        probabilities: Array = self._decoder.probabilities(values)
         return probabilities
 
     def predict_log_proba(self, X: Any) -> Array:
