@@ -240,13 +240,16 @@ class TestLandmarks:
         np.testing.assert_allclose(found.residual, residual.diagonal(), atol=1e-10)
         assert len(set(found.rows.tolist())) == len(found.rows) == 30
 
-    def test_goes_on_from_a_smaller_factor(self):
-        X = cases.features(80)
-        first = rp_cholesky(RBF(0.3), X, 10, 0.0, np.random.RandomState(0))
-        more = rp_cholesky(RBF(0.3), X, 20, 0.0, np.random.RandomState(1), first)
-        np.testing.assert_array_equal(more.rows[:10], first.rows)
-        residual = RBF(0.3)(X) - more.F @ more.F.T
-        assert np.abs(residual[more.rows]).max() < 1e-10
+    @pytest.mark.parametrize("ridges", [[1.0], list(range(1, 12))], ids=len)
+    def test_a_kernel_of_zeros_leaves_the_mean(self, ridges):
+        X, y = np.zeros((20, 2)), np.arange(20.0)
+        operator = Nystrom(5, random_state=0).bind(Linear(), X)
+        assert operator.V.shape == (20, 0)
+        problem = Problem(y[:, None], np.ones(20), Squared(), intercept=True)
+        folds = everyfold.criteria.Folds.from_splits(KFold(4).split(X), 20)
+        for found in Downdate().evaluate(problem, operator, ridges, folds):
+            expected = [np.full(5, np.delete(y, fold.test).mean()) for fold in folds]
+            np.testing.assert_allclose(found.values[:, 0], np.concatenate(expected))
 
     @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky", "kmeans"])
     def test_duplicate_rows_and_rank_deficient_kernels(self, sampling):

@@ -35,7 +35,8 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         Keyword arguments of a callable kernel.
     operator : {"auto", "dense"} or Structure, default="auto"
         How the kernel matrix is represented; "auto" is exact: the matrix itself, or the features
-        where the kernel is linear and they are fewer than the rows.
+        where the kernel is linear and they are fewer than the rows. A matrix that does not fit in
+        memory becomes one of low rank, with a warning.
     alpha : float or array of shape (n_targets,), default=1.0
         The ridge rho, as in :class:`sklearn.kernel_ridge.KernelRidge`.
     C : float, optional
@@ -49,8 +50,8 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
     Attributes
     ----------
     dual_coef_ : array of shape (n_samples, n_targets)
-        Coefficients of the kernel expansion, or of the features where the kernel is linear and the
-        primal form was taken.
+        Coefficients of the kernel expansion; of its landmarks with ``operator=Nystrom(...)``, or of
+        the features where the kernel is linear and the primal form was taken.
     intercept_ : array of shape (n_targets,)
     kernel_ : Kernel
         The kernel with its parameters resolved.

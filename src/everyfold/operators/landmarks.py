@@ -49,9 +49,7 @@ class Pivots:
     """The diagonal of K − F Fᵀ."""
 
 
-def rp_cholesky(
-    kernel: Kernel, X: Any, count: int, tol: float, random: RandomState, start: Pivots | None = None
-) -> Pivots:
+def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomState) -> Pivots:
     """Randomly pivoted Cholesky factorisation: pivots drawn by what is not yet explained.
 
     Pivots are proposed ``PROPOSALS`` at a time and accepted one by one with the share of their
@@ -67,8 +65,6 @@ def rp_cholesky(
     tol : float
         Stop when the residual trace falls to this share of the trace of K.
     random : RandomState
-    start : Pivots, optional
-        A factorisation to go on from.
 
     Notes
     -----
@@ -79,10 +75,6 @@ def rp_cholesky(
     columns = np.empty((count, n))
     rows: list[int] = []
     residual = diagonal.copy()
-    if start is not None:
-        k = min(len(start.rows), count)
-        rows, columns[:k], residual = start.rows[:k].tolist(), start.F[:, :k].T, start.residual
-        residual = np.maximum(diagonal - np.einsum("ij,ij->j", columns[:k], columns[:k]), 0.0)
     floor = max(tol, n * EPS) * total
     while len(rows) < count and residual.sum() > floor:
         found = _accepted(kernel, X, columns[: len(rows)], residual, random)[: count - len(rows)]

@@ -127,8 +127,11 @@ class Sums:
         centre = self.features / self.weight if is_centred else np.zeros_like(self.features)
         A = self.gram - self.weight * np.outer(centre, centre)
         rhs = self.cross - np.outer(centre, self.targets)
-        few = len(rhos) <= _FEW_RIDGES
-        coef, condition = (_by_factors if few else _by_spectrum)(A, rhs, rhos)
+        if len(A):
+            solve = _by_factors if len(rhos) <= _FEW_RIDGES else _by_spectrum
+            coef, condition = solve(A, rhs, rhos)
+        else:  # a kernel of zeros
+            coef, condition = np.empty((len(rhos), *rhs.shape)), np.ones(len(rhos))
         b = np.zeros((len(rhos), len(self.targets)))
         if is_centred:
             b = self.targets / self.weight - centre @ coef

@@ -165,6 +165,7 @@ def sum_rows(
     """
     size = block_rows or block_height(requests, source.n_features)
     running: list[_Accumulator] = []
+    owners = _owners(requests)
     is_weighted = False
     for block in source.blocks(size):
         target = reader.target(block.y)
@@ -175,7 +176,7 @@ def sum_rows(
             X, z, w = X[order], z[order], None if w is None else w[order]
         shared: dict[int, Array] = {}
         for i, request in enumerate(requests):
-            C = _block(request.features, X, shared, i, requests)
+            C = _block(request.features, X, shared, owners[i])
             if i == len(running):
                 n = source.n_rows or 0
                 running.append(_Accumulator.begin(request, C, z, len(X) / n if n else 0.0))
@@ -206,32 +207,36 @@ def _by_fold(numbers: Rows) -> tuple[Rows | None, list[tuple[int, slice]]]:
     ]
 
 
-def _block(
-    features: Features, X: Array, shared: dict[int, Array], i: int, requests: Sequence[Request]
-) -> Array:
-    """What is summed of a block: the kernel with the landmarks, or the columns; a new array."""
+def _block(features: Features, X: Array, shared: dict[int, Array], owner: int | None) -> Array:
+    """What is summed of a block: the kernel with the landmarks, or the columns; a new array.
+
+    Kernels with the same owner share a base matrix; one without is alone.
+    """
     if not isinstance(features, LandmarkFeatures):
         return X.copy()
     kernel: Kernel = features.kernel
-    owner = _first_alike(requests, i)
-    if owner == i and not any(_first_alike(requests, j) == i for j in range(i + 1, len(requests))):
+    if owner is None:
         return kernel(X, features.landmarks)
     if owner not in shared:
         shared[owner] = kernel.base_matrix(X, features.landmarks)
     return kernel.from_base(shared[owner])
 
 
-def _first_alike(requests: Sequence[Request], i: int) -> int:
-    """The first kernel with the same landmarks and the same base matrix as the i-th."""
-    one = requests[i].features
-    assert isinstance(one, LandmarkFeatures)
-    for j in range(i):
-        other = requests[j].features
-        if (
-            isinstance(other, LandmarkFeatures)
-            and one.kernel.base is not None
-            and other.kernel.base == one.kernel.base
-            and np.array_equal(other.landmarks, one.landmarks)
-        ):
-            return j
-    return i
+def _owners(requests: Sequence[Request]) -> list[int | None]:
+    """For each kernel the first with the same landmarks and base, None if it shares with none."""
+    first = [
+        next(j for j in range(i + 1) if j == i or _are_alike(requests[j], requests[i]))
+        for i in range(len(requests))
+    ]
+    return [owner if first.count(owner) > 1 else None for owner in first]
+
+
+def _are_alike(request: Request, other: Request) -> bool:
+    one, two = request.features, other.features
+    return (
+        isinstance(one, LandmarkFeatures)
+        and isinstance(two, LandmarkFeatures)
+        and one.kernel.base is not None
+        and one.kernel.base == two.kernel.base
+        and np.array_equal(one.landmarks, two.landmarks)
+    )

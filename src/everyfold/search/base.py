@@ -81,7 +81,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``.
+            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
+            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
         y : array of shape (n_samples,) or (n_samples, n_targets)
         **params
             ``sample_weight`` (for a Pipeline ``step__sample_weight``) and ``groups``, or whatever

@@ -43,7 +43,9 @@ class FastGridSearchCV(FastSearchCV):
         reproduce the literature; inf is its limit, which is exact for squared loss, and what "auto"
         and "exact" do there.
     operator : {"auto", "dense"} or Structure, default="auto"
-        How kernel matrices are represented; "auto" leaves it to the estimator.
+        How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on,
+        for squared loss, all candidates are then evaluated at low rank first and the best on the
+        full matrix (``cv_results_["status"]`` says which), where "dense" evaluates all on it.
     ridge_scaling : {"sum", "mean"}, default="sum"
         Whether a ridge stays what it is when rows are left out (scikit-learn), or is multiplied by
         the number of rows. With "mean", ``best_estimator_`` has the ridge times the rows.
