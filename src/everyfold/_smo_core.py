@@ -44,6 +44,7 @@ _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
 _ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
 _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
 
@@ -647,36 +648,46 @@ def flush(K: _Array, tiny: float) -> None:
 
 
 @_compiled
-def _taker(W: _Array, V: _Array, Ki: _Array, i: int) -> _Array:
-    """The row that takes over the coefficient of row i at the least cost, and how much it takes."""
-    beta = V[BETA, i]
-    sign = 1.0 if beta > 0.0 else -1.0
-    best, least, taken = -1, np.inf, 0.0
-    for k in range(W.shape[1]):
-        end = V[HI, k] if beta > 0.0 else V[LO, k]
-        room = min(sign * (end - V[BETA, k]), sign * beta)
-        if room > 0.0:
-            bend = W[DIAG, i] + W[DIAG, k] - _TWO * Ki[k]
-            cost = sign * (W[G, k] - W[G, i]) + 0.5 * room * bend
-            if cost < least:
-                best, least, taken = k, cost, sign * room
-    return best, taken
+def _costs(W: _Array, V: _Array, Ki: _Array, i: int, sign: float, end: _Array) -> _Array:
+    """What it costs each row to take of row i's coefficient all it has room for; the least."""
+    g, diag, cost, beta = W[G], W[DIAG], W[GAIN], V[BETA]
+    kii, gi, side = diag[i], g[i], np.float32(sign)
+    whole = np.float32(sign * beta[i])
+    least = _HIGHEST
+    for k in range(g.shape[0]):
+        room = _min(np.float32(sign * (end[k] - beta[k])), whole)
+        bend = kii + diag[k] - _TWO * Ki[k]
+        value = side * (g[k] - gi) + _HALF * room * bend
+        value = value if room > _ZERO else _HIGHEST
+        cost[k] = value
+        least = _min(least, value)
+    return least
 
 
 @_compiled
-def _hand_over(K: _Array, W: _Array, V: _Array, i: int) -> bool:
-    """Give the coefficient of row i to others, piece by piece; False if they cannot take it."""
+def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
+    """Give the coefficient of row i to others, piece by piece; False if they cannot take it.
+
+    The row that takes it at the least cost comes first, and takes all that it has room for.
+    """
+    sign = 1.0 if V[BETA, i] > 0.0 else -1.0
+    end = V[HI] if sign > 0.0 else V[LO]
     while V[BETA, i] != 0.0:
-        j, d = _taker(W, V, K[i], i)
-        if j < 0:
+        least = _costs(W, V, K[i], i, sign, end)
+        if least == _HIGHEST:
             return False
-        end = V[HI, j] if d > 0.0 else V[LO, j]
-        V[BETA, j] = end if d == end - V[BETA, j] else V[BETA, j] + d
+        # The first place where null - cost >= -least: no cost is smaller.
+        j = _place(W[NULL], W[GAIN], W[NUMBER], -least)
+        room = end[j] - V[BETA, j]
+        d = V[BETA, i] if abs(room) > abs(V[BETA, i]) else room
+        V[BETA, j] = end[j] if d == room else V[BETA, j] + d
         V[BETA, i] = 0.0 if d == V[BETA, i] else V[BETA, i] - d
+        _open_sides(j, eps, W, V)
         step = np.float32(d)
         g, Ki, Kj = W[G], K[i], K[j]
         for k in range(g.shape[0]):
             g[k] += step * (Kj[k] - Ki[k])
+    _open_sides(i, eps, W, V)
     return True
 
 
@@ -769,9 +780,7 @@ def leave_rows(
         V[HI, a] = 0.0
         base = held[a] + shift
         held[a] = np.nan
-        if _hand_over(small_K, W, V, a):
-            for k in range(count):
-                _open_sides(k, eps, W, V)
+        if _hand_over(small_K, W, V, a, eps):
             held[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
         V[LO, a] = lo
         V[HI, a] = hi

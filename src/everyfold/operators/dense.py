@@ -109,10 +109,10 @@ class DenseMatrix(KernelOperator):
         """See base class; the routes and their costs are those of ``operators.systems``."""
         active = quadratic.active
         s = quadratic.s[active]
-        hat = self.K if active.size == self.n else self.K[np.ix_(active, active)]
+        hat = self.K if active.size == self.n else self.K.take(active, 0).take(active, 1)
         if not np.all(s == 1.0):
-            hat = hat * s[:, None]
-            hat *= s
+            hat = np.multiply(hat, s, out=None if hat is self.K else hat)
+            hat *= s[:, None]
         wanted = s[:, None] * quadratic.z[active]
         if quadratic.intercept:
             wanted = np.column_stack([wanted, s])
@@ -422,5 +422,4 @@ class DenseResponse(Response):
         """The rows k of K between ``rows`` and the active ones, and each one's kᵀGk."""
         k = self._K[np.ix_(rows, self._active)]
         k *= self._s
-        # Transposed they are in the order that LAPACK wants, and their sums run along memory.
-        return k, np.einsum("ij,ij->i", k, self._system.solve(k.T).T)
+        return k, self._system.forms(k)

@@ -84,6 +84,12 @@ class RidgeSystem(ABC):
         """G itself, n² numbers; a new array."""
         return self.solve(np.eye(len(self.diagonal())))
 
+    def forms(self, k: Array) -> Array:
+        """The quadratic forms kᵢᵀ G kᵢ of the rows of a C-ordered (m, n) matrix."""
+        # Transposed the rows are in the order that LAPACK wants, and their sums run along memory.
+        forms: Array = np.einsum("ij,ij->i", k, self.solve(k.T).T)
+        return forms
+
     def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
         """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k).
 
@@ -480,6 +486,14 @@ class CholeskySystem(RidgeSystem):
         """Squared norms of the columns of L⁻¹."""
         diagonal: Array = np.einsum("ij,ij->i", self._columns, self._columns)
         return diagonal
+
+    def forms(self, k: Array) -> Array:
+        """See base class: |L⁻¹ kᵢ|², n² flops each, as a product that is 4 times as fast as solves."""
+        if k.size == 0:
+            return np.zeros(len(k))
+        halves = blas.dtrmm(1.0, self._columns.T, k.T, lower=1).T
+        forms: Array = np.einsum("ij,ij->i", halves, halves)
+        return forms
 
     def blocks(self, rows: Rows) -> Array:
         """See base class; at most n m² flops each."""
