@@ -47,7 +47,7 @@ FloatArray = npt.NDArray[np.float64]
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
 
 
-LEAVING_TOLERANCES = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001)
+LEAVING_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
 """Where pair steps stop to look whether the sign of a row that is left out is sure."""
 
 
@@ -331,22 +331,25 @@ def _without(
         for leaving in leavings
     ]
 
-    def solve(number: int) -> None:
-        leaving = leavings[number]
-        leave_rows(
-            kernel,
-            leaving.C * dual.unit[0],
-            np.ascontiguousarray(leaving.coef),
-            leaving.values - dual.p[0],
-            np.concatenate([leaving.rows, np.setdiff1d(leaving.near, leaving.rows)]),
-            float(dual.epsilon),
-            np.array(tolerances, dtype=np.float64),
-            int(max_iter),
-            stop,
-            found[number],
-        )
+    def solve(_: int) -> None:
+        for leaving, values in zip(leavings, found, strict=True):
+            is_near = np.zeros(len(K), dtype=bool)
+            is_near[leaving.near] = True
+            is_near[leaving.rows] = False
+            leave_rows(
+                kernel,
+                leaving.C * dual.unit[0],
+                np.ascontiguousarray(leaving.coef),
+                leaving.values - dual.p[0],
+                np.concatenate([leaving.rows, np.flatnonzero(is_near)]),
+                float(dual.epsilon),
+                np.array(tolerances, dtype=np.float64),
+                int(max_iter),
+                stop,
+                values,
+            )
 
-    _map_interruptibly(solve, list(range(len(leavings))), 1, stop)
+    _map_interruptibly(solve, [0], 1, stop)
     return [np.where(np.isfinite(values), values, np.nan) for values in found]
 
 

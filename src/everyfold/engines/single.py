@@ -38,7 +38,7 @@ PRECISION = 0.005
 ALIKE = 0.1
 """The share of the rows at the kink that may differ between Cs that share a system."""
 
-FEW, SHARE = 30, 0.5
+FEW, SHARE = 30, 0.3
 """At most so many rows besides the free support vectors answer, or so many for each of these."""
 
 _STIFFEST = 1e8

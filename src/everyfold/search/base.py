@@ -263,16 +263,21 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             if self.return_train_score:
                 failed["train_scores"] = self._failed_score(state.scorers)
             return [{**failed, "n_test_samples": size} for size in sizes]
-        times = verdict.fit_seconds / len(sizes), verdict.score_seconds / len(sizes)
-        entries = [
-            {
-                "fit_error": None,
-                "test_scores": score,
-                "n_test_samples": size,
-                "fit_time": times[0],
-                "score_time": times[1],
+        folds = list(zip(verdict.test, sizes, strict=True))
+        shared = {
+            "fit_error": None,
+            "fit_time": verdict.fit_seconds / len(sizes),
+            "score_time": verdict.score_seconds / len(sizes),
+        }
+        if verdict.train is None and not verdict.errors and isinstance(verdict.test[0], float):
+            # Thousands of folds of one row have few different scores, and nobody writes to these.
+            known = {
+                (score, size): {**shared, "test_scores": score, "n_test_samples": size}
+                for score, size in set(folds)
             }
-            for score, size in zip(verdict.test, sizes, strict=True)
+            return [known[fold] for fold in folds]
+        entries = [
+            {**shared, "test_scores": score, "n_test_samples": size} for score, size in folds
         ]
         if verdict.train is not None:
             for entry, score in zip(entries, verdict.train, strict=True):
