@@ -40,7 +40,7 @@ _BLOCK = 256  # rows a step when looking for the place of a maximum
 _SLICE = 4096  # iterations between two looks at the stop flag
 _MEMBERS = 16  # rows of a conjugate direction
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
-_OWN_SIDE = 0.2  # of the violation: a value above it on the side of its own class stays there
+_OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
 _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -733,7 +733,7 @@ def _settle(
         for k in range(K.shape[0]):
             if k != i:
                 value += Ki[k] * (V[BETA, k] - beta[k])
-        is_sure = own * value > _OWN_SIDE * violation or -own * value > violation
+        is_sure = own * value > _OWN_SIDE * violation or -own * value > _OTHER_SIDE * violation
         if is_sure or spent >= max_iter:
             break
     return value

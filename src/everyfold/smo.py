@@ -240,7 +240,7 @@ def hinge_without(
     leavings: Sequence[Leaving],
     *,
     tolerances: Sequence[float] = LEAVING_TOLERANCES,
-    max_iter: int = 1000,
+    max_iter: int = 3000,
 ) -> list[FloatArray]:
     r"""Decision values of single rows under the ``SVC`` that is fitted without the row.
 
@@ -260,7 +260,7 @@ def hinge_without(
         The machines and their rows.
     tolerances : sequence of float
         Falling.
-    max_iter : int, default=1000
+    max_iter : int, default=3000
         Pair steps allowed for each row; a row that needs more has the value it got to.
 
     Returns
@@ -299,7 +299,7 @@ def epsilon_without(
     *,
     epsilon: float = 0.1,
     tol: float = 1e-3,
-    max_iter: int = 1000,
+    max_iter: int = 3000,
 ) -> list[FloatArray]:
     """Predictions of single rows by the ``SVR`` that is fitted without the row.
 

@@ -264,11 +264,10 @@ def _solve(
     y, loss = problem.y[:, 0], problem.loss
     if not HAS_NUMBA:
         return _libsvm(problem, np.asarray(K, dtype=np.float64), Cs, bounds, tol)
-    single = K.astype(np.float32, copy=False)
     options: dict[str, Any] = {"tol": tol, "start": start, "keep_coef": keep_coef}
     if isinstance(loss, EpsilonInsensitive):
-        return epsilon_paths(single, y, Cs, bounds, epsilon=loss.epsilon, **options)
-    return hinge_paths(single, y, Cs, bounds, **options)
+        return epsilon_paths(K, y, Cs, bounds, epsilon=loss.epsilon, **options)
+    return hinge_paths(K, y, Cs, bounds, **options)
 
 
 def _libsvm(problem: Problem, K: Array, Cs: Array, bounds: Array, tol: float) -> FoldPaths:

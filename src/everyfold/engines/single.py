@@ -35,7 +35,7 @@ REACH = 0.5
 PRECISION = 0.005
 """The tolerance, in units of the spread of y, at which a regression is fitted without a row."""
 
-ALIKE = 0.1
+ALIKE = 0.15
 """The share of the rows at the kink that may differ between Cs that share a system."""
 
 FEW, SHARE = 30, 0.3
@@ -224,7 +224,8 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Rows:
     share = np.maximum(push - lost, 0.0) / np.maximum(push, np.finfo(float).tiny)
     if machine.problem.loss.is_margin:
         m = y * held
-        is_in_doubt = (m < CLOSE) & (m > -DOUBT * share * lost) & (y * machine.u > 0.0)
+        gap = DOUBT * share * lost
+        is_in_doubt = (m < np.minimum(gap, CLOSE)) & (m > -gap) & (y * machine.u > 0.0)
     else:
         w = machine.problem.w
         error = np.sqrt(np.average((y - held) ** 2, weights=w))
