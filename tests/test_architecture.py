@@ -13,6 +13,7 @@ FLOORS = [
     {"kernels"},
     {"operators"},
     {"_smo_core", "solve"},
+    {"lanes"},
     {"smo"},
     {"criteria"},
     {"plan"},

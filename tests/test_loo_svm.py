@@ -12,6 +12,7 @@ from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
 from everyfold.criteria import Folds
 from everyfold.engines import paths, single
 from everyfold.kernels import RBF
+from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
 from everyfold.smo import Leaving, epsilon_paths, epsilon_without, hinge_paths, hinge_without
@@ -108,7 +109,7 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
         np.array([C]),
         full,
         Folds.leave_one_out(len(y)),
-        with_refits=False,
+        None,
     )[0]
     held = np.tile(WEIGHTS, (len(y), 1))
     np.fill_diagonal(held, 0.0)
@@ -192,7 +193,7 @@ def test_larger_cs_that_change_nothing_share_their_record():
     K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
     full = hinge_paths(K, SIGNS, Cs, np.ones((1, len(X))), keep_coef=True)
     folds = Folds.leave_one_out(len(X))
-    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds)
+    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds, Lanes(K))
     assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
     assert np.abs(records[0].values - records[1].values).max() > 0.1
 

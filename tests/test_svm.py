@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import sklearn.model_selection as ms
+from joblib import effective_n_jobs, parallel_config
+from joblib.parallel import BACKENDS, SequentialBackend, ThreadingBackend
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
@@ -20,6 +22,7 @@ from everyfold import (
     cross_val_score,
 )
 from everyfold.engines import paths
+from everyfold.execute import local_threads
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -210,3 +213,59 @@ def test_steps_of_the_smoothed_loss_are_never_called_exact():
     grid = {"C": [0.1, 1.0], "gamma": [0.2]}
     search = FastGridSearchCV(SVC(), grid, cv=ms.KFold(40), refit=False, n_confirm=0)
     assert not search.fit(X, LABELS).cv_results_["is_exact"].any()
+
+
+# -- threads -----------------------------------------------------------------------------------
+
+
+def threads_of(monkeypatch, estimator, grid, data, **options):
+    """The numbers of threads that the compiled paths of a search got."""
+    pytest.importorskip("numba")
+    seen, solve = [], paths._solve
+
+    def watched(*args, **kwargs):
+        seen.append(kwargs.get("threads", 1))
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr(paths, "_solve", watched)
+    search = FastGridSearchCV(estimator, grid, refit=False, n_confirm=0, **options).fit(*data)
+    return seen, search.cv_results_["mean_test_score"]
+
+
+SVM_GRID = {"C": np.logspace(-1, 2, 6), "gamma": [0.1, 0.5]}
+
+
+@pytest.mark.parametrize("data", [(X, LABELS), IRIS], ids=["two classes", "three classes"])
+def test_jobs_are_threads_over_the_folds_of_one_kernel(monkeypatch, data):
+    seen, threaded = threads_of(monkeypatch, SVC(), SVM_GRID, data, cv=4, n_jobs=2)
+    assert seen and set(seen) == {2}
+    seen, alone = threads_of(monkeypatch, SVC(), SVM_GRID, data, cv=4, n_jobs=1)
+    assert set(seen) == {1}
+    assert_array_equal(threaded, alone)
+
+
+def test_more_jobs_than_folds_but_not_kernels_are_workers(monkeypatch):
+    grid = {"C": [1.0], "gamma": [0.1, 0.5, 1.0]}
+    seen, scores = threads_of(monkeypatch, SVC(), grid, (X, LABELS), cv=2, n_jobs=3)
+    assert seen == []  # they are in other processes
+    _, alone = threads_of(monkeypatch, SVC(), grid, (X, LABELS), cv=2)
+    assert_array_equal(scores, alone)
+
+
+def test_a_backend_that_works_elsewhere_gets_kernels(monkeypatch):
+    class Elsewhere(SequentialBackend):
+        def effective_n_jobs(self, n_jobs):
+            return 2
+
+    monkeypatch.setitem(BACKENDS, "sequential", ThreadingBackend)
+    monkeypatch.setitem(BACKENDS, "elsewhere", Elsewhere)
+    with parallel_config(backend="elsewhere"):
+        assert effective_n_jobs(2) == 2
+        assert local_threads(2) == 1
+    assert local_threads(2) == 2
+
+
+def test_a_kernel_of_each_fold_is_not_shared_out(monkeypatch):
+    grid = {"C": [0.1, 1.0], "gamma": ["scale"]}
+    seen, _ = threads_of(monkeypatch, SVR(), grid, (X, NUMBERS), cv=3, n_jobs=2)
+    assert set(seen) <= {1}

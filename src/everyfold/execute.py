@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from joblib import cpu_count, effective_n_jobs
+from joblib.parallel import BACKENDS, get_active_backend
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
@@ -18,6 +19,19 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _PIECES_A_WORKER = 2
+
+
+def local_threads(n_jobs: int | None = None) -> int:
+    """How many threads of this process ``n_jobs`` allows: 1 if joblib would send work elsewhere.
+
+    Examples
+    --------
+    >>> local_threads(2)
+    2
+    """
+    backend, _ = get_active_backend()
+    here = tuple(BACKENDS[name] for name in ("loky", "threading", "multiprocessing", "sequential"))
+    return effective_n_jobs(n_jobs) if isinstance(backend, here) else 1
 
 
 def map_unordered(

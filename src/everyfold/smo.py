@@ -30,6 +30,8 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
+from everyfold.lanes import Lanes
+
 __all__ = [
     "HAS_NUMBA",
     "FoldPaths",
@@ -43,9 +45,7 @@ __all__ = [
 HAS_NUMBA: bool = find_spec("numba") is not None
 
 FloatArray = npt.NDArray[np.float64]
-
-_PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
-
+Kernel = npt.NDArray[np.floating] | Lanes
 
 LEAVING_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
 """Where pair steps stop to look whether the sign of a row that is left out is sure."""
@@ -82,7 +82,7 @@ class FoldPaths:
 
 
 def hinge_paths(
-    K: npt.NDArray[np.floating],
+    K: Kernel,
     y: npt.ArrayLike,
     Cs: npt.ArrayLike,
     bounds: npt.ArrayLike,
@@ -98,8 +98,8 @@ def hinge_paths(
     Parameters
     ----------
     K : ndarray of shape (n, n)
-        Symmetric kernel matrix of all rows. Used as float32, as in libsvm; a C-contiguous float32
-        matrix is not copied beyond a few thousand rows.
+        Symmetric kernel matrix of all rows, used as float32, as in libsvm; or :class:`Lanes`, which
+        spare a copy where several calls work on one kernel.
     y : array-like of shape (n,) or (n_folds, n)
         Labels -1 and +1; one row per fold where the folds are different problems, as in
         one-versus-one. Labels of rows with bound 0 are not looked at.
@@ -142,17 +142,18 @@ def hinge_paths(
     >>> paths.decision.round(3)
     array([[[-1.   , -0.333,  1.   ,  1.667]]])
     """
-    w = _weights(bounds, K)
+    kernel = _kernel(K)
+    w = _weights(bounds, len(kernel))
     labels = _targets(y, w)
     if not np.isin(labels[w > 0], (-1.0, 1.0)).all():
         raise ValueError("y must be -1 or +1 wherever bounds > 0; encode the two classes so.")
     unit = np.stack([-w * (labels < 0), w * (labels > 0)], axis=1)
     control = _Control(tol, max_iter, n_threads, keep_coef)
-    return _solve_folds(K, _Duals(labels, unit, 0.0), _ridges(Cs), control, start)
+    return _solve_folds(kernel, _Duals(labels, unit, 0.0), _ridges(Cs), control, start)
 
 
 def epsilon_paths(
-    K: npt.NDArray[np.floating],
+    K: Kernel,
     y: npt.ArrayLike,
     Cs: npt.ArrayLike,
     bounds: npt.ArrayLike,
@@ -203,10 +204,11 @@ def epsilon_paths(
     """
     if not (np.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon!r}.")
-    w = _weights(bounds, K)
+    kernel = _kernel(K)
+    w = _weights(bounds, len(kernel))
     unit = np.stack([-w, w], axis=1)
     control = _Control(tol, max_iter, n_threads, keep_coef)
-    return _solve_folds(K, _Duals(_targets(y, w), unit, epsilon), _ridges(Cs), control, start)
+    return _solve_folds(kernel, _Duals(_targets(y, w), unit, epsilon), _ridges(Cs), control, start)
 
 
 @dataclass(frozen=True)
@@ -234,7 +236,7 @@ class Leaving:
 
 
 def hinge_without(
-    K: npt.NDArray[np.floating],
+    K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
     leavings: Sequence[Leaving],
@@ -288,11 +290,11 @@ def hinge_without(
     array([-0.333])
     """
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    return _without(K, _Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter)
+    return _without(_kernel(K), _Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter)
 
 
 def epsilon_without(
-    K: npt.NDArray[np.floating],
+    K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
     leavings: Sequence[Leaving],
@@ -308,11 +310,11 @@ def epsilon_without(
     **Cost** and **Exact?** as there.
     """
     unit = np.stack([-bounds, bounds])
-    return _without(K, _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
+    return _without(_kernel(K), _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
 
 
 def _without(
-    K: npt.NDArray[np.floating],
+    kernel: Lanes,
     dual: _Duals,
     leavings: Sequence[Leaving],
     tolerances: Sequence[float],
@@ -321,23 +323,21 @@ def _without(
     """Leave rows out of the machines of one problem, on one copy of the kernel."""
     if not leavings:
         return []
-    _load_core()
     from everyfold._smo_core import leave_rows
 
-    kernel = _streamable(K)
     stop = np.zeros(1, dtype=np.int64)
     found = [
-        leaving.values[leaving.rows] - K.diagonal()[leaving.rows] * leaving.coef[leaving.rows]
+        leaving.values[leaving.rows] - kernel.diagonal[leaving.rows] * leaving.coef[leaving.rows]
         for leaving in leavings
     ]
 
     def solve(_: int) -> None:
         for leaving, values in zip(leavings, found, strict=True):
-            is_near = np.zeros(len(K), dtype=bool)
+            is_near = np.zeros(len(kernel), dtype=bool)
             is_near[leaving.near] = True
             is_near[leaving.rows] = False
             leave_rows(
-                kernel,
+                kernel.rows,
                 leaving.C * dual.unit[0],
                 np.ascontiguousarray(leaving.coef),
                 leaving.values - dual.p[0],
@@ -387,14 +387,20 @@ class _Control:
         return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
 
 
-def _weights(bounds: npt.ArrayLike, K: npt.NDArray[np.floating]) -> FloatArray:
+def _kernel(K: Kernel) -> Lanes:
+    """The kernel for the compiled core, which is imported late: numba is optional and slow."""
+    if not HAS_NUMBA:
+        raise ImportError(
+            "The fold paths of support vector machines need numba, which is not installed. "
+            'Install it with: pip install "everyfold[svm]"'
+        )
+    return Lanes.of(K)
+
+
+def _weights(bounds: npt.ArrayLike, n: int) -> FloatArray:
     w = np.ascontiguousarray(bounds, dtype=np.float64)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
-        raise ValueError(f"K must be a square matrix with at least one row, got shape {K.shape}.")
-    if not np.isfinite(K.sum(axis=1)).all():
-        raise ValueError("K must be finite; it has NaN or infinite entries.")
-    if w.ndim != 2 or w.shape[1] != K.shape[0]:
-        raise ValueError(f"bounds must have shape (n_folds, {K.shape[0]}), got {w.shape}.")
+    if w.ndim != 2 or w.shape[1] != n:
+        raise ValueError(f"bounds must have shape (n_folds, {n}), got {w.shape}.")
     if not np.isfinite(w).all() or (w < 0).any():
         raise ValueError("bounds must be finite and not negative; use 0 to hold a row out.")
     return w
@@ -419,27 +425,27 @@ def _ridges(Cs: npt.ArrayLike) -> FloatArray:
 
 
 def _solve_folds(
-    K: npt.NDArray[np.floating],
+    kernel: Lanes,
     duals: _Duals,
     Cs: FloatArray,
     control: _Control,
     start: npt.ArrayLike | None,
 ) -> FoldPaths:
     """Run the compiled path of every fold and put the Cs back into the caller's order."""
-    fold_path = _load_core()
+    from everyfold._smo_core import fold_path
+
     order = np.argsort(Cs, kind="stable")
-    shape = (len(duals.p), len(Cs), len(K))
+    shape = (len(duals.p), len(Cs), len(kernel))
     starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
     decision = np.full(shape, np.nan)
     coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
     summary = np.full((*shape[:2], 3), np.nan)
-    kernel = _streamable(K)
     stop = np.zeros(1, dtype=np.int64)
     nothing = np.zeros((0, shape[2]))
 
     def solve(fold: int) -> None:
         fold_path(
-            kernel,
+            kernel.rows,
             duals.p[fold],
             duals.unit[fold],
             Cs[order],
@@ -468,18 +474,6 @@ def _solve_folds(
     )
 
 
-def _load_core() -> Callable[..., None]:
-    """Import the compiled core, late: numba is optional and slow to import."""
-    if not HAS_NUMBA:
-        raise ImportError(
-            "The fold paths of support vector machines need numba, which is not installed. "
-            'Install it with: pip install "everyfold[svm]"'
-        )
-    from everyfold._smo_core import fold_path
-
-    return fold_path
-
-
 def _starts(
     start: npt.ArrayLike, duals: _Duals, Cs: FloatArray, shape: tuple[int, int, int]
 ) -> FloatArray:
@@ -497,42 +491,6 @@ def _starts(
             "Pass the coef of a former call with the same bounds and Cs."
         )
     return clipped
-
-
-def _streamable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """K as float32 with rows padded to whole vectors, copied only where it is worth it.
-
-    Entries below 1e-30 of the diagonal become zero: they change no sum in float32, and the
-    subnormal numbers among them, which narrow kernels are full of, would slow every pass tenfold.
-    """
-    from everyfold._smo_core import LANES, flush, smallest_magnitude
-
-    n = len(K)
-    tiny = 1e-30 * float(np.abs(np.diagonal(K)).max())
-    is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
-    if is_ready and (n > _PADDED_UP_TO or n % LANES == 0):
-        kernel = K if K.flags.writeable else _as_writeable(K)
-        if smallest_magnitude(kernel) >= tiny:
-            return kernel
-    width = -(-n // LANES) * LANES
-    line = 64 // 4  # aligned to cache lines, which no row then straddles needlessly
-    flat = np.zeros(n * width + line, dtype=np.float32)
-    first = -(flat.ctypes.data // 4) % line
-    padded = flat[first : first + n * width].reshape(n, width)
-    padded[:, :n] = K
-    flush(padded, tiny)
-    return padded
-
-
-def _as_writeable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
-    """The same memory under the type of a writeable array: one compiled version serves both.
-
-    Nothing writes to the kernel; a memory map stays protected by its pages.
-    """
-    owner = type("_Owner", (), {})()
-    owner.__array_interface__ = {**K.__array_interface__, "data": (K.ctypes.data, False)}
-    owner.kernel = K
-    return np.asarray(owner)
 
 
 def _map_interruptibly(

@@ -121,6 +121,20 @@ class Unit:
         """The number of candidates."""
         return sum(len(group) for group in self.groups)
 
+    @property
+    def shares_out_folds(self) -> bool:
+        """Whether all engines can use threads for the folds of this kernel."""
+        models = [group[0].model for group in self.groups]
+        bench = self.trial.bench
+        return isinstance(self.material, Whole) and all(
+            find_engine(model).shares_out(model, bench) for model in models
+        )
+
+    def with_threads(self, threads: int) -> Unit:
+        """The same work by so many threads."""
+        bench = replace(self.trial.bench, threads=threads)
+        return replace(self, trial=replace(self.trial, bench=bench))
+
     def trace(self) -> float:
         """The trace of the kernel matrix."""
         return self.material.trace(self.groups[0][0].model)

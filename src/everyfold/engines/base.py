@@ -34,12 +34,15 @@ class Bench:
     folds : Folds
     order : float or {"auto", "exact"}
         As in :class:`everyfold.FastGridSearchCV`.
+    threads : int
+        How many an engine may use that shares the folds out (:meth:`Engine.shares_out`).
     """
 
     target: Target
     weights: Array
     folds: Folds
     order: Any = "auto"
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,10 @@ class Engine(ABC):
     @abstractmethod
     def check(self, model: Model, order: Any) -> None:
         """Raise if the engine cannot do what is asked; called before any work."""
+
+    def shares_out(self, model: Model, bench: Bench) -> bool:
+        """Whether the folds of one kernel are shared out over the threads of the bench."""
+        return False
 
     @abstractmethod
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:

@@ -116,6 +116,10 @@ class OneVersusOne(Engine):
         """See base class."""
         self.engine.check(model, order)
 
+    def shares_out(self, model: Model, bench: Bench) -> bool:
+        """See base class."""
+        return self.engine.shares_out(model, bench)
+
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class; all pairs go the same way."""
         return self.engine.plan(models, operator, bench)

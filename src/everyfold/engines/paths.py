@@ -14,6 +14,7 @@ from everyfold.criteria import Folds, OutOfFold
 from everyfold.engines.base import Answer, Bench, Engine, Method, is_finite
 from everyfold.engines.newton import MANY_FOLDS, DidNotConvergeError, NewtonSteps
 from everyfold.engines.single import leave_each
+from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.model import Model
 from everyfold.operators import DenseMatrix, KernelOperator
@@ -59,6 +60,10 @@ class FoldPathsOfC(Engine):
                 "depends on the training rows; use order='auto' or a number for gamma"
             )
 
+    def shares_out(self, model: Model, bench: Bench) -> bool:
+        """See base class: the compiled paths of all folds on a kernel that they share."""
+        return HAS_NUMBA and not model.choice.depends_on_rows and not _may_take_steps(bench)
+
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class."""
         if _leaves_each(models[0], operator, bench):
@@ -91,7 +96,7 @@ class FoldPathsOfC(Engine):
         else:
             assert isinstance(operator, DenseMatrix)
             first = max(COARSE, tol) if is_staged else tol
-            _together(problem, operator, Cs, bench.folds, (first, tol), values, converged)
+            _together(problem, operator, Cs, bench, (first, tol), values, converged)
         unknown = np.full(len(bench.folds), np.nan)
         records = [
             OutOfFold(values[k][:, None], converged[k], unknown, unknown)
@@ -108,7 +113,11 @@ def _is_staged(models: Sequence[Model], operator: KernelOperator, bench: Bench) 
 
 def _takes_steps(operator: KernelOperator, bench: Bench) -> bool:
     """Whether to hold out by Newton steps of the smoothed loss."""
-    if bench.order == "exact" or operator.depends_on_rows or not bench.folds.are_removable:
+    return _may_take_steps(bench) and not operator.depends_on_rows
+
+
+def _may_take_steps(bench: Bench) -> bool:
+    if bench.order == "exact" or not bench.folds.are_removable:
         return False
     return bench.order != "auto" or len(bench.folds) > MANY_FOLDS
 
@@ -127,10 +136,12 @@ def _one_by_one(
 ) -> Answer:
     """Leave-one-out by one step for each row."""
     tol = LOOSER * tol
-    paths = _solve(problem, operator.K, Cs, problem.w[None], tol, keep_coef=True)
+    K = _kernel(operator)
+    paths = _solve(problem, K, Cs, problem.w[None], tol, keep_coef=True)
     if np.isnan(paths.decision).any():
         raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
-    records = leave_each(problem, operator, Cs, paths, folds, with_refits=HAS_NUMBA)
+    lanes = K if isinstance(K, Lanes) else None
+    records = leave_each(problem, operator, Cs, paths, folds, lanes)
     return Answer(records, _single_method(operator))
 
 
@@ -189,7 +200,7 @@ def _together(
     problem: Problem,
     operator: DenseMatrix,
     Cs: Array,
-    folds: Folds,
+    bench: Bench,
     tolerances: tuple[float, float],
     values: Array,
     converged: Array,
@@ -200,14 +211,15 @@ def _together(
     to the second, from where they are.
     """
     coarse, fine = tolerances
-    K, bounds = operator.K.astype(np.float32), _bounds(problem, folds)
-    paths = _solve(problem, K, Cs, bounds, coarse, keep_coef=coarse > fine)
+    folds, threads = bench.folds, bench.threads
+    K, bounds = _kernel(operator), _bounds(problem, folds)
+    paths = _solve(problem, K, Cs, bounds, coarse, keep_coef=coarse > fine, threads=threads)
     _read(paths, folds, slice(None), values, converged)
     if coarse <= fine:
         return
     assert paths.coef is not None
     best = np.argsort(_errors(problem, folds, values))[: max(1, round(REFINED * len(Cs)))]
-    again = _solve(problem, K, Cs[best], bounds, fine, start=paths.coef[:, best])
+    again = _solve(problem, K, Cs[best], bounds, fine, start=paths.coef[:, best], threads=threads)
     converged[...] = False
     _read(again, folds, best, values, converged)
 
@@ -217,6 +229,11 @@ def _read(paths: FoldPaths, folds: Folds, which: Any, values: Array, converged: 
     for i, test in enumerate(folds.tests):
         values[which, folds.bounds[i] : folds.bounds[i + 1]] = paths.decision[i][:, test]
         converged[which, i] = paths.converged[i]
+
+
+def _kernel(operator: DenseMatrix) -> Lanes | Array:
+    """The kernel as the solver at hand reads it."""
+    return Lanes(operator.K) if HAS_NUMBA else operator.K
 
 
 def _errors(problem: Problem, folds: Folds, values: Array) -> Array:
@@ -260,11 +277,17 @@ def _solve(
     *,
     start: Array | None = None,
     keep_coef: bool = False,
+    threads: int = 1,
 ) -> FoldPaths:
     y, loss = problem.y[:, 0], problem.loss
     if not HAS_NUMBA:
         return _libsvm(problem, np.asarray(K, dtype=np.float64), Cs, bounds, tol)
-    options: dict[str, Any] = {"tol": tol, "start": start, "keep_coef": keep_coef}
+    options: dict[str, Any] = {
+        "tol": tol,
+        "start": start,
+        "keep_coef": keep_coef,
+        "n_threads": threads,
+    }
     if isinstance(loss, EpsilonInsensitive):
         return epsilon_paths(K, y, Cs, bounds, epsilon=loss.epsilon, **options)
     return hinge_paths(K, y, Cs, bounds, **options)

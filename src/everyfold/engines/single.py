@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria import Folds, OutOfFold
+from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
 from everyfold.operators.base import Array, DualModel, Quadratic, Rows
@@ -107,8 +108,7 @@ def leave_each(
     Cs: Array,
     paths: FoldPaths,
     folds: Folds,
-    *,
-    with_refits: bool = True,
+    lanes: Lanes | None,
 ) -> list[OutOfFold]:
     r"""Held-out values of every row at every C, from the solutions on all rows.
 
@@ -128,8 +128,8 @@ def leave_each(
         One fold that holds nothing out, with its coefficients.
     folds : Folds
         Single rows.
-    with_refits : bool, default=True
-        Whether rows in doubt are refitted, which needs numba.
+    lanes : Lanes, optional
+        The kernel, for refits of rows in doubt. There are none without it.
 
     Returns
     -------
@@ -152,8 +152,8 @@ def leave_each(
     spans = _spans(machines, operator)
     first = _first_alike(machines)
     held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
-    if with_refits:
-        _refit_doubtful(problem, operator, {k: machines[k] for k in held}, held)
+    if lanes is not None:
+        _refit_doubtful(problem, lanes, {k: machines[k] for k in held}, held)
     rows = np.concatenate(folds.tests)
     return [_record(held[k], spans[k][1], rows) for k in first]
 
@@ -235,20 +235,20 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Rows:
 
 def _refit_doubtful(
     problem: Problem,
-    operator: DenseMatrix,
+    lanes: Lanes,
     machines: dict[int, _Machine],
     held: dict[int, Array],
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
-    K_ii, unit = operator.diagonal(), _unit(problem)
+    unit = _unit(problem)
     cases: dict[int, Leaving] = {}
     for k, machine in machines.items():
-        rows = _in_doubt(machine, held[k], K_ii)
+        rows = _in_doubt(machine, held[k], lanes.diagonal)
         if rows.size:
             movable = machine.is_free | (machine.distance <= REACH * unit)
             near = np.flatnonzero(movable & (problem.w > 0.0))
             cases[k] = Leaving(machine.C, machine.a, machine.u - machine.b, rows, near)
-    task = (operator.K, problem.y[:, 0], problem.w, list(cases.values()))
+    task = (lanes, problem.y[:, 0], problem.w, list(cases.values()))
     if isinstance(problem.loss, EpsilonInsensitive):
         epsilon = problem.loss.epsilon
         found = epsilon_without(*task, epsilon=epsilon, tol=PRECISION * unit)

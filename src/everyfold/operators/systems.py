@@ -487,7 +487,7 @@ class CholeskySystem(RidgeSystem):
         return diagonal
 
     def forms(self, k: Array) -> Array:
-        """See base class: |L⁻¹ kᵢ|², n² flops each, by a product that is 4 times as fast as solves."""
+        """See base class: |L⁻¹ kᵢ|², n² flops each, by a product: 4 times as fast as solves."""
         if k.size == 0:
             return np.zeros(len(k))
         halves = blas.dtrmm(1.0, self._columns.T, k, side=1, lower=1, trans_a=1)

@@ -14,7 +14,7 @@ from sklearn.utils.validation import _num_samples, check_consistent_length
 
 from everyfold.criteria import Folds, InexactWarning
 from everyfold.engines import Bench
-from everyfold.execute import map_unordered
+from everyfold.execute import local_threads, map_unordered
 from everyfold.model import read_weights
 from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
@@ -64,8 +64,16 @@ class Setup:
         return max(len(members) for unit in self.units for members in unit.groups)
 
     def work(self, n_jobs: int | None) -> Iterator[list[Verdict]]:
-        """The verdicts of all candidates, kernel by kernel, in the order they get done."""
-        return map_unordered(run, self.units, n_jobs, self.data.n)
+        """The verdicts of all candidates, kernel by kernel, in the order they get done.
+
+        Jobs are threads over the folds of one kernel where its engine can use them: they start at
+        once and share the kernel. Else they are joblib's workers, a kernel each.
+        """
+        units, threads = self.units, local_threads(n_jobs)
+        by_fold, by_kernel = min(threads, len(self.folds)), min(threads, len(units))
+        if by_fold > 1 and by_fold >= by_kernel and all(unit.shares_out_folds for unit in units):
+            units, n_jobs = [unit.with_threads(by_fold) for unit in units], 1
+        return map_unordered(run, units, n_jobs, self.data.n)
 
     @property
     def preprocessing(self) -> str:
