@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,8 @@ from sklearn.utils.validation import _check_method_params, check_array
 
 from everyfold.operators.base import Rows
 
+_PLAIN = frozenset({type(None), bool, int, float, str, type})
+
 
 def freeze(value: Any) -> Any:
     """A hashable stand-in: equal for values that mean the same to an estimator.
@@ -27,22 +28,24 @@ def freeze(value: Any) -> Any:
     >>> freeze({"a": [1, 2]}) == freeze({"a": [1, 2]})
     True
     """
+    kind = type(value)
+    if kind in _PLAIN:  # most values are, and a search freezes every parameter of every candidate
+        return kind, value
     if isinstance(value, BaseEstimator):
-        return type(value), freeze(value.get_params(deep=False))
+        return kind, freeze(value.get_params(deep=False))
     if isinstance(value, Mapping):
         return "mapping", frozenset((freeze(k), freeze(v)) for k, v in value.items())
     if isinstance(value, (list, tuple)):
-        return type(value), tuple(freeze(item) for item in value)
+        return kind, tuple([freeze(item) for item in value])
     if isinstance(value, np.ndarray) and value.dtype != object:
         return value.dtype.str, value.shape, value.tobytes()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [item.name for item in dataclasses.fields(value)]
-        return type(value), tuple(freeze(getattr(value, name)) for name in names)
+    if hasattr(kind, "__dataclass_fields__"):
+        return kind, tuple([freeze(getattr(value, name)) for name in kind.__dataclass_fields__])
     try:
         hash(value)
     except TypeError:
         return id(value)
-    return type(value), value
+    return kind, value
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ class _Machine:
     u: Array
     a: Array
     b: float
+    width: float
+    """Over which the kink is taken as rounded."""
 
     @cached_property
     def distance(self) -> Array:
@@ -74,8 +76,9 @@ class _Machine:
         """Whether no row is at its bound, so that larger Cs change nothing."""
         return bool(np.array_equal(self.is_free, self.a != 0.0))
 
-    def bends(self, width: float) -> NDArray[np.bool_]:
-        """The rows at the kink, as if it were rounded over this width.
+    @cached_property
+    def bends(self) -> NDArray[np.bool_]:
+        """The rows at the rounded kink.
 
         Where C is small all values are alike and most rows of a class are within any width. Only
         the nearest would change sides; the others cost time.
@@ -83,22 +86,23 @@ class _Machine:
         free = self.is_free
         others = np.where(free | (self.problem.w == 0.0), np.inf, self.distance)
         most = max(FEW, int(SHARE * np.count_nonzero(free)))
+        width = self.width
         if most < self.problem.n:
             width = min(width, float(np.partition(others, most)[most]))
         return free | (others < width)
 
-    def is_like(self, other: _Machine, width: float) -> bool:
+    def is_like(self, other: _Machine) -> bool:
         """Whether so few rows are at the kink of one machine only that one system serves both."""
-        ours, theirs = self.bends(width), other.bends(width)
+        ours, theirs = self.bends, other.bends
         return bool(np.count_nonzero(ours != theirs) <= ALIKE * np.count_nonzero(theirs))
 
-    def model(self, width: float) -> Quadratic:
+    def model(self) -> Quadratic:
         """The quadratic problem near the solution."""
         w = self.problem.w
         # A kink rounded over h has the curvature 1/2h. Where C is huge that is as good as a pin.
-        s = np.sqrt(np.minimum(w / (4.0 * width), _STIFFEST / (2.0 * self.C)))
+        s = np.sqrt(np.minimum(w / (4.0 * self.width), _STIFFEST / (2.0 * self.C)))
         return Quadratic(
-            np.where(self.bends(width), s, 0.0), np.empty((self.problem.n, 0)), intercept=True
+            np.where(self.bends, s, 0.0), np.empty((self.problem.n, 0)), intercept=True
         )
 
 
@@ -145,9 +149,10 @@ def leave_each(
     tolerance of ``paths``.
     """
     assert paths.coef is not None
+    full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
+    width = SMOOTHING * _unit(problem)
     machines = [
-        _Machine(problem, C, paths.decision[0, k], paths.coef[0, k], float(paths.intercept[0, k]))
-        for k, C in enumerate(Cs)
+        _Machine(problem, C, u, a, float(b), width) for C, (u, a, b) in zip(Cs, full, strict=True)
     ]
     spans = _spans(machines, operator)
     first = _first_alike(machines)
@@ -174,31 +179,28 @@ def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Ar
 
     From large Cs to small ones, those share a system whose rows at the kink are almost the same.
     """
-    width = SMOOTHING * _unit(machines[0].problem)
     order = np.argsort([-machine.C for machine in machines], kind="stable")
     chains: list[list[int]] = []
     for k in order:
-        if chains and machines[k].is_like(machines[chains[-1][0]], width):
+        if chains and machines[k].is_like(machines[chains[-1][0]]):
             chains[-1].append(int(k))
         else:
             chains.append([int(k)])
     found: dict[int, tuple[Array, float]] = {}
     for chain in chains:
         is_support = np.logical_or.reduce([machines[k].a != 0.0 for k in chain])
-        found |= dict.fromkeys(chain, _span(machines[chain[0]], operator, is_support, width))
+        found |= dict.fromkeys(chain, _span(machines[chain[0]], operator, is_support))
     return [found[k] for k in range(len(machines))]
 
 
-def _span(
-    machine: _Machine, operator: DenseMatrix, rows: NDArray[np.bool_], width: float
-) -> tuple[Array, float]:
+def _span(machine: _Machine, operator: DenseMatrix, rows: NDArray[np.bool_]) -> tuple[Array, float]:
     r"""By how much the value of a row falls for each unit of its coefficient, when the row leaves.
 
     :math:`2\rho M_{ii}/(1 - M_{ii}D_i)`, for some of the rows. For libsvm's kink that is the
     squared distance of the row from the span of the free support vectors (Chapelle & Vapnik 2000).
     """
     rho = 1.0 / (2.0 * machine.C)
-    response = operator.respond(machine.model(width), rho)
+    response = operator.respond(machine.model(), rho)
     v = response.release_each(np.where(rows, 2.0 * rho, 0.0))
     nothing = np.zeros(operator.n)
     return response.without_each(v, DualModel(nothing, nothing, 0.0)), response.condition
