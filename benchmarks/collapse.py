@@ -37,12 +37,6 @@ CRITERIA: dict[str, float | str] = {
 }
 
 
-def error_rate(values: np.ndarray, y: np.ndarray) -> float:
-    """The share of wrong signs; a value of 0 is half an error, one that is not finite is wrong."""
-    margin = np.where(np.isfinite(values), values * y, -1.0)
-    return float(np.mean((margin < 0) + 0.5 * (margin == 0)))
-
-
 class Split:
     """One random 70/30 split of one data set, and everything computed on it."""
 
@@ -53,7 +47,6 @@ class Split:
         )
         cv = StratifiedKFold(10, shuffle=True, random_state=seed)
         self.folds = Folds.from_splits(cv.split(self.X, self.y), len(self.y))
-        self.order = np.concatenate(self.folds.tests)
         self.cv = cv
         self.gammas = 1.0 / (2.0 * 2.0 ** np.arange(-5.0, 11.0, step))
         self.lambdas = 2.0 ** np.arange(1.0, -16.0, -step)
@@ -70,7 +63,7 @@ class Split:
                 continue
             criterion = HeldOut(order=order, certify=False, with_radius=False)
             results = criterion.evaluate(problem, operator, list(self.lambdas), self.folds)
-            reported[i] = [error_rate(r.values[:, 0], self.y[self.order]) for r in results]
+            reported[i] = [record.mistakes(self.y, self.folds).mean() for record in results]
         return reported
 
     def true_surface(self) -> np.ndarray:

@@ -4,10 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
-from everyfold.criteria import GCV, HeldOut, Refit
+from everyfold.criteria import GCV, Folds, HeldOut, OutOfFold, Refit
+from everyfold.kernels import RBF
+from everyfold.losses import HuberHinge, Squared
+from everyfold.operators import DenseMatrix
 from everyfold.operators.systems import ROUTES
+from everyfold.solve import Problem
 from tests import cases, reference
 
 RIDGES = [0.03, 1.0]
@@ -162,3 +166,46 @@ def test_gcv_is_its_definition(intercept, operator):
 
 def test_order_infinity_is_the_default():
     assert HeldOut().order == math.inf
+
+
+# -- ties --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [1, np.inf, "exact"])
+def test_rows_that_are_like_no_other_are_ties(order):
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([-1.0, 1.0], 10))
+    problem = Problem(y[:, None], np.ones(20), HuberHinge(0.1), intercept=False)
+    folds = Folds.leave_one_out(20)
+    (record,) = HeldOut(order=order).evaluate(problem, DenseMatrix(np.eye(20)), [0.1], folds)
+    if order == 1:  # the series is cut before the row's own term is gone
+        assert np.all(record.values[:, 0] * y > 0.0)
+    else:
+        assert_array_equal(record.mistakes(y, folds), np.full((20, 1), 0.5))
+
+
+def test_tiny_values_that_are_known_well_are_no_ties():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(60, 3)), rng.permutation(np.repeat([-1.0, 1.0], 30))
+    K = RBF(100.0)(X)
+    problem = Problem(y[:, None], np.ones(60), Squared(), intercept=False)
+    folds = Folds.leave_one_out(60)
+    (record,) = HeldOut().evaluate(problem, DenseMatrix(K), [0.1], folds)
+    assert np.median(np.abs(record.values)) < 1e-6
+    true = np.empty(60)
+    for i in range(60):
+        rest = np.delete(np.arange(60), i)
+        true[i] = K[i, rest] @ np.linalg.solve(K[np.ix_(rest, rest)] + 0.1 * np.eye(59), y[rest])
+    is_clear = np.abs(true) > 1e-14 * np.abs(true).max()
+    assert is_clear.sum() > 30
+    assert (~is_clear).sum() > 5
+    mistakes = record.mistakes(y, folds)[:, 0]
+    assert_array_equal(mistakes[is_clear], (true * y < 0.0)[is_clear])
+    assert_array_equal(mistakes[np.abs(true) < 1e-17 * np.abs(true).max()], 0.5)
+
+
+def test_values_that_are_not_finite_are_mistakes():
+    folds = Folds.leave_one_out(4)
+    values = np.array([[np.nan], [np.inf], [-np.inf], [0.0]])
+    record = OutOfFold(values, np.zeros(4, dtype=bool), np.full(4, np.nan), np.full(4, np.nan))
+    assert_array_equal(record.mistakes(np.ones(4), folds)[:, 0], [1.0, 1.0, 1.0, 0.5])

@@ -147,7 +147,7 @@ def test_leaving_a_row_out_of_svr_is_the_fit_without_it(C):
     full = epsilon_paths(K, NUMBERS, [C], WEIGHTS[None], tol=1e-6, keep_coef=True)
     values = full.decision[0, 0] - full.intercept[0, 0]
     leaving = Leaving(C, full.coef[0, 0], values, rows, np.arange(90))
-    ours = epsilon_without(K, NUMBERS, WEIGHTS, [leaving], tol=1e-6, max_iter=100_000)[0]
+    ours = epsilon_without(K, NUMBERS, WEIGHTS, [leaving], tol=1e-6, max_iter=100_000)[0].values
     true = epsilon_paths(K, NUMBERS, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
     assert_allclose(ours, true, atol=1e-3)
     assert np.abs(ours - full.decision[0, 0][rows]).max() > 0.02
@@ -164,7 +164,7 @@ def test_leaving_a_row_out_is_the_fit_without_it():
         leaving = Leaving(C, coef, full.decision[0, 0] - full.intercept[0, 0], rows, np.arange(90))
         ours = hinge_without(
             K, SIGNS, WEIGHTS, [leaving], tolerances=[1e-5, 1e-6], max_iter=100_000
-        )[0]
+        )[0].values
         true = hinge_paths(K, SIGNS, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
         assert_allclose(ours, true, atol=1e-3)
         assert np.abs(ours - full.decision[0, 0][rows]).max() > 0.05
@@ -175,7 +175,43 @@ def test_a_row_that_nobody_can_stand_in_for_has_no_value():
     K, y, w = np.eye(3), np.array([1.0, -1.0, -1.0]), np.ones(3)
     full = hinge_paths(K, y, [0.1], w[None], keep_coef=True).coef[0, 0]
     leaving = Leaving(0.1, full, K @ full, np.array([0]), np.arange(3))
-    assert np.isnan(hinge_without(K, y, w, [leaving])[0]).all()
+    (left,) = hinge_without(K, y, w, [leaving])
+    assert np.isnan(left.values).all()
+    assert not left.is_sure.any()
+
+
+def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
+    pytest.importorskip("numba")
+    K, rows, C = RBF(0.3)(X), np.arange(len(X)), 100.0
+    full = hinge_paths(K, SIGNS, [C], np.ones((1, 90)), tol=1e-6, keep_coef=True)
+    is_support = full.coef[0, 0] != 0.0
+    rows = rows[is_support & (SIGNS * full.decision[0, 0] > 0.0)]
+    values = full.decision[0, 0] - full.intercept[0, 0]
+    leaving = Leaving(C, full.coef[0, 0], values, rows, np.arange(90))
+    few, many = (
+        hinge_without(K, SIGNS, np.ones(90), [leaving], tolerances=[1e-6], max_iter=steps)[0]
+        for steps in (5, 100_000)
+    )
+    assert many.is_sure.all()
+    assert np.count_nonzero(~few.is_sure) > len(rows) / 4
+    gap = (SIGNS[rows] * (many.values - few.values))[~few.is_sure]
+    assert np.mean(gap > -0.01) > 0.8
+    assert gap.max() > 0.1
+
+
+def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
+    pytest.importorskip("numba")
+    K, C = RBF(0.3)(X), np.array([100.0])
+    problem = Problem(SIGNS[:, None], np.ones(90), Hinge(), intercept=True)
+    full = hinge_paths(K, SIGNS, C, np.ones((1, 90)), keep_coef=True)
+    folds = Folds.leave_one_out(90)
+
+    def leave(lanes):
+        return single.leave_each(problem, DenseMatrix(K), C, full, folds, lanes)[0].values[:, 0]
+
+    solve, step = single.hinge_without, leave(None)
+    monkeypatch.setattr(single, "hinge_without", lambda *task: solve(*task, max_iter=1))
+    assert np.all(SIGNS * leave(Lanes(K)) >= SIGNS * step - 1e-12)
 
 
 def test_without_numba_the_step_stands_alone(monkeypatch):

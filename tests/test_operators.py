@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from everyfold.kernels import RBF, Linear
 from everyfold.operators import Dense, DenseMatrix, PerFold, Primal, Quadratic
+from everyfold.operators.base import DualModel
+from everyfold.operators.spans import NestedSpans
 from everyfold.operators.systems import ROUTES, NotPositiveDefiniteError, factorise
 from tests import cases, reference
 
@@ -182,3 +184,42 @@ def test_compiled_blocks_that_are_not_definite_are_nan():
     numba_core.solve_gathered(G, np.zeros(3), rows, np.ones((2, 2, 1)), out)
     assert np.isnan(out[0]).all()
     assert_allclose(out[1, :, 0], [1.0, 0.5])
+
+
+# -- nested sets of rows that answer -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("lonely", [[], [0, 7, 15], range(20)], ids=["none", "some", "all"])
+def test_nested_spans_are_those_of_each_set_alone(lonely):
+    rng = np.random.default_rng(0)
+    K, order = RBF(0.5)(rng.normal(size=(40, 3))), rng.permutation(40)[:20]
+    cut = np.append(order[list(lonely)], 30) if len(lonely) else np.array([], dtype=int)
+    K[cut], K[:, cut] = 0.0, 0.0
+    K[cut, cut] = 1.0
+    operator, rho = DenseMatrix(K), 0.05
+    isolated = operator.isolated(1e-12)
+    assert_array_equal(np.flatnonzero(isolated), np.sort(cut))
+    s = np.sqrt(rng.uniform(1.0, 4.0, 40))
+    spans = NestedSpans(K, order, rho / s[order] ** 2, [5, 12, 12, 20], isolated)
+    found = spans.of(np.arange(40))
+    nothing = np.zeros(40)
+    for count, ours in zip([5, 12, 12, 20], found, strict=True):
+        answers = np.zeros(40)
+        answers[order[:count]] = s[order[:count]]
+        quadratic = Quadratic(answers, np.empty((40, 0)), intercept=True)
+        response = operator.respond(quadratic, rho)
+        v = response.release_each(np.full(40, 2.0 * rho))
+        true = response.without_each(v, DualModel(nothing, nothing, 0.0))
+        assert_allclose(ours, true, rtol=1e-10)
+
+
+def test_a_row_that_answers_alone_leaves_the_intercept_where_it_is():
+    spans = NestedSpans(np.eye(3), np.array([1]), np.array([0.5]), [1], np.zeros(3, dtype=bool))
+    assert_allclose(spans.of(np.arange(3)), [[2.5, 1.0, 2.5]])
+
+
+def test_isolated_rows_by_their_sums():
+    K = np.array([[1.0, 1e-4, 0.0], [1e-4, 1.0, 0.5], [0.0, 0.5, 4.0]])
+    assert_array_equal(DenseMatrix(K).isolated(1e-3), [True, False, False])
+    assert_array_equal(DenseMatrix(np.zeros((2, 2))).isolated(1e-3), [False, False])
+    assert_array_equal(DenseMatrix(-K).isolated(1e-3), [True, False, False])

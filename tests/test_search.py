@@ -45,7 +45,7 @@ from everyfold.metrics import Side, find_metric
 from everyfold.preprocess import freeze
 from everyfold.targets import Labels, Numbers
 
-EXTRA = {"is_exact", "status", "spectral_radius", "confirmed_test_score"}
+EXTRA = {"is_exact", "status", "is_identity", "spectral_radius", "confirmed_test_score"}
 
 X, Y = make_regression(n_samples=40, n_features=4, n_targets=2, noise=8.0, random_state=0)
 X = X / 2.0 + np.arange(4)
@@ -509,6 +509,23 @@ def test_an_estimator_with_a_score_of_its_own_needs_scoring():
     with pytest.raises(ValueError, match="pass scoring by name"):
         FastGridSearchCV(Own(), {"alpha": ALPHAS}).fit(X, y)
     both(Own(), {"alpha": ALPHAS}, scoring="r2")
+
+
+@pytest.mark.parametrize("estimator", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "svc"])
+def test_kernels_that_are_the_identity_are_flagged(estimator):
+    target = y if isinstance(estimator, KernelRidge) else LABELS
+    gammas = [0.1, 1e6]
+    search = FastGridSearchCV(estimator, {"gamma": gammas}, cv=3).fit(X, target)
+    assert search.best_params_["gamma"] == 0.1
+    assert_array_equal(search.cv_results_["is_identity"], [False, True])
+    with pytest.warns(UserWarning, match=r"'gamma': 1000000.0.* is numerically the identity"):
+        FastGridSearchCV(estimator, {"gamma": gammas[1:]}, cv=3).fit(X, target)
+
+
+def test_the_identity_of_two_equal_rows_is_none():
+    doubled, target = np.vstack([X, X[:1]]), np.append(y, y[0])
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), {"gamma": [1e6]}, cv=3)
+    assert_array_equal(search.fit(doubled, target).cv_results_["is_identity"], [False])
 
 
 # -- interruption, progress, confirmation --------------------------------------------------------

@@ -244,6 +244,21 @@ def test_jobs_are_threads_over_the_folds_of_one_kernel(monkeypatch, data):
     assert_array_equal(threaded, alone)
 
 
+@pytest.mark.parametrize("function", [cross_val_predict, cross_val_score])
+def test_functions_share_the_folds_out(monkeypatch, function):
+    pytest.importorskip("numba")
+    seen, solve = [], paths._solve
+
+    def watched(*args, **kwargs):
+        seen.append(kwargs.get("threads", 1))
+        return solve(*args, **kwargs)
+
+    monkeypatch.setattr(paths, "_solve", watched)
+    model = SVC(gamma=0.3)
+    assert_array_equal(function(model, X, LABELS, n_jobs=2), function(model, X, LABELS))
+    assert seen == [2, 1]
+
+
 def test_more_jobs_than_folds_but_not_kernels_are_workers(monkeypatch):
     grid = {"C": [1.0], "gamma": [0.1, 0.5, 1.0]}
     seen, scores = threads_of(monkeypatch, SVC(), grid, (X, LABELS), cv=2, n_jobs=3)

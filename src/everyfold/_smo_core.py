@@ -714,8 +714,8 @@ def _settle(
     eps: float,
     tols: _Array,
     max_iter: int,
-) -> float:
-    """Minimise without row i until the sign of its value is sure; return the value.
+) -> _Array:
+    """Minimise without row i until the sign of its value is sure; return it, and whether it is.
 
     ``base`` is the value at the coefficients ``beta`` of the model of all rows, without i and b.
     Without the row's own term the value starts too low, on the side of the other class, and rises
@@ -735,8 +735,8 @@ def _settle(
                 value += Ki[k] * (V[BETA, k] - beta[k])
         is_sure = own * value > _OWN_SIDE * violation or -own * value > _OTHER_SIDE * violation
         if is_sure or spent >= max_iter:
-            break
-    return value
+            return value, is_sure
+    return value, True
 
 
 @_entry
@@ -751,6 +751,7 @@ def leave_rows(
     max_iter: int,
     stop: _Array,
     held: _Array,
+    is_sure: _Array,
 ) -> None:
     """Values of the rows that come first in ``near``, each by the model that is fitted without it.
 
@@ -787,7 +788,7 @@ def leave_rows(
         base = held[a] + shift
         held[a] = np.nan
         if _hand_over(small_K, W, V, a, eps):
-            held[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
+            held[a], is_sure[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
         V[LO, a] = lo
         V[HI, a] = hi
         if stop[0] != 0:

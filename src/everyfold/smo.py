@@ -36,6 +36,7 @@ __all__ = [
     "HAS_NUMBA",
     "FoldPaths",
     "Leaving",
+    "Left",
     "epsilon_paths",
     "epsilon_without",
     "hinge_paths",
@@ -212,6 +213,23 @@ def epsilon_paths(
 
 
 @dataclass(frozen=True)
+class Left:
+    """What became of the rows of a :class:`Leaving`.
+
+    Attributes
+    ----------
+    values : ndarray
+        NaN where nothing can be fitted without the row.
+    is_sure : ndarray of bool
+        Whether the steps ended before they ran out. If they did not, the value has been on its way
+        up, from the side of the other class or target.
+    """
+
+    values: FloatArray
+    is_sure: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
 class Leaving:
     """Rows to be left out, one at a time, of a machine fitted on all.
 
@@ -242,13 +260,13 @@ def hinge_without(
     leavings: Sequence[Leaving],
     *,
     tolerances: Sequence[float] = LEAVING_TOLERANCES,
-    max_iter: int = 3000,
-) -> list[FloatArray]:
+    max_iter: int = 1000,
+) -> list[Left]:
     r"""Decision values of single rows under the ``SVC`` that is fitted without the row.
 
     The coefficient of the row goes to the others that take it at the least cost, and pair steps
     find the minimum from there: until the violation is below the first tolerance, and on to the
-    next one as long as the value is smaller than the violation, so that its sign is not sure.
+    next one as long as the value is so small beside the violation that its sign is not sure.
 
     Parameters
     ----------
@@ -262,14 +280,13 @@ def hinge_without(
         The machines and their rows.
     tolerances : sequence of float
         Falling.
-    max_iter : int, default=3000
+    max_iter : int, default=1000
         Pair steps allowed for each row; a row that needs more has the value it got to.
 
     Returns
     -------
-    list of ndarray
-        One value for each of the ``rows``, for each machine; NaN where nothing can be fitted
-        without the row.
+    list of Left
+        One for each machine.
 
     Notes
     -----
@@ -286,7 +303,7 @@ def hinge_without(
     >>> K, w, every = np.outer(x, x), np.ones(4), np.arange(4)
     >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
     >>> leaving = Leaving(10.0, full, K @ full, np.array([1]), every)
-    >>> hinge_without(K, np.sign(x), w, [leaving], tolerances=[1e-6])[0].round(3)
+    >>> hinge_without(K, np.sign(x), w, [leaving], tolerances=[1e-6])[0].values.round(3)
     array([-0.333])
     """
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
@@ -302,7 +319,7 @@ def epsilon_without(
     epsilon: float = 0.1,
     tol: float = 1e-3,
     max_iter: int = 3000,
-) -> list[FloatArray]:
+) -> list[Left]:
     """Predictions of single rows by the ``SVR`` that is fitted without the row.
 
     Like :func:`hinge_without`, with one tolerance, in the unit of y.
@@ -319,20 +336,21 @@ def _without(
     leavings: Sequence[Leaving],
     tolerances: Sequence[float],
     max_iter: int,
-) -> list[FloatArray]:
+) -> list[Left]:
     """Leave rows out of the machines of one problem, on one copy of the kernel."""
     if not leavings:
         return []
     from everyfold._smo_core import leave_rows
 
     stop = np.zeros(1, dtype=np.int64)
-    found = [
+    without = (
         leaving.values[leaving.rows] - kernel.diagonal[leaving.rows] * leaving.coef[leaving.rows]
         for leaving in leavings
-    ]
+    )
+    found = [Left(values, np.zeros(len(values), dtype=np.bool_)) for values in without]
 
     def solve(_: int) -> None:
-        for leaving, values in zip(leavings, found, strict=True):
+        for leaving, left in zip(leavings, found, strict=True):
             is_near = np.zeros(len(kernel), dtype=bool)
             is_near[leaving.near] = True
             is_near[leaving.rows] = False
@@ -346,11 +364,17 @@ def _without(
                 np.array(tolerances, dtype=np.float64),
                 int(max_iter),
                 stop,
-                values,
+                left.values,
+                left.is_sure,
             )
 
     _map_interruptibly(solve, [0], 1, stop)
-    return [np.where(np.isfinite(values), values, np.nan) for values in found]
+    return [_finite(left) for left in found]
+
+
+def _finite(left: Left) -> Left:
+    is_finite = np.isfinite(left.values)
+    return Left(np.where(is_finite, left.values, np.nan), left.is_sure & is_finite)
 
 
 @dataclass(frozen=True)

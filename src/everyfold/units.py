@@ -130,11 +130,6 @@ class Unit:
             find_engine(model).shares_out(model, bench) for model in models
         )
 
-    def with_threads(self, threads: int) -> Unit:
-        """The same work by so many threads."""
-        bench = replace(self.trial.bench, threads=threads)
-        return replace(self, trial=replace(self.trial, bench=bench))
-
     def trace(self) -> float:
         """The trace of the kernel matrix."""
         return self.material.trace(self.groups[0][0].model)
@@ -160,6 +155,8 @@ class Verdict:
     operator: str = ""
     residual_trace: float = 0.0
     """What a low-rank kernel leaves unexplained; 0 for a full one."""
+    is_identity: bool = False
+    """Whether the kernel is numerically the identity."""
     status: str = ""
     """How certain the scores are, where that is more than exact or not."""
 
@@ -179,8 +176,11 @@ def run(unit: Unit) -> list[Verdict]:
     for group in unit.groups:
         verdicts += _run_group(group, operator, unit.trial, shared)
     words = _describe(operator)
-    residual = operator.residual_trace
-    return [replace(v, operator=words, residual_trace=residual) for v in verdicts]
+    is_identity, residual = operator.is_identity, operator.residual_trace
+    return [
+        replace(v, operator=words, residual_trace=residual, is_identity=is_identity)
+        for v in verdicts
+    ]
 
 
 def _describe(operator: KernelOperator) -> str:
@@ -326,6 +326,19 @@ def _fill(
         return
     for i, score in zip(good, found, strict=True):
         scores[int(trial.usable[i])] = score
+
+
+def share_out(units: Sequence[Unit], threads: int) -> list[Unit] | None:
+    """The same work with threads for the folds of each kernel; None if kernels keep more busy.
+
+    Such threads start at once and share the kernel.
+    """
+    trial = units[0].trial
+    by_fold, by_kernel = min(threads, len(trial.bench.folds)), min(threads, len(units))
+    if by_fold == 1 or by_fold < by_kernel or not all(unit.shares_out_folds for unit in units):
+        return None
+    trial = replace(trial, bench=replace(trial.bench, threads=by_fold))
+    return [replace(unit, trial=trial) for unit in units]
 
 
 # -- grouping ----------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from everyfold.adapters import read_estimator
 from everyfold.criteria import Folds, InexactWarning
 from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.engines import Bench
+from everyfold.execute import local_threads
 from everyfold.losses import Logistic
 from everyfold.model import read_weights
 from everyfold.operators.base import Array
@@ -30,7 +31,17 @@ from everyfold.scoring import Judge
 from everyfold.streaming import StreamTrial, predict_stream, run_stream, set_up_stream
 from everyfold.streams import RowSource
 from everyfold.targets import Labels
-from everyfold.units import Candidate, Rawdata, Trial, Verdict, check, group, run, set_up
+from everyfold.units import (
+    Candidate,
+    Rawdata,
+    Trial,
+    Verdict,
+    check,
+    group,
+    run,
+    set_up,
+    share_out,
+)
 
 
 def cross_val_predict(
@@ -62,8 +73,11 @@ def cross_val_predict(
         Passed to the splitter.
     cv : int, splitter or iterable of splits, default=None
         As in scikit-learn; the test sets must be a partition of the rows.
-    n_jobs, pre_dispatch
-        Accepted for compatibility; the work is one factorisation and BLAS shares it out itself.
+    n_jobs : int, default=None
+        Threads for the folds of SVC and SVR. Other models are one factorisation, which BLAS shares
+        out itself.
+    pre_dispatch
+        Accepted for compatibility.
     verbose : int, default=0
         Print the plan if positive.
     params : dict, optional
@@ -105,7 +119,7 @@ def cross_val_predict(
     if isinstance(X, RowSource):
         return _predict_source(estimator, X, y, cv, method)
     routed = _route("cross_val_predict", estimator, cv, None, groups, params)
-    trial, verdict = _evaluate(estimator, (X, y), cv, routed, verbose=verbose)
+    trial, verdict = _evaluate(estimator, (X, y), cv, routed, n_jobs=n_jobs, verbose=verbose)
     if verdict.exception is not None:
         raise verdict.exception
     folds, target = trial.bench.folds, trial.bench.target
@@ -174,7 +188,14 @@ def cross_val_score(
         return _score_source(estimator, X, y, cv, scorer, error_score)
     routed = _route("cross_val_score", estimator, cv, scorer, groups, params)
     _, verdict = _evaluate(
-        estimator, (X, y), cv, routed, scorer=scorer, error_score=error_score, verbose=verbose
+        estimator,
+        (X, y),
+        cv,
+        routed,
+        scorer=scorer,
+        error_score=error_score,
+        n_jobs=n_jobs,
+        verbose=verbose,
     )
     if verdict.errors and error_score == "raise":
         assert verdict.exception is not None
@@ -272,6 +293,7 @@ def _evaluate(
     *,
     scorer: Any = None,
     error_score: Any = "raise",
+    n_jobs: int | None = None,
     verbose: int = 0,
 ) -> tuple[Trial, Verdict]:
     """One candidate is a search of its own: the same unit of work does it."""
@@ -291,9 +313,10 @@ def _evaluate(
     if scorer is not None:
         judge = Judge(scorer, target, data, routed.scorer.score, error_score)
     trial = set_up(Bench(target, weights, folds), judge)
-    unit = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)[0]
+    units = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)
+    units = share_out(units, local_threads(n_jobs)) or units
     with blas_threads(n):
-        (verdict,) = run(unit)
+        (verdict,) = run(units[0])
     if verbose > 0 and verdict.method is not None:
         certainty = "exact" if _is_exact(verdict) else "not all exact"
         print(f"{n} rows, {len(folds)} folds: {verdict.method.words}, {certainty}")

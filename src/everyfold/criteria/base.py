@@ -44,6 +44,38 @@ class OutOfFold:
     spectral_radius: Array
     condition: Array
 
+    def mistakes(self, y: Array, folds: Folds) -> Array:
+        """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
+
+        A value below its own error estimate, the rounding of the system behind it beside the
+        largest value, has no sign. One that is not finite is a mistake.
+
+        Parameters
+        ----------
+        y : array of shape (n,) or (n, q)
+            Labels -1 and +1 of all rows.
+        folds : Folds
+            Those of the values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from everyfold.criteria import Folds, OutOfFold
+        >>> folds = Folds.from_splits([(np.array([2]), np.array([0, 1]))], 3)
+        >>> values, unknown = np.array([[0.7], [1e-20]]), np.array([np.nan])
+        >>> record = OutOfFold(values, np.array([True]), unknown, np.array([10.0]))
+        >>> record.mistakes(np.array([-1.0, 1.0, 1.0]), folds).ravel()
+        array([1. , 0.5])
+        """
+        labels = np.reshape(y, (len(y), -1))[np.concatenate(folds.tests)]
+        counts = np.diff(folds.bounds)
+        error = np.repeat(EPS * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
+        sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))
+        is_known = np.isfinite(self.values)
+        is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=0.0))
+        is_right = is_known & (self.values * labels > 0.0)
+        return np.where(is_tie, 0.5, ~is_right)
+
 
 def is_trusted(condition: float) -> bool:
     """Whether rounding errors of a system with this condition number can be neglected."""

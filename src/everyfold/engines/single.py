@@ -14,18 +14,19 @@ from everyfold.criteria import Folds, OutOfFold
 from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
-from everyfold.operators.base import Array, DualModel, Quadratic, Rows
+from everyfold.operators.base import Array, Rows
+from everyfold.operators.spans import NestedSpans
 from everyfold.smo import FoldPaths, Leaving, epsilon_without, hinge_without
 from everyfold.solve import Problem
 
 SMOOTHING = 0.1
 """How far from its kink, in units of the spread of y, a row answers when another one leaves."""
 
-DOUBT = 0.7
-"""How much of what the other rows took back may be wrong before the sign of a value is sure."""
+DOUBT = 0.6
+"""How much of what the other rows gave back may be wrong before the sign of a value is sure."""
 
 CLOSE = 0.1
-"""Values that stay below this on the right side are in doubt as well."""
+"""No value beyond this on the right side is in doubt."""
 
 SEEN = 0.1
 """The share of the errors of a regression beside which a doubt is seen."""
@@ -36,13 +37,18 @@ REACH = 0.5
 PRECISION = 0.005
 """The tolerance, in units of the spread of y, at which a regression is fitted without a row."""
 
-ALIKE = 0.15
-"""The share of the rows at the kink that may differ between Cs that share a system."""
+ALIKE = 0.1
+"""Cs share a system if that takes no more than this share of further rows to the kink of any."""
+
+ISOLATED = 1e-3
+"""Rows whose kernel with all others together is below this share of their own meet no other."""
+
+STRETCH, STIFF = 20.0, 0.01
+"""What the rounding of the kink adds to the diagonal of the kernel may differ by this factor
+between them, where it is more than this share of the diagonal."""
 
 FEW, SHARE = 30, 0.3
 """At most so many rows besides the free support vectors answer, or so many for each of these."""
-
-_STIFFEST = 1e8
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,8 @@ class _Machine:
     b: float
     width: float
     """Over which the kink is taken as rounded."""
+    scale: float
+    """The diagonal of the kernel."""
 
     @cached_property
     def distance(self) -> Array:
@@ -76,6 +84,16 @@ class _Machine:
         """Whether no row is at its bound, so that larger Cs change nothing."""
         return bool(np.array_equal(self.is_free, self.a != 0.0))
 
+    @property
+    def softness(self) -> float:
+        """What the rounding adds to the diagonal of the kernel of rows at the kink."""
+        # A kink rounded over h has the curvature 1/2h, which counts C times.
+        return 2.0 * self.width / self.C
+
+    def is_as_soft_as(self, other: _Machine) -> bool:
+        """Whether one rounding may stand for both: what it adds differs little, or is little."""
+        return self.softness <= STRETCH * max(other.softness, STIFF * self.scale)
+
     @cached_property
     def bends(self) -> NDArray[np.bool_]:
         """The rows at the rounded kink.
@@ -90,20 +108,6 @@ class _Machine:
         if most < self.problem.n:
             width = min(width, float(np.partition(others, most)[most]))
         return free | (others < width)
-
-    def is_like(self, other: _Machine) -> bool:
-        """Whether so few rows are at the kink of one machine only that one system serves both."""
-        ours, theirs = self.bends, other.bends
-        return bool(np.count_nonzero(ours != theirs) <= ALIKE * np.count_nonzero(theirs))
-
-    def model(self) -> Quadratic:
-        """The quadratic problem near the solution."""
-        w = self.problem.w
-        # A kink rounded over h has the curvature 1/2h. Where C is huge that is as good as a pin.
-        s = np.sqrt(np.minimum(w / (4.0 * self.width), _STIFFEST / (2.0 * self.C)))
-        return Quadratic(
-            np.where(self.bends, s, 0.0), np.empty((self.problem.n, 0)), intercept=True
-        )
 
 
 def leave_each(
@@ -142,7 +146,7 @@ def leave_each(
     Notes
     -----
     **Cost** 2/3 |A|³ + 2 |A|² p flops a C for the |A| rows at the kink and p rows at their bound,
-    and some hundred pair steps for each row in doubt. Cs at whose solutions almost the same rows
+    and some fifty pair steps for each row in doubt. Cs at whose solutions almost the same rows
     are at the kink share a system, and once no row is at its bound, larger Cs cost nothing.
 
     **Exact?** No. As ``SMOOTHING`` goes to 0, for rows that make no other change sides, to the
@@ -150,9 +154,10 @@ def leave_each(
     """
     assert paths.coef is not None
     full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
-    width = SMOOTHING * _unit(problem)
+    width, scale = SMOOTHING * _unit(problem), float(np.abs(operator.diagonal()).max())
     machines = [
-        _Machine(problem, C, u, a, float(b), width) for C, (u, a, b) in zip(Cs, full, strict=True)
+        _Machine(problem, C, u, a, float(b), width, scale)
+        for C, (u, a, b) in zip(Cs, full, strict=True)
     ]
     spans = _spans(machines, operator)
     first = _first_alike(machines)
@@ -175,35 +180,62 @@ def _first_alike(machines: Sequence[_Machine]) -> list[int]:
 
 
 def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Array, float]]:
-    """The spans of every C, and the condition of the system behind them.
-
-    From large Cs to small ones, those share a system whose rows at the kink are almost the same.
-    """
-    order = np.argsort([-machine.C for machine in machines], kind="stable")
-    chains: list[list[int]] = []
-    for k in order:
-        if chains and machines[k].is_like(machines[chains[-1][0]]):
-            chains[-1].append(int(k))
-        else:
-            chains.append([int(k)])
-    found: dict[int, tuple[Array, float]] = {}
-    for chain in chains:
-        is_support = np.logical_or.reduce([machines[k].a != 0.0 for k in chain])
-        found |= dict.fromkeys(chain, _span(machines[chain[0]], operator, is_support))
+    """The spans of every C, and the condition of the system behind them."""
+    # Where no row is at the kink, none makes up for the one that leaves.
+    found = {k: (operator.diagonal(), 1.0) for k in range(len(machines))}
+    isolated = operator.isolated(ISOLATED)
+    for chain in _chains(machines):
+        members = [(k, machines[k], rows) for k, rows in chain]
+        found |= _spans_of_chain(members, operator, isolated)
     return [found[k] for k in range(len(machines))]
 
 
-def _span(machine: _Machine, operator: DenseMatrix, rows: NDArray[np.bool_]) -> tuple[Array, float]:
-    r"""By how much the value of a row falls for each unit of its coefficient, when the row leaves.
+_Chain = list[tuple[int, NDArray[np.bool_]]]
 
-    :math:`2\rho M_{ii}/(1 - M_{ii}D_i)`, for some of the rows. For libsvm's kink that is the
-    squared distance of the row from the span of the free support vectors (Chapelle & Vapnik 2000).
+
+def _chains(machines: Sequence[_Machine]) -> list[_Chain]:
+    """Cs that share a system, falling, each with the rows that are taken to be at its kink.
+
+    As C falls, rows come to their bounds and leave the kink. Almost the same rows remain, or some
+    of those; the sets of larger Cs take in the few that come anew, so that they are nested.
     """
-    rho = 1.0 / (2.0 * machine.C)
-    response = operator.respond(machine.model(), rho)
-    v = response.release_each(np.where(rows, 2.0 * rho, 0.0))
-    nothing = np.zeros(operator.n)
-    return response.without_each(v, DualModel(nothing, nothing, 0.0)), response.condition
+    chains: list[_Chain] = []
+    for k in np.argsort([-machine.C for machine in machines], kind="stable"):
+        bends = machines[k].bends
+        if not bends.any():
+            continue
+        if chains and machines[k].is_as_soft_as(machines[chains[-1][0][0]]):
+            wider = [(j, rows | bends) for j, rows in chains[-1]]
+            if all(
+                np.count_nonzero(rows) <= (1.0 + ALIKE) * np.count_nonzero(machines[j].bends)
+                for j, rows in wider
+            ):
+                chains[-1] = [*wider, (int(k), bends)]
+                continue
+        chains.append([(int(k), bends)])
+    return chains
+
+
+def _spans_of_chain(
+    chain: Sequence[tuple[int, _Machine, NDArray[np.bool_]]],
+    operator: DenseMatrix,
+    isolated: NDArray[np.bool_],
+) -> dict[int, tuple[Array, float]]:
+    """The spans of support vectors, from one factorisation for the Cs of a chain."""
+    nested = chain[::-1]  # from the smallest set on
+    parts, known = [], np.zeros(operator.n, dtype=bool)
+    for _, _, rows in nested:
+        parts.append(np.flatnonzero(rows & ~known))
+        known |= rows
+    order = np.concatenate(parts)
+    middle = np.sqrt(chain[0][1].softness * chain[-1][1].softness)
+    softness = middle / chain[0][1].problem.w[order]
+    counts = np.cumsum([len(part) for part in parts]).tolist()
+    system = NestedSpans(operator.K, order, softness, counts, isolated)
+    support = np.flatnonzero(np.logical_or.reduce([machine.a != 0.0 for _, machine, _ in chain]))
+    spans = np.zeros((len(nested), operator.n))
+    spans[:, support] = system.of(support)
+    return {k: (found, system.condition) for (k, _, _), found in zip(nested, spans, strict=True)}
 
 
 def _unit(problem: Problem) -> float:
@@ -256,9 +288,12 @@ def _refit_doubtful(
         found = epsilon_without(*task, epsilon=epsilon, tol=PRECISION * unit)
     else:
         found = hinge_without(*task)
-    for (k, leaving), values in zip(cases.items(), found, strict=True):
-        is_found = np.isfinite(values)
-        held[k][leaving.rows[is_found]] = values[is_found]
+    for (k, leaving), left in zip(cases.items(), found, strict=True):
+        step, side = held[k][leaving.rows], np.sign(leaving.coef[leaving.rows])
+        # A value whose steps ran out was still rising, and the one step may be the better guess.
+        risen = side * np.maximum(side * left.values, side * step)
+        values = np.where(left.is_sure, left.values, risen)
+        held[k][leaving.rows] = np.where(np.isfinite(left.values), values, step)
 
 
 def _record(held: Array, condition: float, rows: Rows) -> OutOfFold:

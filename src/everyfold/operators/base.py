@@ -248,6 +248,8 @@ class KernelOperator(ABC):
     """V with K ≈ V Vᵀ, if iterations are to begin from there."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
+    is_identity: bool = False
+    """Whether no row is like any other, to half of working precision: nothing can be learnt."""
     needs_constant_curvature: bool = False
     """Whether the structure is lost where the curvature of the loss differs between rows."""
 

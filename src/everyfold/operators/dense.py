@@ -66,6 +66,10 @@ def product(A: Array, B: Array) -> Array:
     return AB
 
 
+_ROWS = 64  # at a time, when all of K is looked at
+_NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
+
+
 class DenseMatrix(KernelOperator):
     """A symmetric matrix held in memory."""
 
@@ -86,6 +90,27 @@ class DenseMatrix(KernelOperator):
         hollow = self.K.copy()
         np.fill_diagonal(hollow, 0.0)
         return hollow
+
+    def isolated(self, tolerance: float) -> NDArray[np.bool_]:
+        """The rows whose entries off the diagonal sum up to no more than this share of it."""
+        diagonal = np.abs(self.diagonal())
+        sums = np.empty(self.n)
+        for i in range(0, self.n, _ROWS):
+            np.sum(np.abs(self.K[i : i + _ROWS]), axis=1, out=sums[i : i + _ROWS])
+        return np.asarray(sums - diagonal <= tolerance * diagonal) & (diagonal > 0.0)
+
+    @cached_property
+    def is_identity(self) -> bool:  # type: ignore[override]  # a constant elsewhere
+        """See base class. One row tells for most kernels; only an identity is read as a whole."""
+        if self.n < 2:
+            return False
+        scale = np.sqrt(np.abs(self.diagonal()))
+        for i in range(self.n):
+            apart = np.abs(self.K[i])
+            apart[i] = 0.0
+            if np.any(apart > _NOTHING * scale[i] * scale):
+                return False
+        return True
 
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""

@@ -210,6 +210,15 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         warn_if_inexact(list(state.verdicts.values()))
         self._choose(state, results)
         confirmed = self._confirm(state, results, exact, options)
+        if hasattr(self, "best_index_") and results["is_identity"][self.best_index_]:
+            warnings.warn(
+                f"the kernel of the best candidate, {self.best_params_}, is numerically the "
+                "identity: every row is like itself only, and all new rows get the same "
+                "prediction. Its width does not fit the data: search smaller values of gamma, or "
+                "standardise the features.",
+                UserWarning,
+                stacklevel=5,
+            )
         self._record(state, results, exact, confirmed)
         if self.refit:
             self._refit_best(state)
@@ -247,6 +256,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         exact = np.array([_is_exact(state, number) for number in state.finished], dtype=bool)
         results["is_exact"] = exact
         results["status"] = np.array([_status(state, k) for k in state.finished], dtype=object)
+        results["is_identity"] = np.array([_is_identity(state, k) for k in state.finished])
         results["spectral_radius"] = np.array([_radius(state, k) for k in state.finished])
         return results, exact
 
@@ -391,6 +401,11 @@ def _status(state: _Run, number: int) -> str:
     if _is_exact(state, number):
         return "exact"
     return verdict.status or "estimated"
+
+
+def _is_identity(state: _Run, number: int) -> bool:
+    verdict = state.verdicts.get(number)
+    return verdict is not None and verdict.is_identity
 
 
 def _radius(state: _Run, number: int) -> float:

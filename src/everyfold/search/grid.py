@@ -63,8 +63,10 @@ class FastGridSearchCV(FastSearchCV):
     ----------
     cv_results_ : dict
         As in scikit-learn, and ``is_exact`` (whether every fold equals a refit up to rounding),
-        ``spectral_radius`` (of influence series; NaN if none) and ``confirmed_test_score`` (NaN for
-        candidates that were not refitted). Times are shares of the shared work.
+        ``status`` (how certain the scores are), ``is_identity`` (whether the kernel is numerically
+        the identity, so that nothing is learnt), ``spectral_radius`` (of influence series; NaN if
+        none) and ``confirmed_test_score`` (NaN for candidates that were not refitted). Times are
+        shares of the shared work.
     plan_ : SearchPlan
         What was done, in words.
     best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \

@@ -20,7 +20,7 @@ from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.search.candidates import Options
 from everyfold.streaming import StreamTrial, run_stream
-from everyfold.units import Candidate, Rawdata, Unit, Verdict, group, run, set_up
+from everyfold.units import Candidate, Rawdata, Unit, Verdict, group, run, set_up, share_out
 from everyfold.validation import read_fit_params
 
 MANY_FOLDS = 20
@@ -66,14 +66,13 @@ class Setup:
     def work(self, n_jobs: int | None) -> Iterator[list[Verdict]]:
         """The verdicts of all candidates, kernel by kernel, in the order they get done.
 
-        Jobs are threads over the folds of one kernel where its engine can use them: they start at
-        once and share the kernel. Else they are joblib's workers, a kernel each.
+        Jobs are threads for the folds of one kernel where an engine can use them, and joblib's
+        workers with a kernel each elsewhere.
         """
-        units, threads = self.units, local_threads(n_jobs)
-        by_fold, by_kernel = min(threads, len(self.folds)), min(threads, len(units))
-        if by_fold > 1 and by_fold >= by_kernel and all(unit.shares_out_folds for unit in units):
-            units, n_jobs = [unit.with_threads(by_fold) for unit in units], 1
-        return map_unordered(run, units, n_jobs, self.data.n)
+        threaded = share_out(self.units, local_threads(n_jobs))
+        if threaded is not None:
+            return map_unordered(run, threaded, 1, self.data.n)
+        return map_unordered(run, self.units, n_jobs, self.data.n)
 
     @property
     def preprocessing(self) -> str:

@@ -1,0 +1,151 @@
+r"""Single rows left out, for nested sets of rows that answer: one factorisation serves all sets.
+
+With A the rows that answer and :math:`\delta` what softens each of them, let
+:math:`G = (K_{AA} + \mathrm{diag}\,\delta)^{-1} = X^\top X`, where :math:`X = L^{-1}` is the
+inverse of the Cholesky factor. Both are triangular, so that the first k rows of L and X belong to
+the first
+k rows of A alone: order A so that smaller sets come first, and every sum over the first k entries
+is that of a smaller system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold.operators.systems import Array, CholeskySystem, Rows
+
+
+class NestedSpans:
+    r"""By how much the value of a row falls for each unit of its coefficient, when the row leaves.
+
+    The model has an intercept, and rows outside the set keep their coefficients. Then the span is
+
+    .. math:: 1/C_{ii} - \delta_i , \qquad C = G - h h^\top/\kappa, \; h = G 1, \; \kappa = 1^\top h
+
+    for a row of the set, and for another one, with :math:`k = K_{Ai}`,
+
+    .. math:: K_{ii} - k^\top G k + (1 - k^\top h)^2/\kappa .
+
+    As :math:`\delta \to 0` it is the squared distance from the span of the set (Chapelle & Vapnik
+    2000).
+
+    Parameters
+    ----------
+    K : array of shape (n, n)
+    order : int array of shape (m,)
+        The rows of the largest set; those of smaller ones come first.
+    softness : array of shape (m,)
+        :math:`\delta`, positive.
+    counts : sequence of int
+        How many rows each of the sets has, ascending, from 1 to m.
+    isolated : bool array of shape (n,)
+        Rows of K that are zero but for the diagonal. They meet others in the intercept only, and
+        take no part in the factorisation.
+
+    Notes
+    -----
+    **Cost** 2/3 m³ flops for all sets together, and m² for each other row, m without the isolated
+    rows.
+
+    **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> K, soft, none = np.eye(3) * 2.0, np.array([1.0, 1.0]), np.zeros(3, dtype=bool)
+    >>> NestedSpans(K, np.array([0, 1]), soft, [1, 2], none).of(np.array([2]))  # on one, on two
+    array([[5. ],
+           [3.5]])
+    """
+
+    def __init__(
+        self,
+        K: Array,
+        order: Rows,
+        softness: Array,
+        counts: Sequence[int],
+        isolated: NDArray[np.bool_],
+    ) -> None:
+        self._K, self._counts = K, np.asarray(counts)[:, None]
+        self._place = np.full(len(K), len(order), dtype=np.intp)
+        self._place[order] = np.arange(len(order))
+        self._softness = np.zeros(len(K))
+        self._softness[order] = softness
+        self._isolated = isolated
+        is_coupled = ~isolated[order]
+        self._coupled = order[is_coupled]
+        self._ends = np.cumsum(is_coupled)[self._counts[:, 0] - 1].tolist()
+        own = self._softness[self._coupled]
+        least = float(own.min(initial=np.inf))
+        A = K.take(self._coupled, 0).take(self._coupled, 1)
+        A.ravel()[:: len(A) + 1] += own - least
+        self._system = CholeskySystem(A, least)
+        self.condition = self._system.condition
+        # X 1, whose first k entries are those of each smaller set.
+        self._z = self._system.columns.sum(axis=0)
+        lonely = np.where(is_coupled, 0.0, 1.0 / (K.diagonal()[order] + softness))
+        self._kappa = np.cumsum(lonely)[self._counts - 1] + self._sums(self._z[None])[0]
+
+    def of(self, rows: Rows) -> Array:
+        """The spans of some rows with respect to every set, (sets, rows)."""
+        spans = np.empty((len(self._ends), len(rows)))
+        is_member = self._place[rows] < self._counts[-1]
+        is_lonely = self._isolated[rows]
+        is_other = ~(is_member | is_lonely)
+        others = rows[is_other]
+        if others.size:
+            # Rows of memory are taken first, and most often fewer of them answer.
+            k = self._K.take(self._coupled, 0).take(others, 1).T
+            spans[:, is_other] = self._outside(others, self._system.halves(k))
+        spans[:, is_lonely] = self._of_isolated(rows[is_lonely])
+        is_coupled = is_member & ~is_lonely
+        position = np.searchsorted(self._place[self._coupled], self._place[rows[is_coupled]])
+        spans[:, is_coupled] = self._of_coupled()[:, position]
+        return spans
+
+    def _of_isolated(self, rows: Rows) -> Array:
+        diagonal, softness = self._K.diagonal()[rows], self._softness[rows]
+        own = 1.0 / (diagonal + softness)
+        inside = self._left(own, own, rows)
+        is_inside = self._place[rows] < self._counts
+        return np.where(is_inside, inside, diagonal + 1.0 / self._kappa)
+
+    def _left(self, own: Array, h: Array, rows: Rows) -> Array:
+        """The spans of rows of the sets, from their G_ii and h_i."""
+        C_ii = own - h**2 / self._kappa
+        # Where a row answers alone, nothing holds the intercept without it: it stays.
+        with np.errstate(divide="ignore"):
+            spans = 1.0 / np.maximum(C_ii, 0.0) - self._softness[rows]
+        return np.where(np.isfinite(spans), spans, self._K.diagonal()[rows])
+
+    def _of_coupled(self) -> Array:
+        """The spans of the coupled rows of the largest set, with respect to every set."""
+        own, h = self._sums(self._system.columns)
+        smallest = self._ends[0]
+        spans = self._left(own, h, self._coupled)
+        if smallest == len(self._coupled):
+            return spans
+        # L Lᵀ = K + δ: where a set ends before a row, the row of L is X times that of K.
+        before = self._outside(self._coupled[smallest:], self._system.factor[smallest:])
+        for end, inside, outside in zip(self._ends, spans, before, strict=True):
+            inside[end:] = outside[end - smallest :]
+        return spans
+
+    def _outside(self, rows: Rows, halves: Array) -> Array:
+        """The spans of rows that are in none of the sets, from X K_{Ai} of each."""
+        size, fit = self._sums(halves)
+        spans: Array = self._K.diagonal()[rows] - size + (1.0 - fit) ** 2 / self._kappa
+        return spans
+
+    def _sums(self, rows: Array) -> tuple[Array, Array]:
+        """Over the first entries of each row, as many as each set has: squares, products with z."""
+        squares, products, start = [], [], 0
+        for end in self._ends:
+            part = rows[:, start:end]
+            squares.append(np.einsum("ij,ij->i", part, part))
+            products.append(np.einsum("ij,j->i", part, self._z[start:end]))
+            start = end
+        return np.cumsum(squares, axis=0), np.cumsum(products, axis=0)
