@@ -47,8 +47,8 @@ class OutOfFold:
     def mistakes(self, y: Array, folds: Folds) -> Array:
         """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
 
-        A value below its own error estimate, the rounding of the system behind it beside the
-        largest value, has no sign. One that is not finite is a mistake.
+        A value below its own error estimate, the rounding of the system behind it beside labels
+        and values, has no sign. One that is not finite is a mistake.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class OutOfFold:
         error = np.repeat(EPS * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
         sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))
         is_known = np.isfinite(self.values)
-        is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=0.0))
+        is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=1.0))
         is_right = is_known & (self.values * labels > 0.0)
         return np.where(is_tie, 0.5, ~is_right)
 
