@@ -98,10 +98,10 @@ def take(rows: Any, index: NDArray[np.intp]) -> Any:
 def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
     """The folds that no model can be fitted on, and why."""
     failing: dict[int, ValueError] = {}
-    total = weights.sum()
-    for i, held in enumerate(folds.helds):
-        # O(rows of the fold) unless everything else might be weightless.
-        if total - weights[held].sum() <= 0.0 and not np.delete(weights, held).any():
+    rows, fold = _held_out(folds)
+    kept = weights.sum() - np.bincount(fold, weights[rows], minlength=len(folds))
+    for i in np.flatnonzero(kept <= 0.0).tolist():
+        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
             failing[i] = ValueError(
                 f"cv: split {i} leaves no training rows with positive sample_weight"
             )
@@ -118,12 +118,17 @@ def incomplete_folds(target: Target, folds: Folds) -> list[int]:
     if not isinstance(target, Labels):
         return []
     size = len(target.classes)
-    total = np.bincount(target.codes, minlength=size)
-    missing = []
-    for i, held in enumerate(folds.helds):
-        if not (total - np.bincount(target.codes[held], minlength=size)).all():
-            missing.append(i)
+    rows, fold = _held_out(folds)
+    held = np.bincount(fold * size + target.codes[rows], minlength=len(folds) * size)
+    kept = np.bincount(target.codes, minlength=size) - held.reshape(len(folds), size)
+    missing: list[int] = np.flatnonzero((kept == 0).any(axis=1)).tolist()
     return missing
+
+
+def _held_out(folds: Folds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The held-out rows of all folds, and the fold of each."""
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *folds.helds])
+    return rows, np.repeat(np.arange(len(folds)), folds.sizes)
 
 
 class Judge:

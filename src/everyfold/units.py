@@ -311,9 +311,10 @@ def _fill(
 ) -> None:
     """Write the scores of the usable folds into the list of all folds."""
     assert trial.judge is not None
-    good = [i for i in range(len(side.parts)) if i not in errors]
+    good: Sequence[int] = range(len(side.parts))
     lacking = trial.lacking
     if errors:
+        good = [i for i in good if i not in errors]
         kept: NDArray[np.bool_] = ~np.isin(side.folds, list(errors))
         values = values[kept]
         side = Side(side.target, tuple(side.parts[i] for i in good))

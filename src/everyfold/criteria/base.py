@@ -17,6 +17,8 @@ from everyfold.solve import Problem
 TRUSTED_ERROR = 1e-6
 """A value whose estimated relative rounding error exceeds this is not called exact."""
 
+_ROUNDING = 10.0 * EPS  # of a sum of many terms
+
 
 class InexactWarning(UserWarning):
     """A number is not known to equal the refit's: too ill-conditioned, or an approximation."""
@@ -69,7 +71,7 @@ class OutOfFold:
         """
         labels = np.reshape(y, (len(y), -1))[np.concatenate(folds.tests)]
         counts = np.diff(folds.bounds)
-        error = np.repeat(EPS * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
+        error = np.repeat(_ROUNDING * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
         sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))
         is_known = np.isfinite(self.values)
         is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=1.0))

@@ -92,12 +92,19 @@ class DenseMatrix(KernelOperator):
         return hollow
 
     def isolated(self, tolerance: float) -> NDArray[np.bool_]:
-        """The rows whose entries off the diagonal sum up to no more than this share of it."""
+        """The rows whose entries off the diagonal sum up to no more than this share of it.
+
+        None, if there are none among some rows: the others are not looked at then.
+        """
         diagonal = np.abs(self.diagonal())
+        limit = (1.0 + tolerance) * diagonal
+        some = np.linspace(0, self.n - 1, min(_ROWS, self.n)).astype(np.intp)
+        if np.all(np.abs(self.K[some]).sum(axis=1) > limit[some]):
+            return np.zeros(self.n, dtype=bool)
         sums = np.empty(self.n)
         for i in range(0, self.n, _ROWS):
             np.sum(np.abs(self.K[i : i + _ROWS]), axis=1, out=sums[i : i + _ROWS])
-        return np.asarray(sums - diagonal <= tolerance * diagonal) & (diagonal > 0.0)
+        return np.asarray(sums <= limit) & (diagonal > 0.0)
 
     @cached_property
     def is_identity(self) -> bool:  # type: ignore[override]  # a constant elsewhere
