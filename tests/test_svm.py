@@ -218,8 +218,8 @@ def test_steps_of_the_smoothed_loss_are_never_called_exact():
 # -- threads -----------------------------------------------------------------------------------
 
 
-def threads_of(monkeypatch, estimator, grid, data, **options):
-    """The numbers of threads that the compiled paths of a search got."""
+def watch_threads(monkeypatch):
+    """A list that fills with the numbers of threads that the compiled paths get."""
     pytest.importorskip("numba")
     seen, solve = [], paths._solve
 
@@ -228,7 +228,13 @@ def threads_of(monkeypatch, estimator, grid, data, **options):
         return solve(*args, **kwargs)
 
     monkeypatch.setattr(paths, "_solve", watched)
-    search = FastGridSearchCV(estimator, grid, refit=False, n_confirm=0, **options).fit(*data)
+    return seen
+
+
+def threads_of(monkeypatch, estimator, grid, data, **options):
+    with monkeypatch.context() as patch:
+        seen = watch_threads(patch)
+        search = FastGridSearchCV(estimator, grid, refit=False, n_confirm=0, **options).fit(*data)
     return seen, search.cv_results_["mean_test_score"]
 
 
@@ -246,14 +252,7 @@ def test_jobs_are_threads_over_the_folds_of_one_kernel(monkeypatch, data):
 
 @pytest.mark.parametrize("function", [cross_val_predict, cross_val_score])
 def test_functions_share_the_folds_out(monkeypatch, function):
-    pytest.importorskip("numba")
-    seen, solve = [], paths._solve
-
-    def watched(*args, **kwargs):
-        seen.append(kwargs.get("threads", 1))
-        return solve(*args, **kwargs)
-
-    monkeypatch.setattr(paths, "_solve", watched)
+    seen = watch_threads(monkeypatch)
     model = SVC(gamma=0.3)
     assert_array_equal(function(model, X, LABELS, n_jobs=2), function(model, X, LABELS))
     assert seen == [2, 1]
