@@ -82,7 +82,7 @@ class NestedSpans:
         least = float(own.min(initial=np.inf))
         A = K.take(self._coupled, 0).take(self._coupled, 1)
         A.ravel()[:: len(A) + 1] += own - least
-        self._system = CholeskySystem(A, least)
+        self._system = CholeskySystem(A, least, overwrite=True)
         self.condition = self._system.condition
         # X 1, whose first k entries are those of each smaller set.
         self._z = self._system.columns.sum(axis=0)

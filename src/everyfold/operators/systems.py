@@ -440,13 +440,14 @@ class CholeskySystem(RidgeSystem):
     **Cost** n³/3 flops, n³/3 more once a diagonal or a block is asked for.
     """
 
-    def __init__(self, K: Array, rho: float) -> None:
+    def __init__(self, K: Array, rho: float, *, overwrite: bool = False) -> None:
         self.rho = rho
         self.condition = 1.0
         self._L = np.zeros((0, 0))
         if K.size == 0:  # a Newton step in which no row has curvature
             return
-        A = np.array(K.T, dtype=np.float64, order="F")  # K is symmetric: a copy without turning
+        # K is symmetric: a copy without turning. A C-ordered one may be overwritten.
+        A = K.T if overwrite else np.array(K.T, dtype=np.float64, order="F")
         A.ravel(order="K")[:: len(A) + 1] += rho
         # Sums over rows, which are those over columns here, take LAPACK half the time.
         norm = float(lapack.dlange("I", A))  # type: ignore[call-arg]  # the stub lacks the matrix
