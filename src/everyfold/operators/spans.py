@@ -100,7 +100,8 @@ class NestedSpans:
             # Rows of memory are taken first, and most often fewer of them answer.
             k = self._K.take(self._coupled, 0).take(others, 1).T
             spans[:, is_other] = self._outside(others, self._system.halves(k))
-        spans[:, is_lonely] = self._of_isolated(rows[is_lonely])
+        if is_lonely.any():
+            spans[:, is_lonely] = self._of_isolated(rows[is_lonely])
         is_coupled = is_member & ~is_lonely
         position = np.searchsorted(self._place[self._coupled], self._place[rows[is_coupled]])
         spans[:, is_coupled] = self._of_coupled()[:, position]

@@ -8,6 +8,8 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -243,7 +245,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _tabulate(self, state: _Run) -> tuple[dict[str, Any], Array]:
         """``cv_results_`` of the finished candidates, by scikit-learn's own hand."""
         self.n_splits_ = len(state.setup.sizes)
-        out = [entry for number in state.finished for entry in self._entries(state, number)]
+        out = list(chain.from_iterable(self._entries(state, k) for k in state.finished))
         _warn_or_raise_about_fit_failures(out, self.error_score)
         if callable(self.scoring):
             _insert_error_scores(out, self.error_score)
@@ -273,7 +275,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             if self.return_train_score:
                 failed["train_scores"] = self._failed_score(state.scorers)
             return [{**failed, "n_test_samples": size} for size in sizes]
-        folds = list(zip(verdict.test, sizes, strict=True))
+        folds = partial(zip, verdict.test, sizes, strict=True)
         shared = {
             "fit_error": None,
             "fit_time": verdict.fit_seconds / len(sizes),
@@ -283,11 +285,11 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             # Thousands of folds of one row have few different scores, and nobody writes to these.
             known = {
                 (score, size): {**shared, "test_scores": score, "n_test_samples": size}
-                for score, size in set(folds)
+                for score, size in set(folds())
             }
-            return [known[fold] for fold in folds]
+            return list(map(known.__getitem__, folds()))
         entries = [
-            {**shared, "test_scores": score, "n_test_samples": size} for score, size in folds
+            {**shared, "test_scores": score, "n_test_samples": size} for score, size in folds()
         ]
         if verdict.train is not None:
             for entry, score in zip(entries, verdict.train, strict=True):
