@@ -146,7 +146,7 @@ def leave_each(
     Notes
     -----
     **Cost** 2/3 |A|³ + 2 |A|² p flops a C for the |A| rows at the kink and p rows at their bound,
-    and some fifty pair steps for each row in doubt. Cs at whose solutions almost the same rows
+    and some hundred pair steps for each row in doubt. Cs at whose solutions almost the same rows
     are at the kink share a system, and once no row is at its bound, larger Cs cost nothing.
 
     **Exact?** No. As ``SMOOTHING`` goes to 0, for rows that make no other change sides, to the
