@@ -254,3 +254,13 @@ def test_the_plan_says_one_step_and_nothing_is_called_exact():
     search.fit(X, LABELS)
     assert not search.cv_results_["is_exact"].any()
     assert "one step for every fold" in str(search.plan_)
+
+
+def test_a_huge_C_on_repeated_rows_has_a_finite_answer():
+    pytest.importorskip("numba")
+    twice = np.repeat(np.random.default_rng(0).normal(size=(30, 3)), 2, axis=0)
+    labels = np.where(twice[:, 0] > 0.0, 1, -1)
+    grid = {"C": [1.0, 1e10, 1e14], "gamma": [1e-3]}
+    search = FastGridSearchCV(SVC(), grid, cv=ms.LeaveOneOut(), refit=False, n_confirm=0)
+    scores = search.fit(twice, labels).cv_results_["mean_test_score"]
+    assert np.all(scores[1:] >= 0.9)

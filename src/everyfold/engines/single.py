@@ -50,6 +50,8 @@ between them, where it is more than this share of the diagonal."""
 FEW, SHARE = 30, 0.3
 """At most so many rows besides the free support vectors answer, or so many for each of these."""
 
+_PIN = 1e-8
+
 
 @dataclass(frozen=True)
 class _Machine:
@@ -88,7 +90,8 @@ class _Machine:
     def softness(self) -> float:
         """What the rounding adds to the diagonal of the kernel of rows at the kink."""
         # A kink rounded over h has the curvature 1/2h, which counts C times.
-        return 2.0 * self.width / self.C
+        # Where C is huge, what keeps the system well posed is as good as a pin.
+        return max(2.0 * self.width / self.C, _PIN * self.scale)
 
     def is_as_soft_as(self, other: _Machine) -> bool:
         """Whether one rounding may stand for both: what it adds differs little, or is little."""

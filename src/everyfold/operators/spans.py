@@ -3,9 +3,8 @@ r"""Single rows left out, for nested sets of rows that answer: one factorisation
 With A the rows that answer and :math:`\delta` what softens each of them, let
 :math:`G = (K_{AA} + \mathrm{diag}\,\delta)^{-1} = X^\top X`, where :math:`X = L^{-1}` is the
 inverse of the Cholesky factor. Both are triangular, so that the first k rows of L and X belong to
-the first
-k rows of A alone: order A so that smaller sets come first, and every sum over the first k entries
-is that of a smaller system.
+the first k rows of A alone: order A so that smaller sets come first, and every sum over the first k
+entries is that of a smaller system.
 """
 
 from __future__ import annotations
