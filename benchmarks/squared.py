@@ -22,11 +22,11 @@ from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
 from threadpoolctl import threadpool_limits
 
 from everyfold.criteria import Folds, HeldOut
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.operators import Dense
 from everyfold.operators.threads import blas_threads
-from everyfold.plan import plan_exact
 from everyfold.solve import Problem
 
 GAMMA = 0.5

@@ -28,9 +28,9 @@ from threadpoolctl import threadpool_limits
 import everyfold
 from everyfold import LSSVC, Dense, FastGridSearchCV
 from everyfold.criteria import Folds
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
-from everyfold.plan import plan_exact
 from everyfold.solve import Problem
 
 AGREEMENT = 1e-6

@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, Stratified
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
 from everyfold.criteria import GCV, Folds, HeldOut, Refit
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
 from everyfold.losses import Logistic, Squared
 from everyfold.operators import (
@@ -26,7 +27,6 @@ from everyfold.operators import (
 from everyfold.operators.base import Response
 from everyfold.operators.grid import Grid, balance, nearest_factors
 from everyfold.operators.systems import NotPositiveDefiniteError
-from everyfold.plan import plan_exact
 from everyfold.solve import Problem, solve
 from tests import reference
 
@@ -545,7 +545,7 @@ class TestEstimators:
             bound((4, 6)).expand(np.zeros((24, 1)))
 
     def test_an_exact_fit_that_does_not_fit_in_memory_is_not_started(self, data, monkeypatch):
-        monkeypatch.setattr("everyfold.plan.available_memory", lambda: 1000)
+        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1000)
         with pytest.raises(MemoryError, match="n_samples=48"):
             LSSVR(operator=Circulant()).fit(*data)
 

@@ -38,7 +38,7 @@ def one_by_one(G, h, rows, B):
 
 
 def compiled(G, h, rows, B):
-    from everyfold.operators._gathered_core import solve_gathered
+    from everyfold.operators.gathered import solve_gathered
 
     out = np.full(B.shape, 7.0)
     solve_gathered(G, h, rows, B, out)

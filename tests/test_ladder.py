@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from everyfold import LSSVC, FastGridSearchCV, HuberSVC, KernelRegressor, Nystrom, plan
 from everyfold.criteria import ConjugateGradient
-from everyfold.search import ladder
+from everyfold.selection import ladder
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
 STATUSES = {"exact", "certified", "converged", "estimated"}

@@ -12,13 +12,13 @@ from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
 from everyfold.criteria import Folds
-from everyfold.engines import paths, single
+from everyfold.evaluate.engines import paths, single
 from everyfold.kernels import RBF
-from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
-from everyfold.smo import Leaving, epsilon_paths, epsilon_without, hinge_paths, hinge_without
 from everyfold.solve import Problem
+from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.paths import Leaving, epsilon_paths, epsilon_without, hinge_paths, hinge_without
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),

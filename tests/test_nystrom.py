@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
 from everyfold.criteria import Downdate, HeldOut
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF, Linear, Precomputed
 from everyfold.losses import (
     HuberHinge,
@@ -29,7 +30,6 @@ from everyfold.losses import (
 from everyfold.operators import DenseMatrix, LowRank, Quadratic, StructureError
 from everyfold.operators.landmarks import rp_cholesky, uniform
 from everyfold.operators.nystrom import expected_residual, model_error_bound
-from everyfold.plan import plan_exact
 from everyfold.solve import Problem, solve
 
 from . import cases, reference
@@ -381,7 +381,7 @@ class TestUse:
         )
 
     def test_too_little_memory_is_said_before_any_work(self, monkeypatch):
-        monkeypatch.setattr("everyfold.plan.available_memory", lambda: 10_000)
+        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 10_000)
         X, y = self.data()
         with pytest.raises(MemoryError, match="n_landmarks"):
             KernelRegressor(operator=Nystrom(100)).fit(X, y)
@@ -389,7 +389,7 @@ class TestUse:
     def test_auto_takes_low_rank_where_the_matrix_does_not_fit(self, monkeypatch):
         X, y = self.data()
         monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
-        monkeypatch.setattr("everyfold.plan.available_memory", lambda: 200_000)
+        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 200_000)
         with pytest.warns(everyfold.InexactWarning, match="does not fit in memory"):
             model = KernelRegressor(gamma=0.3).fit(X, y)
         assert model.dual_coef_.shape == (20, 1)

@@ -177,7 +177,7 @@ def test_compiled_blocks_give_the_same_answer(monkeypatch, intercept, m):
 
 
 def test_compiled_blocks_that_are_not_definite_are_nan():
-    numba_core = pytest.importorskip("everyfold.operators._gathered_core", exc_type=ImportError)
+    numba_core = pytest.importorskip("everyfold.operators.gathered", exc_type=ImportError)
     G = np.diag([1.0, -1.0, 2.0])
     out = np.empty((2, 2, 1))
     rows = np.array([[0, 1], [0, 2]])

@@ -29,7 +29,7 @@ from sklearn.preprocessing import KernelCenterer, MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import everyfold.units
+import everyfold.evaluate.units
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -41,9 +41,9 @@ from everyfold import (
     KernelLogisticClassifier,
     KernelRegressor,
 )
-from everyfold.metrics import Side, find_metric
-from everyfold.preprocess import freeze
-from everyfold.targets import Labels, Numbers
+from everyfold.evaluate.metrics import Side, find_metric
+from everyfold.models.pipelines import freeze
+from everyfold.models.targets import Labels, Numbers
 
 EXTRA = {"is_exact", "status", "is_identity", "spectral_radius", "confirmed_test_score"}
 
@@ -532,7 +532,7 @@ def test_the_identity_of_two_equal_rows_is_none():
 
 
 def interrupted(monkeypatch, after, send):
-    run = everyfold.units.run
+    run = everyfold.evaluate.units.run
     calls = []
 
     def slow_run(unit):
@@ -541,7 +541,7 @@ def interrupted(monkeypatch, after, send):
             send()
         return run(unit)
 
-    monkeypatch.setattr("everyfold.search.setup.run", slow_run)
+    monkeypatch.setattr("everyfold.evaluate.setup.run", slow_run)
     return FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2, 0.4, 0.8], "alpha": ALPHAS})
 
 

@@ -14,7 +14,7 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
 from everyfold import smo
-from everyfold.smo import epsilon_paths, hinge_paths
+from everyfold.svm.paths import epsilon_paths, hinge_paths
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.xdist_group("numba")
@@ -431,9 +431,9 @@ def test_without_numba_the_error_gives_advice(monkeypatch):
 
 
 def test_import_does_not_need_numba():
-    code = "import sys; sys.modules['numba'] = None; import everyfold.smo"
+    code = "import sys; sys.modules['numba'] = None; import everyfold.svm.paths"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    code = "import sys, everyfold.smo; sys.exit('numba' in sys.modules)"
+    code = "import sys, everyfold.svm.paths; sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -443,7 +443,7 @@ def test_interrupt_ends_the_work_quickly(n_threads):
     """A problem that would run for minutes: wide kernel, huge C, tolerance below rounding."""
     code = textwrap.dedent(f"""
         import numpy as np
-        from everyfold.smo import hinge_paths
+        from everyfold.svm.paths import hinge_paths
         rng = np.random.default_rng(0)
         X = rng.standard_normal((700, 3))
         K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(-1))
@@ -482,7 +482,7 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
     hinge_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
     hinge_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
     epsilon_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
-    from everyfold._smo_core import flush, fold_path, smallest_magnitude
+    from everyfold.svm.core import flush, fold_path, smallest_magnitude
 
     for entry in (flush, fold_path, smallest_magnitude):
         assert len(entry.signatures) == 1

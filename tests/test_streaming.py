@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-import everyfold.passes.sums as sums
+import everyfold.models.passes.sums as sums
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -79,7 +79,7 @@ class TestSearch:
     def test_every_block_size(self, rows, is_raw, monkeypatch):
         X, y = regression()
         memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
-        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: rows)
         monkeypatch.setattr(sums, "_is_raw", lambda *_: is_raw)
         model = KernelRegressor(operator=OPERATOR)
         source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
@@ -165,7 +165,7 @@ class TestSearch:
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         search.fit(Counted(X, y))
         assert len(passes) == 1
-        monkeypatch.setattr("everyfold.streaming._MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.evaluate.sweep._MOST_BYTES", 1)
         passes.clear()
         again = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         again.fit(Counted(X, y))
@@ -307,7 +307,7 @@ class TestRefusals:
 
     def test_interrupted_searches_keep_what_is_finished(self, monkeypatch):
         X, y = regression()
-        monkeypatch.setattr("everyfold.streaming._MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.evaluate.sweep._MOST_BYTES", 1)
         whole = sums.sum_rows
         calls = []
 
@@ -317,7 +317,7 @@ class TestRefusals:
                 raise KeyboardInterrupt
             return whole(*args)
 
-        monkeypatch.setattr("everyfold.streaming.sum_rows", sometimes)
+        monkeypatch.setattr("everyfold.evaluate.sweep.sum_rows", sometimes)
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3)
         with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
             search.fit(ArrayRows(X, y))

@@ -142,9 +142,9 @@ def test_the_same_rows_in_blocks_of_any_size(make, tmp_path):
 
 @on_every_source
 def test_small_pieces_of_files(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.streams.base._SMALLEST_PIECE", 1)
-    monkeypatch.setattr("everyfold.streams.base._LONGEST_PIECE", 4)
-    monkeypatch.setattr("everyfold.streams.base._FIRST_BUFFER", 2 * D)
+    monkeypatch.setattr("everyfold.rows.source._SMALLEST_PIECE", 1)
+    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 4)
+    monkeypatch.setattr("everyfold.rows.source._FIRST_BUFFER", 2 * D)
     source = make(tmp_path)
     for size in SIZES:
         assert_pass(source, size)
@@ -303,7 +303,7 @@ def test_memory_stays_bounded(tmp_path):
 
 
 def test_text_and_parquet_are_not_read_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.streams.base._LONGEST_PIECE", 100)
+    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 100)
     n, d = 20_000, 20
     wide = np.random.default_rng(0).standard_normal((n, d))
     dump_svmlight_file(wide, wide[:, 0], str(tmp_path / "big.svm"), zero_based=False)
@@ -338,7 +338,7 @@ def open_files(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("name", ["parquet", "svmlight", "svmlight, gz"])
 def test_no_file_stays_open(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.streams.base._SMALLEST_PIECE", 1)
+    monkeypatch.setattr("everyfold.rows.source._SMALLEST_PIECE", 1)
     source = SOURCES[name](tmp_path)
     assert open_files(tmp_path) == []
     blocks = source.blocks(2)
@@ -705,7 +705,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("longest", [1, 5, 1000])
 def test_malformed_lines(line, message, longest, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.streams.base._LONGEST_PIECE", longest)
+    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", longest)
     good = "# a comment\n\n" + "1 qid:3 1:2 4:1 # another\n" * 6
     path = tmp_path / "bad.svm"
     path.write_text(good + line + "\n1 2:3\n")

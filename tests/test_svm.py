@@ -21,8 +21,8 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.engines import paths
-from everyfold.execute import local_threads
+from everyfold.evaluate.engines import paths
+from everyfold.evaluate.workers import local_threads
 
 pytestmark = pytest.mark.xdist_group("numba")
 

@@ -2,7 +2,7 @@
 
 from everyfold.criteria import InexactWarning, choose_granularity
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.estimators import (
+from everyfold.models.estimators import (
     LSSVC,
     LSSVR,
     HuberSVC,
@@ -12,8 +12,8 @@ from everyfold.estimators import (
     QuadraticSVR,
 )
 from everyfold.operators import Circulant, Dense, Nystrom
-from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
-from everyfold.validation import cross_val_predict, cross_val_score
+from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
+from everyfold.selection.functions import cross_val_predict, cross_val_score
 
 __all__ = [
     "LSSVC",

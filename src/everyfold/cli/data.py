@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from everyfold.cli.manners import BadInput, nearest
-from everyfold.pairwise import is_sparse
+from everyfold.kernels.distances import is_sparse
 
 Column = NDArray[Any]
 """One column: float64 with NaN for missing cells, or labels with "" for them."""

@@ -14,7 +14,7 @@ from everyfold.cli.data import Data
 from everyfold.cli.manners import BadInput
 from everyfold.cli.models import Choice
 from everyfold.kernels import RBF, Laplacian
-from everyfold.pairwise import is_sparse
+from everyfold.kernels.distances import is_sparse
 
 Grid: TypeAlias = dict[str, list[Any]]
 

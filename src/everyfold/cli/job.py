@@ -20,7 +20,7 @@ from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.watch import WatchedSearch, Watcher
 from everyfold.operators.base import Rows
-from everyfold.search import FastGridSearchCV, SearchPlan
+from everyfold.selection import FastGridSearchCV, SearchPlan
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""

@@ -26,11 +26,11 @@ from everyfold.cli.data import Data, Layout
 from everyfold.cli.manners import BadInput, naming, writing
 from everyfold.cli.models import KERNELS, MODELS, Choice
 from everyfold.kernels import Kernel, Linear, Polynomial, find_kernel
+from everyfold.kernels.distances import is_sparse
+from everyfold.models.targets import Labels, Numbers, Pairs, Target, Voting
 from everyfold.operators.base import Array, Expansion
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.lowrank import LinearExpansion
-from everyfold.pairwise import is_sparse
-from everyfold.targets import Labels, Numbers, Pairs, Target, Voting
 
 FORMAT = "everyfold model"
 VERSION = 1

@@ -13,8 +13,8 @@ from sklearn.svm import SVC, SVR
 
 from everyfold.cli.data import Column, Data
 from everyfold.cli.manners import BadInput, choose, nearest
-from everyfold.estimators import LSSVC, LSSVR, KernelLogisticClassifier
-from everyfold.pairwise import is_sparse
+from everyfold.kernels.distances import is_sparse
+from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
 
 Task = Literal["classification", "regression"]
 

@@ -23,7 +23,7 @@ import everyfold
 from everyfold.cli.job import Job, Outcome
 from everyfold.cli.manners import BadInput, writing
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.search import SearchPlan
+from everyfold.selection import SearchPlan
 
 _WIDE = 200
 

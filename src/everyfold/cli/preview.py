@@ -9,13 +9,13 @@ import numpy as np
 
 from everyfold.cli.job import Job
 from everyfold.cli.manners import BadInput
-from everyfold.engines import Method, find_engine
-from everyfold.model import Model
+from everyfold.evaluate.engines import Method, find_engine
+from everyfold.evaluate.record import summarise
+from everyfold.evaluate.units import Unit, Verdict
+from everyfold.models.model import Model
 from everyfold.operators.base import Array, KernelOperator, Rows
 from everyfold.operators.perfold import SplitOnly
-from everyfold.search import FastGridSearchCV, SearchPlan
-from everyfold.search.record import summarise
-from everyfold.units import Unit, Verdict
+from everyfold.selection import FastGridSearchCV, SearchPlan
 
 
 class _Planned(Exception):

@@ -19,7 +19,7 @@ from rich.progress import (
 )
 
 from everyfold.cli.manners import say
-from everyfold.search import FastGridSearchCV
+from everyfold.selection import FastGridSearchCV
 
 MOST_LINES = 20
 

@@ -10,10 +10,10 @@ from everyfold.criteria.closed import (
 )
 from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.downdate import Downdate
-from everyfold.criteria.folds import Fold, Folds
 from everyfold.criteria.granularity import Granularity, choose_granularity
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
+from everyfold.rows.folds import Fold, Folds
 
 __all__ = [
     "GACV",

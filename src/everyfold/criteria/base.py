@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold.criteria.folds import Folds
 from everyfold.operators.base import Array, KernelOperator, Rows
 from everyfold.operators.systems import EPS
+from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
 TRUSTED_ERROR = 1e-6

@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
-from everyfold.criteria.folds import Folds
 from everyfold.operators.base import Array, KernelOperator, Rows, StructureError
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import EPS, NotPositiveDefiniteError, refuse
+from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
 MEMORY = 512e6

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
-from everyfold.criteria.folds import Folds
 from everyfold.criteria.newtonstep import active_left
 from everyfold.operators.base import KernelOperator
+from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
 

@@ -20,7 +20,6 @@ from typing import Literal
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
-from everyfold.criteria.folds import Folds, Stack
 from everyfold.criteria.newtonstep import (
     StepOptions,
     active_left,
@@ -29,6 +28,7 @@ from everyfold.criteria.newtonstep import (
 )
 from everyfold.criteria.refit import Refit
 from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows, Solution
+from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
 
 _POWER_STEPS = 30

@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
-from everyfold.criteria.folds import Folds
 from everyfold.operators.base import (
     Array,
     DualModel,
@@ -29,6 +28,7 @@ from everyfold.operators.base import (
     Rows,
     Solution,
 )
+from everyfold.rows.folds import Folds
 from everyfold.solve import Fit, NewtonModel, Problem, solve_path
 
 CERTIFIED_FOLDS = 100

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
-from everyfold.criteria.folds import Fold, Folds
 from everyfold.operators.base import Array, KernelOperator, Route, Rows, Solution
 from everyfold.operators.dense import product
+from everyfold.rows.folds import Fold, Folds
 from everyfold.solve import Fit, Problem, solve_path
 
 

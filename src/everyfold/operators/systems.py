@@ -414,7 +414,7 @@ def _compiled() -> Any:
     if not HAS_NUMBA:
         return None
     try:
-        from everyfold.operators._gathered_core import solve_sets
+        from everyfold.operators.gathered import solve_sets
     except (ImportError, AttributeError):  # inner parts of numba, which it does not promise to keep
         return None
     return solve_sets

@@ -1,0 +1,1 @@
+"""From what a user asked for to scores: read, plan, carry out."""

@@ -1,0 +1,265 @@
+"""The everyday metrics on all folds at once: scikit-learn's numbers without its calls.
+
+A metric of :mod:`sklearn.metrics` costs a few tenths of a millisecond whatever the size of the
+data, most of it checks; a search makes thousands of such calls on data that were checked long ago.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.pipeline import Pipeline
+
+from everyfold.models.targets import Labels, Target
+from everyfold.operators.base import Array, Rows
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows each fold is scored on, its test rows or its training rows, and what is true there.
+
+    Whatever does not depend on predictions is computed once for all candidates.
+    """
+
+    target: Target
+    parts: tuple[Rows, ...]
+
+    @cached_property
+    def rows(self) -> Rows:
+        """All of them, fold after fold."""
+        return np.concatenate(self.parts)
+
+    @cached_property
+    def sizes(self) -> Rows:
+        """The number of rows of each fold."""
+        return np.array([len(part) for part in self.parts], dtype=np.intp)
+
+    @cached_property
+    def bounds(self) -> Rows:
+        """Where each fold begins, and where the last one ends."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
+
+    @cached_property
+    def folds(self) -> Rows:
+        """The fold of each row."""
+        return np.repeat(np.arange(len(self.parts)), self.sizes)
+
+    @cached_property
+    def y(self) -> Array:
+        """The target columns of the rows."""
+        return self.target.columns[self.rows]
+
+    @cached_property
+    def codes(self) -> Rows:
+        """The class numbers of the rows."""
+        assert isinstance(self.target, Labels)
+        return self.target.codes[self.rows]
+
+    @cached_property
+    def labels(self) -> NDArray[Any]:
+        """The labels of the rows."""
+        assert isinstance(self.target, Labels)
+        labels: NDArray[Any] = self.target.classes[self.codes]
+        return labels
+
+    @cached_property
+    def spread(self) -> Array:
+        """The sum of squares of each fold's targets around their mean, (t, q)."""
+        # Fold by fold, in the order of operations of ``r2_score``: whether the spread of constant
+        # targets is 0 or a rounding error decides between a score of 0 and one of -1e30.
+        columns = [self.target.columns[part] for part in self.parts]
+        return np.array([((y - np.average(y, axis=0)) ** 2).sum(axis=0) for y in columns])
+
+    @cached_property
+    def class_counts(self) -> Rows:
+        """How many rows of each class each fold has, (t, classes)."""
+        return self.count(self.codes)
+
+    def count(self, codes: Rows, keep: NDArray[np.bool_] | None = None) -> Rows:
+        """How many of the rows have each code, fold by fold."""
+        assert isinstance(self.target, Labels)
+        size = len(self.target.classes)
+        index = self.folds * size + codes
+        if keep is not None:
+            index = index[keep]
+        return np.bincount(index, minlength=len(self.parts) * size).reshape(-1, size)
+
+    def sum(self, values: Array) -> Array:
+        """Sums over each fold's rows."""
+        return np.add.reduceat(values, self.bounds[:-1], axis=0)
+
+    def mean(self, values: Array) -> Array:
+        """Means over each fold's rows."""
+        mean: Array = self.sum(values) / self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+        return mean
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of all folds, and which of them are known."""
+
+    scores: Array
+    is_known: NDArray[np.bool_]
+
+    @classmethod
+    def all(cls, scores: Array) -> Scored:
+        """Every fold is known."""
+        return cls(scores, np.ones(len(scores), dtype=bool))
+
+
+Metric = Callable[[Side, Array], Scored]
+
+
+def _explained(errors: Array, spread: Array) -> Array:
+    """The share of the spread that is explained, by scikit-learn's rules where there is none."""
+    scores = np.ones_like(errors)
+    valid = (errors != 0.0) & (spread != 0.0)
+    scores[valid] = 1.0 - errors[valid] / spread[valid]
+    scores[(errors != 0.0) & (spread == 0.0)] = 0.0
+    return scores
+
+
+def _r2(side: Side, values: Array) -> Scored:
+    mean = _explained(side.sum((side.y - values) ** 2), side.spread).mean(axis=1)
+    if side.sizes.min() < 2:
+        message = "R^2 score is not well-defined with less than two samples."
+        warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
+        mean[side.sizes < 2] = np.nan
+    return Scored.all(mean)
+
+
+def _squared_error(side: Side, values: Array) -> Scored:
+    return Scored.all(side.mean((side.y - values) ** 2).mean(axis=1))
+
+
+def _root_squared_error(side: Side, values: Array) -> Scored:
+    return Scored.all(np.sqrt(side.mean((side.y - values) ** 2)).mean(axis=1))
+
+
+def _absolute_error(side: Side, values: Array) -> Scored:
+    return Scored.all(side.mean(np.abs(side.y - values)).mean(axis=1))
+
+
+def _accuracy(side: Side, values: Array) -> Scored:
+    hits = side.target.predict(values) == side.labels
+    return Scored.all(side.mean(hits.astype(np.float64)))
+
+
+def _balanced_accuracy(side: Side, values: Array) -> Scored:
+    assert isinstance(side.target, Labels)
+    guess = np.searchsorted(side.target.classes, side.target.predict(values))
+    present = side.class_counts > 0
+    hits = side.count(side.codes, guess == side.codes)
+    recall = np.where(present, hits / np.maximum(side.class_counts, 1), 0.0)
+    scores = recall.sum(axis=1) / present.sum(axis=1)
+    # scikit-learn has something to say where a class is only predicted, or is all there is.
+    odd = ((side.count(guess) > 0) & ~present).any(axis=1) | (present.sum(axis=1) < 2)
+    return Scored(scores, ~odd)
+
+
+_OF_NUMBERS: dict[Any, Metric] = {
+    metrics.r2_score: _r2,
+    metrics.mean_squared_error: _squared_error,
+    metrics.root_mean_squared_error: _root_squared_error,
+    metrics.mean_absolute_error: _absolute_error,
+}
+_OF_LABELS: dict[Any, Metric] = {
+    metrics.accuracy_score: _accuracy,
+    metrics.balanced_accuracy_score: _balanced_accuracy,
+}
+
+
+def find_metric(scorer: Any, target: Target) -> Metric | None:
+    """The fast form of a scorer, if it has one that gives the same numbers.
+
+    Examples
+    --------
+    >>> from everyfold.models.targets import Numbers
+    >>> find_metric(metrics.get_scorer("neg_max_error"), Numbers.read([1.0, 2.0])) is None
+    True
+    """
+    known = _OF_LABELS if isinstance(target, Labels) else _OF_NUMBERS
+    own = _own_score(scorer)
+    if own is not None:
+        return known.get(own)
+    function = getattr(scorer, "_score_func", None)
+    if (
+        function not in known
+        or getattr(scorer, "_kwargs", None) != {}
+        or getattr(scorer, "_response_method", None) != "predict"
+    ):
+        return None
+    return Signed(known[function], scorer._sign)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A metric of which more is better, whatever it was."""
+
+    metric: Metric
+    sign: float
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The scores of all folds."""
+        scored = self.metric(side, values)
+        return Scored(self.sign * scored.scores, scored.is_known)
+
+
+_OF_SUMS: dict[Metric, Callable[[Array, Array, Array], Array]] = {
+    _r2: lambda sse, spread, n: _explained(sse, spread).mean(axis=1),
+    _squared_error: lambda sse, spread, n: (sse / n).mean(axis=1),
+    _root_squared_error: lambda sse, spread, n: np.sqrt(sse / n).mean(axis=1),
+}
+
+_MEANS = (_squared_error, _absolute_error, _accuracy)
+
+
+def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Array | None:
+    """The scores of folds by their sums of squared errors and spreads, (t, q), if that is enough.
+
+    ``weights`` are those of the folds: their sizes, if all rows count alike.
+
+    Examples
+    --------
+    >>> from everyfold.models.targets import Numbers
+    >>> r2 = find_metric(metrics.get_scorer("r2"), Numbers.read([1.0, 2.0]))
+    >>> from_sums(r2, np.array([[1.0]]), np.array([[4.0]]), np.array([10.0]))
+    array([0.75])
+    """
+    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    found = _OF_SUMS.get(plain)
+    return None if found is None else sign * found(sse, spread, weights[:, None])
+
+
+def is_mean(metric: Metric) -> bool:
+    """Whether the score of a fold is the mean of those of its parts, by their sizes."""
+    return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
+
+
+def check_own_score(scorer: Any) -> None:
+    """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
+    if type(scorer).__name__ == "_PassthroughScorer" and _own_score(scorer) is None:
+        raise ValueError(
+            f"scoring=None means {scorer}, which is not scikit-learn's usual score and may need a "
+            "fitted model; pass scoring by name or as a callable"
+        )
+
+
+def _own_score(scorer: Any) -> Any:
+    """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
+    if type(scorer).__name__ != "_PassthroughScorer":
+        return None
+    estimator: Any = scorer._estimator
+    while type(estimator) is Pipeline:
+        estimator = estimator.steps[-1][1]
+    usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}
+    return usual.get(getattr(type(estimator), "score", None))

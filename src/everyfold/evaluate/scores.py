@@ -1,0 +1,226 @@
+"""Scikit-learn's scorers on predictions that already exist."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.metrics._scorer import _MultimetricScorer
+from sklearn.model_selection._validation import _score
+from sklearn.utils import _safe_indexing
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_method_params
+
+from everyfold.criteria import Folds
+from everyfold.evaluate.metrics import Metric, Side, check_own_score, find_metric
+from everyfold.models.targets import Labels, Target
+from everyfold.operators.base import Array, Rows
+
+
+class _HeldOut(BaseEstimator):  # type: ignore[misc]
+    """A model of one fold that knows the answers for its test rows, and for no others."""
+
+    was_asked_elsewhere = False
+
+    def __init__(self, X: Any, target: Target, values: Array) -> None:
+        self.X = X
+        self.target = target
+        self.values = values
+
+    def _answers(self, X: Any) -> Array:
+        if X is not self.X:
+            self.was_asked_elsewhere = True
+            raise ValueError(
+                "the scorer asks for predictions of rows other than the held-out ones; such a "
+                "scorer needs real refits: use the function of the same name in scikit-learn"
+            )
+        return self.values
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the test rows."""
+        return self.target.predict(self._answers(X))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class HeldOutRegressor(RegressorMixin, _HeldOut):  # type: ignore[misc]
+    """Stands in for the regressor of one fold."""
+
+
+def _has_probabilities(model: Any) -> bool:
+    return bool(model.target.has_probabilities)
+
+
+class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
+    """Stands in for the classifier of one fold."""
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """All labels, known to the fold's training rows or not."""
+        assert isinstance(self.target, Labels)
+        return self.target.classes
+
+    def decision_function(self, X: Any) -> NDArray[Any]:
+        """Decide the test rows."""
+        return self.target.decide(self._answers(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes of the test rows."""
+        assert isinstance(self.target, Labels)
+        return self.target.probabilities(self._answers(X))
+
+
+def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
+    """An estimator that answers for the test rows ``X`` with ``values``.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import get_scorer
+    >>> from everyfold.models.targets import Numbers
+    >>> X, y = np.ones((3, 1)), np.array([1.0, 2.0, 3.0])
+    >>> get_scorer("r2")(stand_in(X, Numbers.read(y), y[:, None]), X, y)
+    1.0
+    """
+    kind = HeldOutClassifier if isinstance(target, Labels) else HeldOutRegressor
+    return kind(X, target, values)
+
+
+def take(rows: Any, index: NDArray[np.intp]) -> Any:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    return rows if rows is None else _safe_indexing(rows, index)
+
+
+def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
+    """The folds that no model can be fitted on, and why."""
+    failing: dict[int, ValueError] = {}
+    rows, fold = _held_out(folds)
+    kept = weights.sum() - np.bincount(fold, weights[rows], minlength=len(folds))
+    for i in np.flatnonzero(kept <= 0.0).tolist():
+        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
+            failing[i] = ValueError(
+                f"cv: split {i} leaves no training rows with positive sample_weight"
+            )
+    for i in incomplete_folds(target, folds):
+        try:
+            target.mask(target.columns[:1], folds[i].train)
+        except ValueError as error:
+            failing.setdefault(i, error)
+    return failing
+
+
+def incomplete_folds(target: Target, folds: Folds) -> list[int]:
+    """The folds whose training rows lack a class."""
+    if not isinstance(target, Labels):
+        return []
+    size = len(target.classes)
+    rows, fold = _held_out(folds)
+    held = np.bincount(fold * size + target.codes[rows], minlength=len(folds) * size)
+    kept = np.bincount(target.codes, minlength=size) - held.reshape(len(folds), size)
+    missing: list[int] = np.flatnonzero((kept == 0).any(axis=1)).tolist()
+    return missing
+
+
+def _held_out(folds: Folds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The held-out rows of all folds, and the fold of each."""
+    rows = np.concatenate([np.empty(0, dtype=np.intp), *folds.helds])
+    return rows, np.repeat(np.arange(len(folds)), folds.sizes)
+
+
+class Judge:
+    """Scores held-out values, by arithmetic on all folds at once where the scorer is well known.
+
+    Parameters
+    ----------
+    scorer : callable
+        One of scikit-learn's, several in a ``_MultimetricScorer``, or any callable.
+    target : Target
+    data : tuple (X, y)
+        As the user passed them.
+    params : dict
+        What the scorer gets besides.
+    error_score : "raise" or float
+    """
+
+    def __init__(
+        self, scorer: Any, target: Target, data: Any, params: dict[str, Any], error_score: Any
+    ) -> None:
+        self._target = target
+        self._X, self._y = data
+        self._params = params
+        self._error_score = error_score
+        self.is_multimetric = isinstance(scorer, _MultimetricScorer)
+        scorers = scorer._scorers if self.is_multimetric else {"score": scorer}
+        self._scorer = scorer
+        self._scorers = scorers
+        self._known: dict[str, Metric] = {}
+        for name, item in scorers.items():
+            check_own_score(item)
+            metric = None if params else find_metric(item, target)
+            if metric is not None:
+                self._known[name] = metric
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
+        """A score, or one for each scorer by name, of every fold.
+
+        Parameters
+        ----------
+        values : array of shape (N, q)
+            Of the rows of ``side``, fold after fold.
+        side : Side
+        trains : mapping
+            The training rows of folds where they lack a class, by number.
+        """
+        if trains:
+            values = self._masked(values, side, trains)
+        table = self._table(values, side)
+        if not self.is_multimetric and None not in table.get("score", [None]):
+            return table["score"]
+        results = []
+        for i in range(len(side.parts)):
+            found = {name: column[i] for name, column in table.items() if column[i] is not None}
+            if len(found) < len(self._scorers):
+                found = self._ask(values, side, i, found)
+            results.append(found if self.is_multimetric else found["score"])
+        return results
+
+    def _masked(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> Array:
+        values = values.copy()
+        for i, train in trains.items():
+            part = slice(side.bounds[i], side.bounds[i + 1])
+            values[part] = self._target.mask(values[part], train)
+        return values
+
+    def _table(self, values: Array, side: Side) -> dict[str, list[float | None]]:
+        """By scorer, the scores of all folds; None where scikit-learn must be asked."""
+        if not self._known or not np.isfinite(values).all():
+            return {}
+        table: dict[str, list[float | None]] = {}
+        for name, metric in self._known.items():
+            scored = metric(side, values)
+            table[name] = scored.scores.tolist()
+            for i in np.flatnonzero(~scored.is_known).tolist():
+                table[name][i] = None
+        return table
+
+    def _ask(self, values: Array, side: Side, i: int, found: dict[str, Any]) -> dict[str, Any]:
+        """Let scikit-learn score fold i by what is not known yet."""
+        rows = side.parts[i]
+        scorer = self._scorer
+        if self.is_multimetric:
+            rest = {name: item for name, item in self._scorers.items() if name not in found}
+            scorer = _MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
+        X, y = take(self._X, rows), take(self._y, rows)
+        model = stand_in(X, self._target, values[side.bounds[i] : side.bounds[i + 1]])
+        params = _check_method_params(self._X, params=self._params, indices=rows)
+        scores = _score(model, X, y, scorer, params, self._error_score)
+        if model.was_asked_elsewhere:
+            model.predict(None)  # raises: no score can be had this way, whatever error_score is
+        if not self.is_multimetric:
+            return {"score": scores}
+        both = {**found, **scores}
+        return {name: both[name] for name in self._scorers}

@@ -1,0 +1,352 @@
+"""Candidates on a source of rows that never fits in memory: sums in one pass, scores from them.
+
+One pass for each batch of kernels gives every fold's model for every ridge. Squared errors and R²
+follow from the same sums; other scores take a second pass.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from everyfold.evaluate.engines import Method
+from everyfold.evaluate.metrics import Metric, Side, find_metric, from_sums, is_mean
+from everyfold.evaluate.scores import Judge
+from everyfold.evaluate.units import Candidate, Verdict
+from everyfold.models.passes import (
+    FoldModels,
+    FoldRule,
+    Reader,
+    Request,
+    Summed,
+    block_height,
+    check_model,
+    choose_features,
+    held_out_blocks,
+    read_rule,
+    read_source,
+    sum_rows,
+)
+from everyfold.models.pipelines import freeze
+from everyfold.operators.base import Array, Rows
+from everyfold.operators.memory import available_memory
+from everyfold.operators.moments import RidgeModels
+from everyfold.operators.nystrom import LandmarkFeatures
+from everyfold.rows import RowSource
+
+_SHARE_OF_MEMORY = 0.25
+_MOST_BYTES = 1_000_000_000
+_ASSUMED_FOLDS = 10
+
+_DISTINCT = 1e-5
+"""Sums of squared errors below this share of the targets' squares lose digits as a difference."""
+
+
+@dataclass(frozen=True)
+class StreamTrial:
+    """How candidates on a source are judged."""
+
+    source: RowSource
+    reader: Reader
+    rule: FoldRule
+    scorers: dict[str, Any]
+    is_multimetric: bool
+    error_score: Any
+    sizes: list[int] = field(default_factory=list)
+    """How many rows each fold has; empty before the first pass."""
+
+    @property
+    def metrics(self) -> dict[str, Metric | None]:
+        """The scorers as arithmetic on folds, None where scikit-learn must be asked."""
+        target = self.reader.target(self.reader.sample)
+        return {name: find_metric(scorer, target) for name, scorer in self.scorers.items()}
+
+
+def set_up_stream(
+    source: RowSource, cv: Any, candidates: Sequence[Candidate], judge: tuple[Any, bool, Any]
+) -> StreamTrial:
+    """Refuse what needs all rows at once; read what must be known before any kernel."""
+    for candidate in candidates:
+        if candidate.parts.steps:
+            raise ValueError(
+                "a Pipeline's steps need all rows of a fold at once; for a source of rows prepare "
+                "them in the source, and pass the model alone"
+            )
+        check_model(candidate.model)
+    if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
+        raise ValueError(
+            "class_weight differs between candidates, which a source of rows does not go with; "
+            "search one at a time"
+        )
+    reader = read_source(source, candidates[0].model)
+    return StreamTrial(source, reader, read_rule(cv, source), *judge)
+
+
+def run_stream(trial: StreamTrial, candidates: Sequence[Candidate]) -> Iterator[list[Verdict]]:
+    """The verdicts of all candidates, batch of kernels after batch."""
+    kernels: dict[Any, list[Candidate]] = {}
+    for candidate in candidates:
+        key = candidate.kernel_key, candidate.model.intercept
+        kernels.setdefault(key, []).append(candidate)
+    batch: list[tuple[Request, list[Candidate]]] = []
+    room = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
+    for members in kernels.values():
+        request = _request(trial, members)
+        taken = sum(_bytes(other, trial) for other, _ in batch)
+        if batch and taken + _bytes(request, trial) > room:
+            yield _run_batch(trial, batch)
+            batch = []
+        batch.append((request, members))
+    yield _run_batch(trial, batch)
+
+
+def _request(trial: StreamTrial, members: Sequence[Candidate]) -> Request:
+    model = members[0].model
+    features = choose_features(model, trial.source)
+    return Request(features, min(m.model.ridges[0] for m in members), model.intercept)
+
+
+def _bytes(request: Request, trial: StreamTrial) -> int:
+    features = request.features
+    width = len(features.T) if isinstance(features, LandmarkFeatures) else trial.source.n_features
+    return 8 * width**2 * (_ASSUMED_FOLDS + 4) + 3 * 32_000_000
+
+
+def _run_batch(
+    trial: StreamTrial, batch: Sequence[tuple[Request, list[Candidate]]]
+) -> list[Verdict]:
+    start = time.perf_counter()
+    requests = [request for request, _ in batch]
+    height = block_height(requests, trial.source.n_features)
+    summed = sum_rows(trial.source, trial.reader, trial.rule, requests, height)
+    _check_classes(trial.reader, summed[0])
+    trial.sizes[:] = summed[0].rows.tolist()
+    models = [
+        _fold_models(found, members) for found, (_, members) in zip(summed, batch, strict=True)
+    ]
+    scores = _scores_from_sums(trial, summed, models)
+    passes = 1
+    if scores is None:
+        passes = 2
+        kernels = [
+            FoldModels(request.features, _in_original_terms(found, by_fold))
+            for request, found, by_fold in zip(requests, summed, models, strict=True)
+        ]
+        scores = _second_pass(trial, summed[0], kernels, height)
+    seconds = (time.perf_counter() - start) / sum(len(members) for _, members in batch)
+    method = _method(trial, requests, passes, seconds)
+    verdicts = []
+    for (request, members), of_kernel, found in zip(batch, scores, summed, strict=True):
+        for k, candidate in enumerate(members):
+            by_fold = [of_kernel[i][k] for i in range(len(found.folds))]
+            verdicts.append(
+                Verdict(
+                    candidate.number,
+                    None,
+                    {},
+                    by_fold,
+                    None,
+                    seconds,
+                    0.0,
+                    method,
+                    operator=_words(request),
+                )
+            )
+    return verdicts
+
+
+def _method(trial: StreamTrial, requests: Sequence[Request], passes: int, seconds: float) -> Method:
+    times = "one pass" if passes == 1 else "two passes"
+    words = (
+        f"sums over the rows of every fold in {times} over the source, one eigendecomposition a "
+        "fold; folds are exact for the low-rank kernel"
+    )
+    memory = sum(_bytes(request, trial) for request in requests)
+    return Method("stream", words, seconds, memory, is_of_another_model=True)
+
+
+def _words(request: Request) -> str:
+    features = request.features
+    if isinstance(features, LandmarkFeatures):
+        return f"{len(features.T)} landmarks, rank {features.width}"
+    return "the columns of the rows"
+
+
+def _fold_models(found: Summed, members: Sequence[Candidate]) -> list[RidgeModels]:
+    """The models of every fold for the candidates' ridges, in the terms of the sums."""
+    models = []
+    for k, part in enumerate(found.moments.parts):
+        left = found.moments.total.count - part.count
+        rhos = [
+            m.model.ridges[0] * (left if m.model.ridge_scaling == "mean" else 1) for m in members
+        ]
+        models.append(found.moments.without(k, rhos))
+    return models
+
+
+def _in_original_terms(found: Summed, by_fold: Sequence[RidgeModels]) -> dict[int, RidgeModels]:
+    pairs = zip(found.folds, by_fold, strict=True)
+    return {fold: found.moments.original(models) for fold, models in pairs}
+
+
+def _check_classes(reader: Reader, found: Summed) -> None:
+    """A fold whose training rows lack a class cannot be judged: rows may be sorted by label."""
+    if reader.classes is None:
+        return
+    moments = found.moments
+    for fold, part in zip(found.folds, moments.parts, strict=True):
+        rest = moments.total - part
+        balance = (rest.targets / rest.weight + moments.target_shift) if rest.weight > 0.0 else 0.0
+        share = 0.5 * (1.0 + np.atleast_1d(balance))
+        lacks = (share < 1e-12).any() or (len(reader.classes) == 2 and (share > 1 - 1e-12).any())
+        if lacks:
+            raise ValueError(
+                f"cv: the training rows of fold {fold} lack a class (rows sorted by label?); give "
+                "the source a fold column that mixes them, or use KFold(shuffle=True)"
+            )
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def _scores_from_sums(
+    trial: StreamTrial, summed: Sequence[Summed], models: Sequence[list[RidgeModels]]
+) -> list[list[list[Any]]] | None:
+    """Scores by kernel, fold and candidate, if sums are all they need."""
+    is_weighted = summed[0].is_weighted
+    if trial.reader.classes is not None or (is_weighted and not _take_weights(trial.scorers)):
+        return None
+    scores = []
+    for found, by_fold in zip(summed, models, strict=True):
+        parts = found.moments.parts
+        sse = [part.residual(m) for part, m in zip(parts, by_fold, strict=True)]
+        if any((e < _DISTINCT * part.squares).any() for e, part in zip(sse, parts, strict=True)):
+            return None
+        table: dict[str, list[Array]] = {}
+        for name, metric in trial.metrics.items():
+            if metric is None:
+                return None
+            columns = [
+                from_sums(metric, np.stack([e[k] for e in sse]), found.spreads, found.weights)
+                for k in range(len(sse[0]))
+            ]
+            if any(column is None for column in columns):
+                return None
+            table[name] = columns  # type: ignore[assignment]
+        folds, candidates = range(len(found.folds)), range(len(sse[0]))
+        scores.append(
+            [
+                [_pack(trial, {n: float(c[k][i]) for n, c in table.items()}) for k in candidates]
+                for i in folds
+            ]
+        )
+    return scores
+
+
+def _pack(trial: StreamTrial, scores: dict[str, float]) -> Any:
+    return scores if trial.is_multimetric else scores["score"]
+
+
+def _second_pass(
+    trial: StreamTrial, found: Summed, kernels: Sequence[FoldModels], height: int
+) -> list[list[list[Any]]]:
+    """Scores from the values of all rows: added up block by block, or kept where they must be."""
+    counts = [len(next(iter(k.by_fold.values())).coef) for k in kernels]
+    metrics = {} if found.is_weighted else trial.metrics
+    if metrics and all(metric is not None and is_mean(metric) for metric in metrics.values()):
+        table = _added_up(trial, found, kernels, sum(counts), height)
+    else:
+        table = _kept(trial, found, kernels, sum(counts), height)
+    starts = np.cumsum([0, *counts])
+    return [
+        [[row[k] for k in range(starts[i], starts[i + 1])] for row in table]
+        for i in range(len(kernels))
+    ]
+
+
+def _added_up(
+    trial: StreamTrial, found: Summed, kernels: Sequence[FoldModels], total: int, height: int
+) -> list[list[Any]]:
+    metrics = {name: metric for name, metric in trial.metrics.items() if metric is not None}
+    sums = {name: np.zeros((len(found.folds), total)) for name in metrics}
+    for block, numbers, values in held_out_blocks(trial.source, trial.rule, kernels, height):
+        present = np.unique(numbers[numbers >= 0])
+        parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
+        side = Side(trial.reader.target(block.y), parts)
+        where = np.searchsorted(found.folds, present)
+        for k, of_candidate in enumerate(np.concatenate(values)):
+            for name, metric in metrics.items():
+                scored = metric(side, of_candidate[side.rows]).scores
+                sums[name][where, k] += scored * side.sizes
+    return [
+        [
+            _pack(trial, {name: float(s[i, k] / found.rows[i]) for name, s in sums.items()})
+            for k in range(total)
+        ]
+        for i in range(len(found.folds))
+    ]
+
+
+def _kept(
+    trial: StreamTrial, found: Summed, kernels: Sequence[FoldModels], total: int, height: int
+) -> list[list[Any]]:
+    n, q = trial.source.n_rows or int(found.rows.sum()), len(found.moments.target_shift)
+    needed = 8 * n * q * (total + 2)
+    if needed > 0.5 * available_memory():
+        raise MemoryError(
+            f"scoring {n} rows for {total} candidates needs {needed / 1e9:.1f} GB, as this scorer "
+            "wants all predictions at once; use r2, mean squared or absolute error, or accuracy, "
+            "or fewer candidates"
+        )
+    values, folds = np.empty((total, n, q)), np.empty(n, dtype=np.intp)
+    ys, weights = [], []
+    for block, numbers, found_values in held_out_blocks(trial.source, trial.rule, kernels, height):
+        rows = slice(block.start, block.start + len(block))
+        values[:, rows], folds[rows] = np.concatenate(found_values), numbers
+        ys.append(block.y)
+        weights.append(block.sample_weight)
+    y = np.concatenate(ys)
+    target = trial.reader.target(y)
+    params = {}
+    if weights[0] is not None and _take_weights(trial.scorers):
+        params["sample_weight"] = np.concatenate([w for w in weights if w is not None])
+    judge = Judge(_scorer(trial), target, (np.empty((n, 0)), y), params, trial.error_score)
+    side = Side(target, tuple(np.flatnonzero(folds == fold) for fold in found.folds))
+    columns = [judge.score(of_candidate[side.rows], side, {}) for of_candidate in values]
+    return [[column[i] for column in columns] for i in range(len(found.folds))]
+
+
+def _take_weights(scorers: dict[str, Any]) -> bool:
+    """Whether scikit-learn would hand the weights on: if any scorer takes them."""
+    asked = [getattr(scorer, "_accept_sample_weight", None) for scorer in scorers.values()]
+    return any(accepts is not None and accepts() for accepts in asked)
+
+
+def _scorer(trial: StreamTrial) -> Any:
+    if not trial.is_multimetric:
+        return trial.scorers["score"]
+    from sklearn.metrics._scorer import _MultimetricScorer
+
+    return _MultimetricScorer(scorers=trial.scorers, raise_exc=trial.error_score == "raise")
+
+
+# -- predictions and fits ----------------------------------------------------------------------
+
+
+def predict_stream(trial: StreamTrial, candidate: Candidate) -> tuple[Array, Rows]:
+    """The held-out values of all rows in two passes, (n, q), and the rows without any."""
+    request = _request(trial, [candidate])
+    height = block_height([request], trial.source.n_features)
+    (found,) = sum_rows(trial.source, trial.reader, trial.rule, [request], height)
+    _check_classes(trial.reader, found)
+    by_fold = _in_original_terms(found, _fold_models(found, [candidate]))
+    models = FoldModels(request.features, by_fold)
+    parts = [
+        values[0][0] for _, _, values in held_out_blocks(trial.source, trial.rule, [models], height)
+    ]
+    values = np.concatenate(parts)
+    return values, np.flatnonzero(np.isnan(values).any(axis=1))

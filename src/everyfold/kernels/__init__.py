@@ -1,0 +1,31 @@
+"""Functions k(x, x') of two rows and their matrices, from shared base matrices."""
+
+from everyfold.kernels.kernels import (
+    RBF,
+    Cosine,
+    Custom,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+    check_precomputed,
+    depends_on_rows,
+    find_kernel,
+    resolve_gamma,
+)
+
+__all__ = [
+    "RBF",
+    "Cosine",
+    "Custom",
+    "Kernel",
+    "Laplacian",
+    "Linear",
+    "Polynomial",
+    "Precomputed",
+    "check_precomputed",
+    "depends_on_rows",
+    "find_kernel",
+    "resolve_gamma",
+]

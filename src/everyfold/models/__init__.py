@@ -1,0 +1,1 @@
+"""What users ask for: estimators, adapters of scikit-learn's, targets, Pipelines taken apart."""

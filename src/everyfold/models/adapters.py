@@ -1,0 +1,201 @@
+"""From estimators, scikit-learn's or ours, to the library's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.svm import SVC, SVR
+
+from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
+from everyfold.models.estimators import KernelClassifier, KernelRegressor
+from everyfold.models.model import KernelChoice, Model, read_penalty, read_ridge
+from everyfold.models.targets import Voting
+
+_LINEAR = KernelChoice("linear")
+
+
+def _kernel_ridge(estimator: Any) -> Model:
+    choice = KernelChoice(
+        estimator.kernel,
+        estimator.gamma,
+        estimator.degree,
+        estimator.coef0,
+        estimator.kernel_params,
+    )
+    return Model(choice, Squared(), read_ridge(estimator.alpha), False, False)
+
+
+def _ridge(estimator: Any) -> Model:
+    _refuse_positive(estimator)
+    ridges = read_ridge(estimator.alpha)
+    return Model(_LINEAR, Squared(), ridges, bool(estimator.fit_intercept), False)
+
+
+def _ridge_classifier(estimator: Any) -> Model:
+    _refuse_positive(estimator)
+    return Model(
+        _LINEAR,
+        Squared(),
+        read_ridge(estimator.alpha),
+        bool(estimator.fit_intercept),
+        True,
+        class_weight=estimator.class_weight,
+    )
+
+
+def _svm_choice(estimator: Any) -> KernelChoice:
+    return KernelChoice(
+        estimator.kernel,
+        estimator.gamma,
+        estimator.degree,
+        estimator.coef0,
+        on_matrices=callable(estimator.kernel),
+    )
+
+
+def _refuse_unbounded(estimator: Any) -> None:
+    if estimator.max_iter != -1:
+        raise ValueError(
+            f"{type(estimator).__name__}(max_iter={estimator.max_iter}) stops libsvm at a point "
+            "that no other solver reproduces; use max_iter=-1, or scikit-learn's own functions"
+        )
+
+
+def _svc(estimator: Any) -> Model:
+    _refuse_unbounded(estimator)
+    if estimator.probability not in (False, "deprecated"):
+        raise ValueError(
+            "SVC(probability=True) calibrates by a cross-validation of its own; use "
+            "probability=False, or KernelLogisticClassifier for probabilities"
+        )
+    voting = Voting(estimator.decision_function_shape, bool(estimator.break_ties))
+    return Model(
+        _svm_choice(estimator),
+        Hinge(),
+        read_penalty(estimator.C),
+        True,
+        True,
+        operator="dense",
+        class_weight=estimator.class_weight,
+        voting=voting,
+        tolerance=float(estimator.tol),
+    )
+
+
+def _svr(estimator: Any) -> Model:
+    _refuse_unbounded(estimator)
+    return Model(
+        _svm_choice(estimator),
+        EpsilonInsensitive(float(estimator.epsilon)),
+        read_penalty(estimator.C),
+        True,
+        False,
+        operator="dense",
+        tolerance=float(estimator.tol),
+    )
+
+
+def _ridge_cv(estimator: Any) -> Model:
+    name = type(estimator).__name__
+    for parameter, usual in (("cv", None), ("scoring", None), ("alpha_per_target", False)):
+        value = getattr(estimator, parameter)
+        if value is not usual and value != usual:
+            raise ValueError(
+                f"{name}({parameter}={value!r}) chooses alpha in a way of its own; use "
+                f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
+            )
+    return Model(
+        _LINEAR,
+        Squared(),
+        read_ridge(estimator.alphas, "alphas"),
+        bool(estimator.fit_intercept),
+        False,
+        chooses_ridge=True,
+    )
+
+
+def _logistic(estimator: Any) -> Model:
+    penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
+    if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
+        raise ValueError(
+            f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
+            "penalty, so that no fold follows from another fit; use the l2 penalty"
+        )
+    if estimator.solver == "liblinear" and estimator.fit_intercept:
+        raise ValueError(
+            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
+        )
+    return Model(
+        _LINEAR,
+        Logistic(),
+        read_penalty(estimator.C),
+        bool(estimator.fit_intercept),
+        True,
+        class_weight=estimator.class_weight,
+        is_joint=True,
+    )
+
+
+def _refuse_positive(estimator: Any) -> None:
+    if estimator.positive:
+        raise ValueError(
+            f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that no "
+            "fold follows from another fit; use positive=False, or scikit-learn's own functions"
+        )
+
+
+def _ours(estimator: Any) -> Model:
+    model: Model = estimator._model()
+    return model
+
+
+_READERS: dict[type, Callable[[Any], Model]] = {
+    KernelRidge: _kernel_ridge,
+    Ridge: _ridge,
+    RidgeClassifier: _ridge_classifier,
+    RidgeCV: _ridge_cv,
+    LogisticRegression: _logistic,
+    SVC: _svc,
+    SVR: _svr,
+    KernelRegressor: _ours,
+    KernelClassifier: _ours,
+}
+
+_ADVICE = {
+    "RidgeClassifierCV": "RidgeClassifier",
+    "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
+    "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
+    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
+    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
+    "LogisticRegressionCV": "LogisticRegression",
+    "LinearRegression": "Ridge with a small alpha",
+    "TransformedTargetRegressor": "its regressor, with y transformed beforehand",
+    "GaussianProcessRegressor": "KernelRidge with the same kernel",
+}
+
+
+def read_estimator(estimator: Any) -> Model:
+    """What the estimator asks for, or an error that says what to use instead.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> read_estimator(KernelRidge(alpha=0.5)).ridges
+    (0.5,)
+    """
+    for kind, read in _READERS.items():
+        # A subclass of scikit-learn's may override anything: only the classes themselves are known.
+        known = isinstance(estimator, kind) if read is _ours else type(estimator) is kind
+        if known:
+            return read(estimator)
+    name = type(estimator).__name__
+    supported = ", ".join(kind.__name__ for kind in _READERS)
+    advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
+    raise TypeError(
+        f"estimator={name} is not supported: its folds do not follow from one fit that this "
+        f"library knows. Supported are {supported}.{advice} For anything else, use the function "
+        "of the same name in sklearn.model_selection."
+    )

@@ -1,0 +1,173 @@
+"""What the regressors and the classifiers share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from everyfold.kernels import check_precomputed
+from everyfold.losses import Loss, find_loss
+from everyfold.models.model import (
+    ClassWeight,
+    KernelChoice,
+    Model,
+    read_penalty,
+    read_ridge,
+    read_weights,
+)
+from everyfold.models.passes import Reader, fit_source
+from everyfold.models.targets import Pairs, Target, Voting
+from everyfold.operators import KernelOperator, Structure
+from everyfold.operators.base import Array, Solution
+from everyfold.operators.threads import blas_threads
+from everyfold.rows import RowSource
+from everyfold.solve import Fit, solve
+
+
+def fit_columns(model: Model, operator: KernelOperator, target: Target, weights: Array) -> Solution:
+    """Fit every column of a target, together where they share their rows and their ridge."""
+    q = target.columns.shape[1]
+    fits: list[tuple[list[int], Fit]] = []
+    if isinstance(target, Pairs):
+        for k in range(q):
+            part = model.problem(target.column(k), weights * target.takes_part[:, k])
+            fits.append(([k], solve(part, operator, model.ridges[0])))
+    else:
+        problem = model.problem(target, weights)
+        for ridge, columns in model.columns_of_ridges(q):
+            fits.append((columns, solve(problem, operator, ridge)))
+    _warn_unconverged([fit for _, fit in fits])
+    coef, intercept = np.empty((len(fits[0][1].solution.coef), q)), np.empty(q)
+    for columns, fit in fits:
+        own = columns if fit.solution.coef.shape[1] == q else [0]
+        coef[:, columns] = fit.solution.coef[:, own]
+        intercept[columns] = fit.solution.intercept[own]
+    return Solution(coef, intercept)
+
+
+def _warn_unconverged(fits: list[Fit]) -> None:
+    worst = max(float(fit.stationarity.max(initial=0.0)) for fit in fits)
+    if not all(fit.is_converged for fit in fits):
+        warnings.warn(
+            f"Newton's method did not converge: the conditions of a minimum are violated by "
+            f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+class KernelMachine(BaseEstimator):  # type: ignore[misc]
+    """What the regressors and the classifiers share."""
+
+    kernel: Any
+    gamma: Any
+    degree: Any
+    coef0: Any
+    kernel_params: Any
+    operator: Any
+    alpha: Any
+    C: Any
+    fit_intercept: bool
+    loss: Any
+    class_weight: ClassWeight = None
+    multi_class: Any = "ovr"
+
+    def _model(self) -> Model:
+        """The estimator in the library's own words; raises what is wrong with its parameters."""
+        loss = self._loss()
+        ridges = read_ridge(self.alpha) if self.C is None else read_penalty(self.C)
+        choice = KernelChoice(self.kernel, self.gamma, self.degree, self.coef0, self.kernel_params)
+        return Model(
+            choice,
+            loss,
+            ridges,
+            bool(self.fit_intercept),
+            isinstance(self, ClassifierMixin),
+            self.operator,
+            self.class_weight,
+            voting=self._voting(),
+        )
+
+    def _loss(self) -> Loss:
+        """The loss with those of the estimator's parameters that it takes."""
+        found = find_loss(self.loss)
+        is_classifier = isinstance(self, ClassifierMixin)
+        if found.is_margin > is_classifier or (
+            is_classifier and not (found.is_margin or found.has_constant_curvature)
+        ):
+            kind = "classifier" if is_classifier else "regressor"
+            raise ValueError(f"loss={self.loss!r} is not one for a {kind}; see the documentation")
+        if isinstance(self.loss, Loss):
+            return found
+        return find_loss(self.loss, **{name: getattr(self, name) for name in found.parameters})
+
+    def _voting(self) -> Voting | None:
+        if self.multi_class not in ("ovr", "ovo"):
+            raise ValueError(
+                f"multi_class={self.multi_class!r} is not known; use 'ovr' (one versus rest) or "
+                "'ovo' (one versus one)"
+            )
+        return Voting() if self.multi_class == "ovo" else None
+
+    def _fit(self, X: Any, target: Target, sample_weight: ArrayLike | None) -> None:
+        model = self._model()
+        weights = read_weights(sample_weight, X.shape[0])
+        # A kernel chosen by the rows is, for a single fit, a kernel like any other.
+        kernel = model.choice.resolve(X)
+        if model.choice.is_precomputed:
+            X = check_precomputed(X)
+        with blas_threads(X.shape[0]):
+            operator = model.structure_to_fit(kernel, X.shape).bind(kernel, X)
+            solution = fit_columns(model, operator, target, weights)
+        self.expansion_ = operator.expand(solution.coef)
+        self.dual_coef_ = self.expansion_.coef
+        self.intercept_ = solution.intercept
+        self.kernel_ = kernel
+
+    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> Reader:
+        """Fit to rows that are read in blocks; they bring their targets and weights along."""
+        if y is not None or sample_weight is not None:
+            name = "y" if y is not None else "sample_weight"
+            raise ValueError(f"a source of rows has {name} in it; leave {name} out of fit")
+        model = self._model()
+        fitted = fit_source(model, source)
+        self.expansion_ = fitted.expansion
+        self.dual_coef_ = fitted.expansion.coef
+        self.intercept_ = fitted.intercept
+        self.kernel_ = model.choice.resolve(np.zeros((1, source.n_features)))
+        self.n_features_in_ = source.n_features
+        if source.names is not None:
+            self.feature_names_in_ = np.array(source.names, dtype=object)
+        return fitted.reader
+
+    def _values(self, X: Any) -> Array:
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        values: Array = self.expansion_(X) + self.intercept_
+        return values
+
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters, those of a structure as ``operator__steps`` and the like.
+
+        Structures are immutable, so that ``operator`` is replaced.
+        """
+        nested = {name: params.pop(name) for name in list(params) if name.startswith("operator__")}
+        super().set_params(**params)
+        if nested:
+            changes = {name.removeprefix("operator__"): value for name, value in nested.items()}
+            if not isinstance(self.operator, Structure):
+                raise ValueError(f"operator={self.operator!r} has no parameters {sorted(changes)}")
+            self.operator = self.operator.with_params(**changes)
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags

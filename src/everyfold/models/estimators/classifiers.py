@@ -1,0 +1,286 @@
+"""Kernel classification and its named children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import validate_data
+
+from everyfold.models.estimators.base import KernelMachine
+from everyfold.models.model import ClassWeight
+from everyfold.models.targets import Labels
+from everyfold.operators.base import Array
+from everyfold.rows import RowSource
+
+
+class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
+    r"""Kernel classification: minimise :math:`\sum_i w_i V(y_i, f(x_i) + b) + \rho\|f\|^2`, y = ±1.
+
+    More than two classes are one-versus-rest columns, which with the squared loss share one
+    factorisation, or one-versus-one.
+
+    Parameters
+    ----------
+    loss : {"squared", "huber_hinge", "squared_hinge", "logistic"} or Loss, default="squared"
+        The loss V. "squared" is the least-squares SVM, "huber_hinge" that of the SVM with its kink
+        rounded over a width ``h``, "squared_hinge" that of the L2-SVM.
+    kernel, gamma, degree, coef0, kernel_params, operator, alpha, C, fit_intercept
+        As in :class:`KernelRegressor`.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the sample weights by class; "balanced" is inverse to the class frequencies.
+    multi_class : {"ovr", "ovo"}, default="ovr"
+        More than two classes one versus rest, or one versus one by votes as in
+        :class:`sklearn.svm.SVC`.
+    h : float, default=0.05
+        Of the Huberised hinge.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    dual_coef_, intercept_, kernel_, expansion_, n_features_in_, feature_names_in_
+        As in :class:`KernelRegressor`.
+
+    Examples
+    --------
+    >>> from everyfold import KernelClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> round(KernelClassifier(gamma=0.5, alpha=0.1).fit(X, y).score(X, y), 2)
+    0.99
+    """
+
+    def __init__(
+        self,
+        loss: Any = "squared",
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        alpha: Any = 1.0,
+        C: float | None = None,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+        multi_class: str = "ovr",
+        h: float = 0.05,
+    ) -> None:
+        self.loss = loss
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.alpha = alpha
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+        self.h = h
+
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+    ) -> KernelClassifier:
+        """Fit.
+
+        Parameters
+        ----------
+        X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
+            source of rows (:mod:`everyfold.rows`) with its targets, without ``y``.
+        y : array of shape (n_samples,)
+            Class labels, at least two different ones.
+        sample_weight : array of shape (n_samples,), optional
+            Weight 0 is the same as leaving the row out.
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(X, RowSource):
+            reader = self._fit_source(X, y, sample_weight)
+            assert reader.classes is not None
+            self.classes_ = reader.classes
+            decoder = reader.target(reader.classes[:0])
+            assert isinstance(decoder, Labels)
+            self._decoder = decoder
+            return self
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
+        labels = self._model().target(y)
+        assert isinstance(labels, Labels)
+        self._fit(X, labels, sample_weight)
+        self.classes_ = labels.classes
+        # A target knows how to decide; its rows are not needed for that.
+        self._decoder = labels.emptied()
+        return self
+
+    def decision_function(self, X: Any) -> Array:
+        """Values f(x) + b: (rows,) for two classes (positive is the second), else one a class."""
+        values = self._values(X)
+        decided: Array = self._decoder.decide(values)
+        return decided
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the label of each row of X."""
+        values = self._values(X)
+        labels: NDArray[Any] = self._decoder.predict(values)
+        return labels
+
+
+class LSSVC(KernelClassifier):
+    """Least-squares support vector classification (Suykens & Vandewalle 1999).
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, operator, alpha, fit_intercept, class_weight
+        As in :class:`KernelClassifier`; ``alpha`` as in :class:`LSSVR`.
+
+    Examples
+    --------
+    >>> from everyfold import LSSVC
+    >>> LSSVC().fit([[0.0], [1.0], [2.0], [3.0]], ["a", "a", "b", "b"]).predict([[0.5], [2.5]])
+    array(['a', 'b'], dtype='<U1')
+    """
+
+    loss = "squared"
+    C = None
+    multi_class = "ovr"
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        alpha: Any = 1.0,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+
+
+class HuberSVC(KernelClassifier):
+    """Support vector classification with a Huberised hinge, smooth enough for influence functions.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, operator, fit_intercept, class_weight, multi_class
+        As in :class:`KernelClassifier`.
+    C : float, default=1.0
+        The penalty, as in :class:`sklearn.svm.SVC`: rho = 1/(2 C).
+    h : float, default=0.05
+        Half the width over which the kink of the hinge is rounded.
+
+    Examples
+    --------
+    >>> from everyfold import HuberSVC
+    >>> HuberSVC().fit([[0.0], [1.0], [2.0], [3.0]], ["a", "a", "b", "b"]).predict([[0.5], [2.5]])
+    array(['a', 'b'], dtype='<U1')
+    """
+
+    loss = "huber_hinge"
+    alpha = None
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        C: float = 1.0,
+        h: float = 0.05,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+        multi_class: str = "ovr",
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.C = C
+        self.h = h
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+
+
+class KernelLogisticClassifier(KernelClassifier):
+    """Kernel logistic regression, with probabilities.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, operator, fit_intercept, class_weight, multi_class
+        As in :class:`KernelClassifier`.
+    C : float, default=1.0
+        The penalty, as in :class:`sklearn.svm.SVC`: rho = 1/(2 C).
+
+    Examples
+    --------
+    >>> from everyfold import KernelLogisticClassifier
+    >>> model = KernelLogisticClassifier(C=10.0).fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> model.predict_proba([[0.0], [3.0]]).round(1)
+    array([[0.9, 0.1],
+           [0.1, 0.9]])
+    """
+
+    loss = "logistic"
+    alpha = None
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        C: float = 1.0,
+        fit_intercept: bool = True,
+        class_weight: ClassWeight = None,
+        multi_class: str = "ovr",
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.multi_class = multi_class
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes; more than two are one-versus-rest ones scaled to sum 1."""
+        if self.multi_class != "ovr":
+            raise AttributeError("probabilities need multi_class='ovr'")
+        values = self._values(X)
+        probabilities: Array = self._decoder.probabilities(values)
+        return probabilities
+
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))

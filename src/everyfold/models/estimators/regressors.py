@@ -1,0 +1,226 @@
+"""Kernel regression and its named children."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from everyfold.models.estimators.base import KernelMachine
+from everyfold.models.targets import Numbers
+from everyfold.operators.base import Array
+from everyfold.rows import RowSource
+
+
+class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
+    r"""Kernel regression: minimise :math:`\sum_i w_i V(y_i, f(x_i) + b) + \rho\|f\|^2`.
+
+    Parameters
+    ----------
+    loss : {"squared", "quadratic_epsilon", "smooth_epsilon"} or Loss, default="squared"
+        The loss V. "squared" is kernel ridge regression (with an intercept, LS-SVM regression);
+        "quadratic_epsilon" ignores residuals up to ``epsilon`` and squares what exceeds it;
+        "smooth_epsilon" is the loss of the SVR with its kinks rounded over a width ``h``.
+    kernel : {"rbf", "laplacian", "polynomial", "linear", "cosine", "precomputed"} or callable
+        The kernel, named as in scikit-learn; ``kernel="precomputed"`` takes the kernel matrix as X.
+    gamma : float, "scale", "auto" or None, default=None
+        Width of the rbf, laplacian and polynomial kernels; None is 1/n_features. "scale" depends on
+        the training rows, so that every fold of a cross-validation has a kernel of its own.
+    degree, coef0 : int and float
+        Of the polynomial kernel.
+    kernel_params : dict, optional
+        Keyword arguments of a callable kernel.
+    operator : {"auto", "dense"} or Structure, default="auto"
+        How the kernel matrix is represented; "auto" is exact: the matrix itself, or the features
+        where the kernel is linear and they are fewer than the rows. A matrix that does not fit in
+        memory becomes one of low rank, with a warning.
+    alpha : float or array of shape (n_targets,), default=1.0
+        The ridge rho, as in :class:`sklearn.kernel_ridge.KernelRidge`.
+    C : float, optional
+        The ridge the other way round, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C). Overrides
+        ``alpha``.
+    fit_intercept : bool, default=True
+        Whether to add a free constant b.
+    epsilon, h : float, default=0.1 and 0.05
+        Of the losses that have them.
+
+    Attributes
+    ----------
+    dual_coef_ : array of shape (n_samples, n_targets)
+        Coefficients of the kernel expansion; of its landmarks with ``operator=Nystrom(...)``, or of
+        the features where the kernel is linear and the primal form was taken.
+    intercept_ : array of shape (n_targets,)
+    kernel_ : Kernel
+        The kernel with its parameters resolved.
+    expansion_ : Expansion
+        The fitted function without the intercept.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Present when X has string column names.
+
+    Examples
+    --------
+    >>> from everyfold import KernelRegressor
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> round(KernelRegressor(gamma=10.0, alpha=0.1).fit(X, y).score(X, y), 2)
+    0.61
+    """
+
+    def __init__(
+        self,
+        loss: Any = "squared",
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        alpha: Any = 1.0,
+        C: float | None = None,
+        fit_intercept: bool = True,
+        epsilon: float = 0.1,
+        h: float = 0.05,
+    ) -> None:
+        self.loss = loss
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.alpha = alpha
+        self.C = C
+        self.fit_intercept = fit_intercept
+        self.epsilon = epsilon
+        self.h = h
+
+    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> KernelRegressor:
+        """Fit.
+
+        Parameters
+        ----------
+        X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
+            source of rows (:mod:`everyfold.rows`) with its targets, without ``y``.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array of shape (n_samples,), optional
+            Weight 0 is the same as leaving the row out.
+
+        Returns
+        -------
+        self
+        """
+        if isinstance(X, RowSource):
+            self._fit_source(X, y, sample_weight)
+            self._is_flat = self.dual_coef_.shape[1] == 1
+            return self
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        self._is_flat = np.ndim(y) == 1
+        self._fit(X, Numbers.read(y), sample_weight)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Predict the rows of X (or, precomputed, from the kernel with the training rows)."""
+        values = self._values(X)
+        return values[:, 0] if self._is_flat else values
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
+
+class LSSVR(KernelRegressor):
+    """Least-squares support vector regression: kernel ridge regression with an intercept.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, operator, alpha, fit_intercept
+        As in :class:`KernelRegressor`. ``alpha`` is the mu of Suykens & Vandewalle's dual system,
+        the inverse of their gamma.
+
+    Examples
+    --------
+    >>> from everyfold import LSSVR
+    >>> line = LSSVR(kernel="linear", alpha=1e-8).fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0])
+    >>> line.predict([[3.0]]).round(6)
+    array([7.])
+    """
+
+    loss = "squared"
+    C = None
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        alpha: Any = 1.0,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+
+
+class QuadraticSVR(KernelRegressor):
+    """Support vector regression with a quadratic ε-insensitive loss.
+
+    Parameters
+    ----------
+    kernel, gamma, degree, coef0, kernel_params, operator, fit_intercept
+        As in :class:`KernelRegressor`.
+    C : float, default=1.0
+        The penalty, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C).
+    epsilon : float, default=0.1
+        Residuals up to this size cost nothing.
+
+    Examples
+    --------
+    >>> from everyfold import QuadraticSVR
+    >>> model = QuadraticSVR(kernel="linear", C=1e6, epsilon=0.0)
+    >>> model.fit([[0.0], [1.0], [2.0]], [1.0, 3.0, 5.0]).predict([[3.0]]).round(3)
+    array([7.])
+    """
+
+    loss = "quadratic_epsilon"
+    alpha = None
+
+    def __init__(
+        self,
+        *,
+        kernel: Any = "rbf",
+        gamma: Any = None,
+        degree: int = 3,
+        coef0: float = 1.0,
+        kernel_params: dict[str, Any] | None = None,
+        operator: Any = "auto",
+        C: float = 1.0,
+        epsilon: float = 0.1,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.kernel_params = kernel_params
+        self.operator = operator
+        self.C = C
+        self.epsilon = epsilon
+        self.fit_intercept = fit_intercept

@@ -1,0 +1,210 @@
+"""Which rows are left out together: the one form in which criteria see any cross-validation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from everyfold.types import Array
+from everyfold.types import Index as Rows
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split: fit on ``train``, predict ``test``.
+
+    ``held`` are the rows outside ``train``, in the order of ``test`` where the two are the same
+    set. ``is_removable`` says that the split is a removal: no training row repeats and every test
+    row is held out. Only then can its predictions come from the fit on all rows.
+    """
+
+    train: Rows
+    test: Rows
+    held: Rows
+    is_removable: bool
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Folds that leave out the same number of (active) rows, handled as one array.
+
+    Attributes
+    ----------
+    folds : array of shape (t,)
+        Their numbers.
+    rows : array of shape (t, m)
+        The rows each leaves out.
+    slots : array of shape (t, m)
+        Where those rows stand in the concatenation of all held-out sets.
+    """
+
+    folds: Rows
+    rows: Rows
+    slots: Rows
+
+
+@dataclass(frozen=True)
+class Folds:
+    """All splits of a cross-validation of ``n`` rows.
+
+    Folds may be unequal, overlap (repeated k-fold, shuffle split), or leave rows out of both
+    sides (time series).
+
+    Examples
+    --------
+    >>> folds = Folds.from_splits([([0, 1], [2, 3]), ([2, 3], [0, 1])], n=4)
+    >>> folds.tests
+    (array([2, 3]), array([0, 1]))
+    >>> folds.are_removable
+    True
+    """
+
+    n: int
+    tests: tuple[Rows, ...]
+    helds: tuple[Rows, ...]
+    odd: dict[int, Fold] = field(default_factory=dict)
+    """The folds that are not removals, by number."""
+
+    @classmethod
+    def leave_one_out(cls, n: int) -> Folds:
+        """The n folds of leave-one-out, without n index arrays of n rows."""
+        if n < 2:
+            raise ValueError(f"leave-one-out needs at least 2 rows, got n_samples={n}")
+        singles = tuple(np.arange(n)[:, None])
+        return cls(n, singles, singles)
+
+    @classmethod
+    def from_splits(
+        cls, splits: Iterable[tuple[ArrayLike, ArrayLike]], n: int, *, literal: bool = False
+    ) -> Folds:
+        """Read (train, test) pairs of row numbers; ``literal`` keeps the order of training rows."""
+        folds = [_read(i, train, test, n) for i, (train, test) in enumerate(splits)]
+        if literal:
+            folds = [replace(fold, is_removable=False) for fold in folds]
+        if not folds:
+            raise ValueError("cv yields no split; pass a splitter or an iterable with at least one")
+        return cls(
+            n,
+            tuple(fold.test for fold in folds),
+            tuple(fold.held for fold in folds),
+            {i: fold for i, fold in enumerate(folds) if not fold.is_removable},
+        )
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+    def __getitem__(self, i: int) -> Fold:
+        if i in self.odd:
+            return self.odd[i]
+        inside = np.ones(self.n, dtype=bool)
+        inside[self.helds[i]] = False
+        return Fold(np.flatnonzero(inside), self.tests[i], self.helds[i], True)
+
+    def __iter__(self) -> Iterator[Fold]:
+        return (self[i] for i in range(len(self)))
+
+    def subset(self, numbers: Iterable[int]) -> Folds:
+        """Some of the folds, renumbered."""
+        chosen = list(numbers)
+        return Folds(
+            self.n,
+            tuple(self.tests[i] for i in chosen),
+            tuple(self.helds[i] for i in chosen),
+            {j: self.odd[i] for j, i in enumerate(chosen) if i in self.odd},
+        )
+
+    @property
+    def are_removable(self) -> bool:
+        """Whether every fold is a removal of rows."""
+        return not self.odd
+
+    @cached_property
+    def sizes(self) -> Rows:
+        """How many rows each fold leaves out of training."""
+        return np.array([len(held) for held in self.helds], dtype=np.intp)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, int], ...]:
+        """The sizes of the held-out sets, each with the number of folds that have it."""
+        sizes, counts = np.unique(self.sizes, return_counts=True)
+        return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))
+
+    @cached_property
+    def bounds(self) -> Rows:
+        """Fold i's predictions are ``values[bounds[i]:bounds[i + 1]]`` of an out-of-fold array."""
+        return np.concatenate([[0], np.cumsum([len(test) for test in self.tests])]).astype(np.intp)
+
+    def split(self, values: Array) -> list[Array]:
+        """An array over all test rows of all folds, cut into the folds'."""
+        return np.split(values, self.bounds[1:-1])
+
+    @cached_property
+    def pick(self) -> Rows:
+        """Which entries of the concatenated held-out sets are the test rows of the folds."""
+        starts = np.cumsum(self.sizes) - self.sizes
+        if all(test is held for test, held in zip(self.tests, self.helds, strict=True)):
+            return np.arange(int(self.sizes.sum()))
+        picked = []
+        for start, test, held in zip(starts, self.tests, self.helds, strict=True):
+            order = np.argsort(held)
+            picked.append(start + order[np.searchsorted(held, test, sorter=order)])
+        return np.concatenate(picked)
+
+    @cached_property
+    def _one_stack(self) -> Stack:
+        """All folds as one stack, for folds of equal size; no loop over a million of them."""
+        rows = np.concatenate(self.helds).reshape(len(self), int(self.sizes[0]))
+        return Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
+
+    def stacks(self, is_active: NDArray[np.bool_]) -> Iterator[Stack]:
+        """The held-out rows with ``is_active``, folds of equal size together."""
+        all_active = bool(is_active.all())
+        if all_active and self.sizes.min() == self.sizes.max():
+            yield self._one_stack
+            return
+        starts = np.cumsum(self.sizes) - self.sizes
+        by_size: dict[int, list[tuple[int, Rows, Rows]]] = {}
+        for i, held in enumerate(self.helds):
+            kept = np.arange(len(held)) if all_active else np.flatnonzero(is_active[held])
+            by_size.setdefault(len(kept), []).append((i, held[kept], starts[i] + kept))
+        for group in by_size.values():
+            folds, rows, slots = zip(*group, strict=True)
+            yield Stack(np.array(folds, dtype=np.intp), np.stack(rows), np.stack(slots))
+
+
+def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:
+    train_rows = _rows(number, "train", train, n)
+    test_rows = _rows(number, "test", test, n)
+    if train_rows.size == 0:
+        raise ValueError(
+            f"cv: split {number} leaves no training rows (n_samples={n}); use fewer folds or "
+            "groups, or a smaller test set"
+        )
+    if test_rows.size == 0:
+        raise ValueError(f"cv: split {number} has no test rows; use fewer folds or a larger test")
+    count = np.zeros(n, dtype=np.intp)
+    np.add.at(count, train_rows, 1)
+    held = np.flatnonzero(count == 0)
+    is_removable = bool(count.max(initial=0) == 1) and not count[test_rows].any()
+    # Same set: keep the order of the test rows, so that held-out values need no reordering.
+    if is_removable and len(held) == len(test_rows) == len(np.unique(test_rows)):
+        held = test_rows
+    return Fold(train_rows, test_rows, held, is_removable)
+
+
+def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Rows:
+    indices = np.asarray(rows)
+    if indices.dtype == bool and indices.shape == (n,):
+        indices = np.flatnonzero(indices)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise ValueError(f"cv: the {name} rows of split {number} are not an array of row numbers")
+    indices = indices.astype(np.intp)
+    if indices.size and (indices.min() < -n or indices.max() >= n):
+        raise ValueError(
+            f"cv: split {number} names {name} row {indices.max()}, but there are n_samples={n}"
+        )
+    return np.where(indices < 0, indices + n, indices)

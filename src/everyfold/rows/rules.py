@@ -1,0 +1,120 @@
+"""Which fold a row of a source belongs to, by its number or by a column: no shuffle needed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold, PredefinedSplit
+
+from everyfold.rows.checks import Block
+from everyfold.rows.source import RowSource
+from everyfold.types import Index as Rows
+
+DEFAULT_FOLDS = 5
+
+
+class FoldRule(ABC):
+    """The fold of every row; −1 is a row that is never held out."""
+
+    @abstractmethod
+    def numbers(self, block: Block) -> Rows:
+        """The fold of each row of a block."""
+
+
+@dataclass(frozen=True)
+class Consecutive(FoldRule):
+    """t runs of consecutive rows, as scikit-learn's ``KFold`` without shuffling."""
+
+    n: int
+    t: int
+
+    def numbers(self, block: Block) -> Rows:
+        """See base class."""
+        sizes = np.full(self.t, self.n // self.t, dtype=np.intp)
+        sizes[: self.n % self.t] += 1
+        rows = np.arange(block.start, block.start + len(block))
+        return np.searchsorted(np.cumsum(sizes), rows, side="right")
+
+
+@dataclass(frozen=True)
+class Alternating(FoldRule):
+    """Row i in fold i mod t: for sources whose length is not known before they end."""
+
+    t: int
+
+    def numbers(self, block: Block) -> Rows:
+        """See base class."""
+        return np.arange(block.start, block.start + len(block)) % self.t
+
+
+@dataclass(frozen=True)
+class Given(FoldRule):
+    """A number for every row."""
+
+    fold: Rows
+
+    def numbers(self, block: Block) -> Rows:
+        """See base class."""
+        return self.fold[block.start : block.start + len(block)]
+
+
+class Column(FoldRule):
+    """The fold column of the source."""
+
+    def numbers(self, block: Block) -> Rows:
+        """See base class."""
+        assert block.fold is not None
+        return np.asarray(block.fold, dtype=np.intp)
+
+
+class Everything(FoldRule):
+    """No folds: a fit on all rows."""
+
+    def numbers(self, block: Block) -> Rows:
+        """See base class."""
+        return np.full(len(block), -1, dtype=np.intp)
+
+
+def read_rule(cv: Any, source: RowSource) -> FoldRule:
+    """The rule of a ``cv`` argument.
+
+    None is the fold column of the source if it has one and 5 folds if not; a number of folds cuts
+    the rows into runs where their number is known and deals them out in turn where it is not.
+    """
+    if cv is None:
+        first = next(iter(source.blocks(1)))
+        return _cut(DEFAULT_FOLDS, source) if first.fold is None else Column()
+    if isinstance(cv, Integral) and not isinstance(cv, bool):
+        return _cut(int(cv), source)
+    if type(cv) is KFold and not cv.shuffle:
+        return _cut(cv.n_splits, source)
+    if source.n_rows is not None and type(cv) is KFold:
+        fold = np.empty(source.n_rows, dtype=np.intp)
+        for k, (_, test) in enumerate(cv.split(np.empty((source.n_rows, 0)))):
+            fold[test] = k
+        return Given(fold)
+    if type(cv) is PredefinedSplit:
+        if source.n_rows is not None and len(cv.test_fold) != source.n_rows:
+            raise ValueError(
+                f"cv=PredefinedSplit names folds of {len(cv.test_fold)} rows, but the source has "
+                f"{source.n_rows}"
+            )
+        return Given(np.asarray(cv.test_fold, dtype=np.intp))
+    raise ValueError(
+        f"cv={cv!r} needs all rows at once; for a source of rows use a number of folds, KFold, "
+        "PredefinedSplit, or None and a fold column in the source"
+    )
+
+
+def _cut(t: int, source: RowSource) -> FoldRule:
+    if t < 2:
+        raise ValueError(f"cv={t} is not allowed; use at least 2 folds")
+    if source.n_rows is None:
+        return Alternating(t)
+    if source.n_rows < t:
+        raise ValueError(f"cv={t} is more than the {source.n_rows} rows of the source")
+    return Consecutive(source.n_rows, t)

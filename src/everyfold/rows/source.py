@@ -1,0 +1,271 @@
+"""What a source of rows is: any number of passes in blocks, which must agree."""
+
+from __future__ import annotations
+
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from everyfold.rows.checks import (
+    Array,
+    Block,
+    Piece,
+    StreamError,
+    check,
+    form,
+    positive,
+    row_numbers,
+    span,
+)
+
+# Files are read in pieces of this many numbers at least, however small the blocks asked for, and of
+# this many rows at most, so that large blocks do not exist twice.
+_SMALLEST_PIECE = 2**16
+_LONGEST_PIECE = 2**16
+# Numbers that a block put together from pieces has room for at first: 32 MB.
+_FIRST_BUFFER = 2**22
+
+
+class RowSource(ABC):
+    """Rows that can be read any number of times, always the same and in the same order.
+
+    Every pass is compared with the first complete one, by the number of rows and a checksum of all
+    their values; a pass that is left early is not. No file is open between passes.
+
+    Attributes
+    ----------
+    n_features : int
+    n_rows : int or None
+        None while unknown: until the first complete pass over a text file or an iterator.
+    names : tuple of str or None
+        The names of the features if the source has them.
+    """
+
+    n_features: int
+    n_rows: int | None = None
+    names: tuple[str, ...] | None = None
+    _first: _Tally | None = None
+
+    @abstractmethod
+    def _pieces(self, size: int) -> Generator[Piece, None, None]:
+        """One pass in unchecked pieces of any length, where ``size`` rows suit best."""
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """One pass in blocks of exactly ``size`` rows; the last one may be smaller.
+
+        **Cost**: a row is copied at most once on its way from a piece of the storage to a block,
+        and not at all where pieces are blocks. The checks read X twice, at the speed of memory.
+        """
+        return self._pass(positive(size, "the size of blocks"))
+
+    def take(self, rows: ArrayLike) -> Array:
+        """X of some rows, in the order asked; rows may repeat.
+
+        **Cost**: random access to arrays, the row groups concerned of a Parquet file, one pass up
+        to the last of the rows for other sources.
+        """
+        with naming(self):
+            numbers = row_numbers(rows, self.n_rows)
+        return self._take(numbers)
+
+    def _take(self, rows: Array) -> Array:
+        with closing(self._pass(piece_rows(1, self.n_features))) as blocks, naming(self):
+            return gather(((b.start, b.X) for b in blocks), rows, self.n_features)
+
+    def _pass(self, size: int) -> Generator[Block, None, None]:
+        tally = _Tally()
+        with naming(self), closing(self._pieces(size)) as pieces:
+            for block in _reblock(self._checked(pieces), size, self.n_rows):
+                tally = tally.add(block)
+                if self.n_rows is not None and tally.rows > self.n_rows:
+                    raise StreamError(f"there are more rows than {self._promise()}")
+                yield block
+            self._conclude(tally)
+
+    def _checked(self, pieces: Iterable[Piece]) -> Iterator[Block]:
+        """The pieces as blocks, all of one form."""
+        start, first = 0, ""
+        for piece in pieces:
+            block = check(piece, start, self.n_features, self.names)
+            if not len(block):
+                continue
+            if first.startswith("y of numbers") and block.y.dtype.kind in "iu":
+                block = replace(block, y=block.y.astype(np.float64))
+            first = first or form(block)
+            if form(block) != first:
+                raise StreamError(
+                    f"{span(range(start, start + len(block)))}: there is {form(block)}, but the "
+                    f"first piece has {first}; give all pieces the same parts, and y the same "
+                    "type (for numbers, y.astype(float))"
+                )
+            start += len(block)
+            yield block
+
+    def _conclude(self, tally: _Tally) -> None:
+        if tally.rows == 0 and not self.n_rows:
+            raise StreamError(
+                "there are no rows; give some (a callable must return a fresh iterator each time)"
+            )
+        if self.n_rows is not None and tally.rows < self.n_rows:
+            raise StreamError(f"the rows end after {tally.rows}, fewer than {self._promise()}")
+        changed = [] if self._first is None else self._first.differences(tally)
+        if changed:
+            raise StreamError(
+                f"{' and '.join(changed)} changed since the first pass; every pass must give the "
+                "same rows in the same order (fix random seeds, do not shuffle, do not write to "
+                "the data meanwhile)"
+            )
+        self._first, self.n_rows = tally, tally.rows
+
+    def _promise(self) -> str:
+        if self._first is None:
+            return f"the {self.n_rows} that were announced; correct n_rows or the source"
+        return (
+            f"the {self.n_rows} of the first pass; every pass must give the same rows in the same "
+            "order (a callable must return a fresh iterator each time)"
+        )
+
+
+def piece_rows(size: int, n_features: int) -> int:
+    """How many rows of a file to read at a time for blocks of ``size`` rows."""
+    return min(max(size, _SMALLEST_PIECE // n_features, 1), _LONGEST_PIECE)
+
+
+def gather(pieces: Iterable[tuple[int, Array]], rows: Array, n_features: int) -> Array:
+    """Some rows of X, in the order asked, from pieces that come with their start, ascending."""
+    X = np.empty((len(rows), n_features))
+    order = np.argsort(rows, kind="stable")
+    ascending, done = rows[order], 0
+    if not len(rows):
+        return X
+    for start, piece in pieces:
+        stop = int(np.searchsorted(ascending, start + len(piece)))
+        X[order[done:stop]] = piece[ascending[done:stop] - start]
+        done = stop
+        if done == len(rows):
+            return X
+    raise StreamError(f"row {ascending[done]} was asked for, but the rows end before it")
+
+
+# -- Passes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Tally:
+    """The number of rows of a pass and checksums that do not depend on how they were cut."""
+
+    rows: int = 0
+    X: int = 0
+    y: int = 0
+    sample_weight: int = 0
+    fold: int = 0
+
+    def add(self, block: Block) -> _Tally:
+        # Whole numbers modulo 2⁶⁴ have no rounding, so that any blocks give the same checksum;
+        # one product with the bits of X is three times as fast as a CRC of all its bytes.
+        bits = np.einsum("ij,j->i", block.X.view(np.uint64), _multipliers(block.X.shape[1]))
+        weight, fold = block.sample_weight, block.fold
+        return _Tally(
+            self.rows + len(block),
+            zlib.crc32(bits.data, self.X),
+            zlib.crc32(_bytes(block.y), self.y),
+            self.sample_weight if weight is None else zlib.crc32(weight.data, self.sample_weight),
+            self.fold if fold is None else zlib.crc32(fold.data, self.fold),
+        )
+
+    def differences(self, other: _Tally) -> list[str]:
+        parts = ("X", "y", "sample_weight", "fold")
+        return [name for name in parts if getattr(self, name) != getattr(other, name)]
+
+
+@cache
+def _multipliers(n_features: int) -> NDArray[np.uint64]:
+    # Odd, so that a change of a single bit is never multiplied away.
+    return np.random.default_rng(0).integers(2**63, size=n_features, dtype=np.uint64) * 2 + 1
+
+
+def _bytes(y: Array) -> bytes | memoryview:
+    if y.dtype.kind in "biuf":
+        return np.ascontiguousarray(y, dtype=np.float64).data
+    return "".join(f"{label}\0" for label in y).encode("utf-8", "surrogatepass")
+
+
+def _reblock(pieces: Iterable[Block], size: int, n_rows: int | None) -> Iterator[Block]:
+    """Blocks of ``size`` rows from checked pieces of any length."""
+    partial = _Partial(_length(size, 0, n_rows))
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            part = piece.part(start, min(len(piece), start + partial.size - partial.rows))
+            start += len(part)
+            if len(part) < partial.size:
+                partial.add(part)
+                if partial.rows < partial.size:
+                    continue
+                part = partial.block()
+            yield part
+            partial = _Partial(_length(size, part.start + len(part), n_rows))
+    if partial.rows:
+        yield partial.block()
+
+
+def _length(size: int, start: int, n_rows: int | None) -> int:
+    """The length of a block: with the end known, even the last need not be copied."""
+    return size if n_rows is None or start >= n_rows else min(size, n_rows - start)
+
+
+class _Partial:
+    """The beginning of a block, copied: whoever made a piece may use its memory again."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._X = np.empty((0, 0))
+        self._columns: list[tuple[Any, ...]] = []
+        self._start = 0
+        self.rows = 0
+
+    def add(self, part: Block) -> None:
+        """Append rows, at most as many as the block lacks."""
+        rows = self.rows + len(part)
+        if not self.rows:
+            self._start = part.start
+        if rows > len(self._X):
+            self._grow(max(rows, 2 * len(self._X)), part.X.shape[1])
+        self._X[self.rows : rows] = part.X
+        columns = (part.y, part.sample_weight, part.fold)
+        self._columns.append(tuple(None if c is None else c.copy() for c in columns))
+        self.rows = rows
+
+    def _grow(self, rows: int, n_features: int) -> None:
+        # Not the whole block at once: its size may be far beyond the number of rows there are.
+        grown = np.empty((min(self.size, max(rows, _FIRST_BUFFER // n_features)), n_features))
+        if self.rows:
+            grown[: self.rows] = self._X[: self.rows]
+        self._X = grown
+
+    def block(self) -> Block:
+        """The rows so far."""
+        columns: list[Any] = [
+            None if parts[0] is None else np.concatenate(parts)
+            for parts in zip(*self._columns, strict=True)
+        ]
+        y, weight, fold = columns
+        return Block(self._X[: self.rows], y, weight, fold, self._start)
+
+
+@contextmanager
+def naming(source: RowSource) -> Iterator[None]:
+    """Say which source it is that something is wrong with."""
+    try:
+        yield
+    except StreamError as error:
+        if str(error).startswith(repr(source)):
+            raise
+        raise StreamError(f"{source!r}: {error}") from error

@@ -1,0 +1,216 @@
+"""The two searches: all points of a grid, or some of them by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+from everyfold.selection.search import FastSearchCV
+
+
+class FastGridSearchCV(FastSearchCV):
+    """Exhaustive search over a grid, as scikit-learn's ``GridSearchCV`` but without its refits.
+
+    Candidates that share a kernel are evaluated together: all their ridges, on all folds, from one
+    factorisation (or one a fold).
+
+    Parameters
+    ----------
+    estimator : estimator
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
+        library's, or a ``Pipeline`` that ends in one of them. Any other is refused before any work.
+    param_grid : dict or list of dicts
+        As in scikit-learn; parameters of Pipeline steps included.
+    scoring : str, callable, list, tuple or dict, default=None
+        As in scikit-learn.
+    n_jobs : int, default=None
+        Kernels that are evaluated at a time, by joblib.
+    refit : bool, str or callable, default=True
+        As in scikit-learn.
+    cv : int, splitter or iterable, default=None
+        As in scikit-learn; folds may overlap, be unequal, or leave one out.
+    verbose : int, default=0
+        1 prints a line for every finished kernel.
+    error_score : "raise" or float, default=nan
+        The score of folds that cannot be fitted.
+    return_train_score : bool, default=False
+        Whether to score training rows, too; folds are then factorised one by one.
+    order : {"auto", "exact"} or float, default="auto"
+        1, 2, 3, … evaluate influence series of that order, an approximation that exists to
+        reproduce the literature; inf is its limit, which is exact for squared loss, and what "auto"
+        and "exact" do there.
+    operator : {"auto", "dense"} or Structure, default="auto"
+        How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on,
+        for squared loss, all candidates are then evaluated at low rank first and the best on the
+        full matrix (``cv_results_["status"]`` says which), where "dense" evaluates all on it.
+    ridge_scaling : {"sum", "mean"}, default="sum"
+        Whether a ridge stays what it is when rows are left out (scikit-learn), or is multiplied by
+        the number of rows. With "mean", ``best_estimator_`` has the ridge times the rows.
+    n_confirm : int or "auto", default="auto"
+        How many of the best candidates are scored again by refits of the estimator itself, which
+        then decide between them. "auto" is 0 if the winner's score is exact, else 3 (0 beyond 20
+        folds).
+    preprocessing : {"auto", "per_fold", "once"}, default="auto"
+        How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
+        does, or once on all rows (never with y). "auto" is per fold up to 20 folds; warns beyond.
+    random_state : int, RandomState or None, default=None
+        For operators that draw at random.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        As in scikit-learn, and ``is_exact`` (whether every fold equals a refit up to rounding),
+        ``status`` (how certain the scores are), ``is_identity`` (whether the kernel is numerically
+        the identity, so that nothing is learnt), ``spectral_radius`` (of influence series; NaN if
+        none) and ``confirmed_test_score`` (NaN for candidates that were not refitted). Times are
+        shares of the shared work.
+    plan_ : SearchPlan
+        What was done, in words.
+    best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \
+multimetric_, classes_, n_features_in_, feature_names_in_
+        As in scikit-learn. ``best_score_`` is the confirmed score where there is one.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> grid = {"alpha": [0.01, 0.1, 1.0], "gamma": [1.0, 10.0]}
+    >>> search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=10).fit(X, y)
+    >>> search.best_params_
+    {'alpha': 0.01, 'gamma': 1.0}
+    >>> bool(search.cv_results_["is_exact"].all())
+    True
+    """
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012
+        **FastSearchCV._parameter_constraints,
+        "param_grid": [dict, list],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_grid: Any,
+        *,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        cv: Any = None,
+        verbose: int = 0,
+        error_score: Any = np.nan,
+        return_train_score: bool = False,
+        order: Any = "auto",
+        operator: Any = "auto",
+        ridge_scaling: str = "sum",
+        n_confirm: Any = "auto",
+        preprocessing: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_grid = param_grid
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.cv = cv
+        self.verbose = verbose
+        self.error_score = error_score
+        self.return_train_score = return_train_score
+        self.order = order
+        self.operator = operator
+        self.ridge_scaling = ridge_scaling
+        self.n_confirm = n_confirm
+        self.preprocessing = preprocessing
+        self.random_state = random_state
+
+    def _candidates(self) -> Iterable[dict[str, Any]]:
+        return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
+
+
+class FastRandomizedSearchCV(FastSearchCV):
+    """Search over random candidates, as scikit-learn's ``RandomizedSearchCV`` without its refits.
+
+    Candidates save work only where they share a kernel: give gamma a list of a few values and the
+    ridge a distribution.
+
+    Parameters
+    ----------
+    estimator : estimator
+        As in :class:`FastGridSearchCV`.
+    param_distributions : dict or list of dicts
+        Lists, or distributions with an ``rvs`` method, as in scikit-learn.
+    n_iter : int, default=10
+        The number of candidates.
+    scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, operator, \
+ridge_scaling, n_confirm, preprocessing
+        As in :class:`FastGridSearchCV`.
+    random_state : int, RandomState or None, default=None
+        Gives the candidates that scikit-learn's search would try.
+
+    Attributes
+    ----------
+    cv_results_, plan_, best_estimator_, best_score_, best_params_, best_index_
+        And the others of :class:`FastGridSearchCV`.
+
+    Examples
+    --------
+    >>> from everyfold import LSSVR, FastRandomizedSearchCV
+    >>> from scipy.stats import loguniform
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> grid = {"alpha": loguniform(1e-3, 10.0), "gamma": [1.0, 10.0]}
+    >>> search = FastRandomizedSearchCV(LSSVR(), grid, n_iter=20, random_state=0).fit(X, y)
+    >>> len(search.cv_results_["params"])
+    20
+    """
+
+    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012
+        **FastSearchCV._parameter_constraints,
+        "param_distributions": [dict, list],
+    }
+
+    def __init__(
+        self,
+        estimator: Any,
+        param_distributions: Any,
+        *,
+        n_iter: int = 10,
+        scoring: Any = None,
+        n_jobs: int | None = None,
+        refit: Any = True,
+        cv: Any = None,
+        verbose: int = 0,
+        error_score: Any = np.nan,
+        return_train_score: bool = False,
+        order: Any = "auto",
+        operator: Any = "auto",
+        ridge_scaling: str = "sum",
+        n_confirm: Any = "auto",
+        preprocessing: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.param_distributions = param_distributions
+        self.n_iter = n_iter
+        self.scoring = scoring
+        self.n_jobs = n_jobs
+        self.refit = refit
+        self.cv = cv
+        self.verbose = verbose
+        self.error_score = error_score
+        self.return_train_score = return_train_score
+        self.order = order
+        self.operator = operator
+        self.ridge_scaling = ridge_scaling
+        self.n_confirm = n_confirm
+        self.preprocessing = preprocessing
+        self.random_state = random_state
+
+    def _candidates(self) -> Iterable[dict[str, Any]]:
+        return ParameterSampler(  # type: ignore[no-any-return]
+            self.param_distributions, self.n_iter, random_state=self.random_state
+        )

@@ -1,0 +1,85 @@
+"""How far a search is: lines on the terminal, and scikit-learn's callbacks where it has them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from everyfold.evaluate.setup import Setup, StreamSetup
+
+
+class Progress:
+    """Told of every unit of work that is finished.
+
+    scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
+    there are none to call.
+    """
+
+    def __init__(self, search: Any, data: Any, n_units: int, n_candidates: int) -> None:
+        self._search = search
+        self._data = {"X": data[0], "y": data[1], "metadata": None}
+        self._total, self._candidates = n_units, n_candidates
+        self._done = 0
+        self._start = time.perf_counter()
+        self._root: Any = None
+        self._tasks: Any = None
+        if hasattr(search, "_init_callback_context"):
+            self._open_callbacks()
+
+    def _open_callbacks(self) -> None:
+        search = self._search
+        root = search._init_callback_context(max_subtasks=1 + (search.refit is not False))
+        self._root = root.call_on_fit_task_begin(estimator=search, **self._data)
+        tasks = self._root.subcontext(
+            task_name="search", max_subtasks=self._total, sequential_subtasks=False
+        )
+        self._tasks = tasks.call_on_fit_task_begin(estimator=search)
+
+    def begin(self, setup: Setup | StreamSetup) -> None:
+        """Say what there is to do."""
+        if self._search.verbose > 0:
+            folds = f", {len(setup.sizes)} folds each" if setup.sizes else ""
+            print(f"{self._candidates} candidates on {self._total} kernels{folds}", flush=True)
+
+    def advance(self, n_finished: int) -> None:
+        """One more unit is done, ``n_finished`` candidates in all."""
+        if self._tasks is not None:
+            task = self._tasks.subcontext(task_name="kernel", task_id=self._done)
+            task.call_on_fit_task_begin(estimator=self._search)
+            task.call_on_fit_task_end(estimator=self._search)
+        self._done += 1
+        if self._search.verbose > 0:
+            seconds = time.perf_counter() - self._start
+            print(
+                f"kernel {self._done}/{self._total}, {n_finished}/{self._candidates} candidates, "
+                f"{seconds:.1f} s",
+                flush=True,
+            )
+
+    def refine(self, n_candidates: int) -> None:
+        """Some candidates that were done have been done better."""
+        if self._search.verbose > 0:
+            seconds = time.perf_counter() - self._start
+            print(f"{n_candidates} candidates again, more exactly, {seconds:.1f} s", flush=True)
+
+    def end_search(self) -> None:
+        """All units are done."""
+        if self._tasks is not None:
+            self._tasks.call_on_fit_task_end(estimator=self._search)
+
+    def refit(self, estimator: Any, fit_params: dict[str, Any]) -> None:
+        """Fit the winner."""
+        X, y = self._data["X"], self._data["y"]
+        if self._root is None:
+            estimator.fit(X, y, **fit_params)
+            return
+        task = self._root.subcontext(task_name="refit-with-best-params")
+        with task.propagate_callback_context(estimator):
+            task.call_on_fit_task_begin(estimator=self._search, **self._data)
+            estimator.fit(X, y, **fit_params)
+        task.call_on_fit_task_end(estimator=self._search, **self._data)
+
+    def end(self) -> None:
+        """Everything is done."""
+        if self._root is not None:
+            self._root.call_on_fit_task_end(estimator=self._search, **self._data)

@@ -1,0 +1,1 @@
+"""The duals of SVC and SVR: fold paths and single rows, compiled; plain arrays in and out."""

@@ -1,0 +1,795 @@
+r"""Compiled core of :mod:`everyfold.svm.paths`; needs numba, so it is imported only when used.
+
+One problem covers hinge and :math:`\varepsilon`-insensitive loss, in signed coefficients,
+
+.. math:: \min_\beta \tfrac12 \beta^\top K \beta - p^\top\beta + \varepsilon\|\beta\|_1,
+          \quad \mathbf 1^\top\beta = 0, \quad C\,l \le \beta \le C\,h,
+
+with :math:`p = y` always; the hinge has :math:`\varepsilon = 0` and :math:`l_i = 0` or
+:math:`h_i = 0` by the sign of :math:`y_i`. ``G = K beta - p`` is the gradient without the
+:math:`\varepsilon` term. A row may go up with score ``up - G`` and down with ``low - G``, where
+``up`` and ``low`` hold :math:`\pm\varepsilon` by the side of zero the row would move on, or an
+infinity where it may not move. The stopping quantity is ``max(up - G) - min(low - G)``; a row
+held out has both infinities, so it never moves and its ``G + p + b`` is its held-out value.
+
+Layout: float32 for what every iteration streams through (``W``: gradient, the two sides, diagonal
+of K, gains, zeros, K times the direction, row numbers), float64 for what accumulates (``V``:
+coefficients, bounds, direction). All vectors are padded to the row length of K, which the caller
+makes a multiple of the vector width, so that no loop has a scalar tail. The rounding of the
+float32 gradient is bounded as it grows, and the gradient computed anew in float64 before the bound
+could matter to the answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit
+from numba.extending import intrinsic
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Array = Any  # inside compiled code the types are numba's, fixed by the one caller
+
+G, UP, LOW, DIAG, GAIN, NULL, KP, NUMBER = range(8)
+BETA, LO, HI, P = range(4)
+LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
+_BLOCK = 256  # rows a step when looking for the place of a maximum
+_SLICE = 4096  # iterations between two looks at the stop flag
+_MEMBERS = 16  # rows of a conjugate direction
+_TAU = np.float32(1e-12)  # curvature of a pair with equal rows
+_OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
+_EPS32 = 6e-8
+_LOWEST = np.float32(-np.inf)
+_HIGHEST = np.float32(np.inf)
+_ZERO = np.float32(0.0)
+_HALF = np.float32(0.5)
+_ONE = np.float32(1.0)
+_TWO = np.float32(2.0)
+
+# No reassociation: a score must round the same in the pass that finds the maximum and in the one
+# that looks for its place. Infinities are data here, so "ninf" is left out too.
+_FLAGS = {"nnan", "nsz", "contract", "arcp"}
+
+
+_njit: Any = njit  # numba's stubs leave out the options that drop wrappers
+_OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
+
+
+def _entry(function: _Function) -> _Function:
+    """Compile on first call, to the disk cache where there is a place for one."""
+    try:
+        return cast(_Function, _njit(cache=True, **_OPTIONS)(function))
+    except RuntimeError:  # a read-only installation without a home directory
+        return cast(_Function, _njit(**_OPTIONS)(function))
+
+
+def _compiled(function: _Function) -> _Function:
+    """Compile as a part of an entry; wrappers for Python would double the compile time."""
+    return cast(
+        _Function, _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+    )
+
+
+def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
+    """LLVM's own min or max: numba's builtins compile to selects that no reduction recognises."""
+
+    def typed(typingctx: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = args[0].type
+            function_type = ir.FunctionType(kind, [kind, kind])
+            function = builder.module.declare_intrinsic(name, [kind], function_type)
+            return builder.call(function, args, fastmath=("nnan", "nsz"))
+
+        return a(a, a), generate
+
+    return cast(Callable[[_Array, _Array], _Array], intrinsic(typed))
+
+
+_max = _vector_intrinsic("llvm.maxnum")
+_min = _vector_intrinsic("llvm.minnum")
+
+
+@_compiled
+def _move(
+    g: _Array,
+    up: _Array,
+    low: _Array,
+    Kp: _Array,
+    K: _Array,
+    i: int,
+    j: int,
+    theta: _Array,
+    d: _Array,
+) -> _Array:
+    """Turn the direction, go d along it; return the highest up and the lowest low score."""
+    Ki = K[i]
+    Kj = K[j]
+    highest = _LOWEST
+    lowest = _HIGHEST
+    for k in range(g.shape[0]):
+        turned = (Ki[k] - Kj[k]) + theta * Kp[k]
+        value = g[k] + d * turned
+        Kp[k] = turned
+        g[k] = value
+        highest = _max(highest, up[k] - value)
+        lowest = _min(lowest, low[k] - value)
+    return highest, lowest
+
+
+@_compiled
+def _gains(
+    g: _Array, low: _Array, diag: _Array, gain: _Array, K: _Array, i: int, top: _Array
+) -> _Array:
+    """Second-order gain of pairing row i with every row; return the largest."""
+    Ki = K[i]
+    kii = diag[i]
+    best = -_ONE
+    for k in range(g.shape[0]):
+        gap = _max(top - (low[k] - g[k]), _ZERO)
+        curvature = _max(kii + diag[k] - _TWO * Ki[k], _TAU)
+        value = gap * gap / curvature
+        gain[k] = value
+        best = _max(best, value)
+    return best
+
+
+@_compiled
+def _place(a: _Array, b: _Array, number: _Array, value: _Array) -> int:
+    """First k with a[k] - b[k] >= value, by blocks so that the search is vectorised."""
+    n = a.shape[0]
+    for start in range(0, n, _BLOCK):
+        end = min(start + _BLOCK, n)
+        a_block = a[start:end]
+        b_block = b[start:end]
+        c_block = number[start:end]
+        first = _HIGHEST
+        for k in range(a_block.shape[0]):
+            first = _min(first, c_block[k] if a_block[k] - b_block[k] >= value else _HIGHEST)
+        if first < _HIGHEST:
+            return int(first)
+    return -1
+
+
+@_compiled
+def _open_sides(k: int, eps: float, W: _Array, V: _Array) -> None:
+    """Set UP and LOW of row k from where its coefficient is in its box."""
+    beta = V[BETA, k]
+    if beta < 0.0:
+        W[UP, k] = eps
+    elif beta < V[HI, k]:
+        W[UP, k] = -eps
+    else:
+        W[UP, k] = _LOWEST
+    if beta > 0.0:
+        W[LOW, k] = -eps
+    elif beta > V[LO, k]:
+        W[LOW, k] = eps
+    else:
+        W[LOW, k] = _HIGHEST
+
+
+@_compiled
+def _room(V: _Array, members: _Array, count: int) -> float:
+    """How far the direction may be followed until a row meets a bound or zero."""
+    room = np.inf
+    for a in range(count):
+        k = members[a]
+        speed = V[P, k]
+        if speed != 0.0:
+            room = min(room, (_target(V, k) - V[BETA, k]) / speed)
+    return room
+
+
+@_compiled
+def _target(V: _Array, k: int) -> _Array:
+    """Where row k must stop: at its bound, or at zero, where the slope of the one-norm changes."""
+    beta = V[BETA, k]
+    if V[P, k] > 0.0:
+        return 0.0 if beta < 0.0 else V[HI, k]
+    return 0.0 if beta > 0.0 else V[LO, k]
+
+
+@_compiled
+def _join(V: _Array, members: _Array, count: int, theta: float, i: int, j: int) -> int:
+    """Make the direction e_i - e_j + theta times itself; return its number of rows."""
+    for a in range(count):
+        V[P, members[a]] *= theta
+    for k, sign in ((i, 1.0), (j, -1.0)):
+        if V[P, k] == 0.0:
+            members[count] = k
+            count += 1
+        V[P, k] += sign
+    return count
+
+
+@_compiled
+def _forget(V: _Array, members: _Array, count: int) -> None:
+    for a in range(count):
+        V[P, members[a]] = 0.0
+
+
+@_compiled
+def _go(V: _Array, members: _Array, count: int, d: float, is_blocked: bool) -> float:
+    """Move the coefficients d along the direction; return the longest way of one of them."""
+    longest = 0.0
+    for a in range(count):
+        k = members[a]
+        target = _target(V, k)
+        V[BETA, k] += d * V[P, k]
+        longest = max(longest, abs(V[P, k]))
+        # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
+        if is_blocked and abs(V[BETA, k] - target) <= 1e-14 * (V[HI, k] - V[LO, k]):
+            V[BETA, k] = target
+    return d * longest
+
+
+@_compiled
+def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: int) -> _Array:
+    """SMO with second-order selection and conjugate directions.
+
+    A step along e_i - e_j mostly undoes part of the last one where the kernel is ill-conditioned.
+    Made conjugate to it, and through it to those before, it does not; that costs one more vector
+    in the pass over the gradient. The direction starts anew when a bound stops it or when it has
+    too many rows to follow cheaply. Returns iterations, violation and the way gone.
+    """
+    g, up, low, diag, gain, Kp = W[G], W[UP], W[LOW], W[DIAG], W[GAIN], W[KP]
+    null, number = W[NULL], W[NUMBER]
+    members = np.empty(_MEMBERS + 2, np.int64)
+    count = 0
+    curvature = 1.0
+    travel = 0.0
+    iterations = 0
+    top, bottom = _move(g, up, low, Kp, K, 0, 0, _ZERO, _ZERO)
+    while top - bottom > tol and iterations < budget:
+        i = _place(up, g, number, top)
+        best = _gains(g, low, diag, gain, K, i, top)
+        j = _place(gain, null, number, best)
+        if i < 0 or j < 0:  # only a kernel with NaN comes here
+            return iterations, np.nan, travel
+        slope = np.float64(top - (low[j] - g[j]))
+        alone = max(np.float64(diag[i]) + diag[j] - 2.0 * K[i, j], 1e-12)
+        coupling = np.float64(Kp[i]) - Kp[j]
+        theta = -coupling / curvature
+        together = alone + theta * coupling
+        d, room = 0.0, 0.0
+        # Almost conjugate already: a plain step is as good, and breeds no subnormal numbers.
+        is_conjugate = abs(theta) > 1e-3 and together > 0.01 * alone and 0 < count <= _MEMBERS
+        if is_conjugate:
+            count = _join(V, members, count, theta, i, j)
+            room = _room(V, members, count)
+            d = min(slope / together, room)
+            is_conjugate = d > 0.5 * slope / alone
+        if not is_conjugate:
+            theta, together = 0.0, alone
+            _forget(V, members, count)
+            count = _join(V, members, 0, 0.0, i, j)
+            room = _room(V, members, count)
+            d = min(slope / together, room)
+        is_blocked = d == room
+        travel += _go(V, members, count, d, is_blocked)
+        if is_blocked:
+            for a in range(count):
+                _open_sides(members[a], eps, W, V)
+            _forget(V, members, count)
+            count = 0
+        else:
+            _open_sides(i, eps, W, V)
+            _open_sides(j, eps, W, V)
+        top, bottom = _move(g, up, low, Kp, K, i, j, np.float32(theta), np.float32(d))
+        curvature = together
+        iterations += 1
+    _forget(V, members, count)
+    return iterations, np.float64(top - bottom), travel
+
+
+@_compiled
+def _gradient(K: _Array, beta: _Array, p: _Array, exact: _Array) -> int:
+    """Write K beta - p in float64 into `exact`, four support rows a pass; return their number."""
+    n = p.shape[0]
+    for k in range(n):
+        exact[k] = -p[k]
+    support = np.empty(n + 3, np.int64)
+    count = 0
+    for k in range(n):
+        if beta[k] != 0.0:
+            support[count] = k
+            count += 1
+    for k in range(3):  # zero weights fill the last pass
+        support[count + k] = support[0] if count else 0
+    for s in range(0, count, 4):
+        i0, i1, i2, i3 = support[s], support[s + 1], support[s + 2], support[s + 3]
+        b0 = beta[i0]
+        b1 = beta[i1] if s + 1 < count else 0.0
+        b2 = beta[i2] if s + 2 < count else 0.0
+        b3 = beta[i3] if s + 3 < count else 0.0
+        _add_four(exact, K[i0], K[i1], K[i2], K[i3], b0, b1, b2, b3)
+    return count
+
+
+@_compiled
+def _add_four(
+    exact: _Array,
+    K0: _Array,
+    K1: _Array,
+    K2: _Array,
+    K3: _Array,
+    b0: float,
+    b1: float,
+    b2: float,
+    b3: float,
+) -> None:
+    for k in range(exact.shape[0]):
+        exact[k] += (b0 * K0[k] + b1 * K1[k]) + (b2 * K2[k] + b3 * K3[k])
+
+
+@_compiled
+def _extremes(exact: _Array, W: _Array) -> _Array:
+    """Highest up and lowest low score of a float64 gradient."""
+    top, bottom = -np.inf, np.inf
+    for k in range(exact.shape[0]):
+        top = max(top, W[UP, k] - exact[k])
+        bottom = min(bottom, W[LOW, k] - exact[k])
+    return top, bottom
+
+
+@_compiled
+def _centre(exact: _Array, W: _Array) -> _Array:
+    """Round the gradient to float32 around the bias: what decides is then small and precise."""
+    top, bottom = _extremes(exact, W)
+    shift = 0.5 * (top + bottom)
+    if not np.isfinite(shift):
+        shift = 0.0
+    for k in range(exact.shape[0]):
+        W[G, k] = exact[k] + shift
+    return shift
+
+
+@_compiled
+def _active_rows(W: _Array, rows: _Array) -> int:
+    """Rows that are free or might still move; return their number."""
+    top, bottom = _LOWEST, _HIGHEST
+    n = rows.shape[0]
+    for k in range(n):
+        top = max(top, W[UP, k] - W[G, k])
+        bottom = min(bottom, W[LOW, k] - W[G, k])
+    count = 0
+    for k in range(n):
+        # An infinite side never passes, so held-out rows go, and bound rows by their other side.
+        if (W[UP, k] - W[G, k] >= bottom and W[UP, k] > _LOWEST) or (
+            W[LOW, k] - W[G, k] <= top and W[LOW, k] < _HIGHEST
+        ):
+            rows[count] = k
+            count += 1
+    return count
+
+
+@_compiled
+def _blank(W: _Array, V: _Array, start: int) -> None:
+    """Make the padding rows immovable."""
+    for k in range(start, W.shape[1]):
+        for r in range(W.shape[0]):
+            W[r, k] = _ZERO
+        for r in range(V.shape[0]):
+            V[r, k] = 0.0
+        W[UP, k] = _LOWEST
+        W[LOW, k] = _HIGHEST
+        W[NUMBER, k] = k
+
+
+@_compiled
+def _take(rows: _Array, W: _Array, V: _Array, small_W: _Array, small_V: _Array) -> None:
+    """Copy the vectors of the active rows."""
+    for a in range(rows.shape[0]):
+        k = rows[a]
+        for r in range(W.shape[0]):
+            small_W[r, a] = W[r, k]
+        small_W[NUMBER, a] = a
+        for r in range(V.shape[0]):
+            small_V[r, a] = V[r, k]
+
+
+@_compiled
+def _submatrix(K: _Array, rows: _Array, small: _Array) -> None:
+    """Copy the kernel of the active rows into a padded, contiguous matrix."""
+    count = rows.shape[0]
+    for a in range(count):
+        Ka = K[rows[a]]
+        row = small[a]
+        for c in range(count):
+            row[c] = Ka[rows[c]]
+        for c in range(count, row.shape[0]):
+            row[c] = _ZERO
+
+
+@_compiled
+def _return(rows: _Array, eps: float, small_V: _Array, W: _Array, V: _Array) -> None:
+    """Write the coefficients of the active rows back."""
+    for a in range(rows.shape[0]):
+        k = rows[a]
+        V[BETA, k] = small_V[BETA, a]
+        _open_sides(k, eps, W, V)
+
+
+@_compiled
+def _solve(
+    K: _Array,
+    W: _Array,
+    V: _Array,
+    p: _Array,
+    exact: _Array,
+    drift: float,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    patience: int,
+    stop: _Array,
+) -> _Array:
+    """Solve one C from the coefficients in V, whose gradient `exact` is; keep both up to date.
+
+    Works on all rows first. A long run copies the kernel of the rows that can still move and goes
+    on there; every convergence on that part is checked on all rows in float64.
+    """
+    n = p.shape[0]
+    shift = _centre(exact, W)
+    scale, size = 0.0, 0.0
+    for k in range(n):
+        scale = max(scale, W[DIAG, k])
+        size = max(size, abs(W[G, k]))
+    rounding = _EPS32 * size
+    drift += rounding
+    every = np.empty(n, np.int64)
+    rows = every
+    small_K, small_W, small_V = K, W, V
+    is_full = True
+    spent, since_refresh, since_shrink = 0, 0, 0
+    support = n
+    aim = tol
+    while True:
+        budget = min(_SLICE, max_iter - spent)
+        if is_full:
+            budget = min(budget, max(patience - since_shrink, 1))
+        done, violation, travel = _descend(small_K, small_W, small_V, eps, aim, budget)
+        spent += done
+        since_refresh += done
+        since_shrink += done
+        drift += rounding * done + _EPS32 * scale * travel
+        is_over = not violation > aim or spent >= max_iter or stop[0] != 0
+        if is_full and is_over and drift <= 0.01 * tol:
+            for k in range(n):
+                exact[k] = np.float64(W[G, k]) - shift
+            return spent, violation, drift
+        if is_over or (drift > 0.25 * tol and since_refresh > support):
+            if not is_full:
+                _return(rows, eps, small_V, W, V)
+            support = _gradient(K, V[BETA], p, exact)
+            shift = _centre(exact, W)
+            top, bottom = _extremes(exact, W)
+            violation = top - bottom
+            if since_refresh == 0:  # float32 sees no violation where float64 does
+                aim *= 0.5
+            is_stuck = aim < 1e-3 * tol
+            if not violation > tol or is_stuck or spent >= max_iter or stop[0] != 0:
+                return spent, violation, 0.0
+            drift = rounding
+            since_refresh = 0
+            if is_over:
+                small_K, small_W, small_V = K, W, V
+                is_full = True
+                since_shrink = 0
+            elif not is_full:
+                _take(rows, W, V, small_W, small_V)
+        elif is_full and since_shrink >= patience:
+            since_shrink = 0
+            patience = n
+            count = _active_rows(W, every)
+            if count < 0.7 * n:
+                rows = every[:count]
+                width = (count + LANES - 1) // LANES * LANES
+                small_K = np.empty((count, width), np.float32)
+                small_W = np.empty((W.shape[0], width), np.float32)
+                small_V = np.empty((V.shape[0], width), np.float64)
+                _submatrix(K, rows, small_K)
+                _take(rows, W, V, small_W, small_V)
+                _blank(small_W, small_V, count)
+                is_full = False
+
+
+@_compiled
+def _stretch(ratio: float, p: _Array, eps: float, exact: _Array, V: _Array) -> float:
+    """Scale the coefficients by the best factor in [1, ratio], to start the next C."""
+    slope, curvature = 0.0, 0.0
+    for k in range(p.shape[0]):
+        beta = V[BETA, k]
+        slope += p[k] * beta - eps * abs(beta)
+        curvature += beta * (exact[k] + p[k])
+    factor = min(max(slope / curvature, 1.0), ratio) if curvature > 0.0 else 1.0
+    for k in range(p.shape[0]):
+        V[BETA, k] *= factor
+        exact[k] = factor * (exact[k] + p[k]) - p[k]
+    return factor
+
+
+@_compiled
+def _set_box(C: float, unit: _Array, eps: float, W: _Array, V: _Array) -> None:
+    """Bounds of this C; coefficients within rounding of a bound are put on it."""
+    for k in range(unit.shape[1]):
+        lo = C * unit[0, k]
+        hi = C * unit[1, k]
+        V[LO, k] = lo
+        V[HI, k] = hi
+        if hi > 0.0 and V[BETA, k] >= hi * (1.0 - 1e-12):
+            V[BETA, k] = hi
+        elif lo < 0.0 and V[BETA, k] <= lo * (1.0 - 1e-12):
+            V[BETA, k] = lo
+        _open_sides(k, eps, W, V)
+
+
+@_compiled
+def _bias(exact: _Array, W: _Array, V: _Array) -> _Array:
+    """Mean over the free support vectors, else the middle of what the bounds allow."""
+    total = 0.0
+    free = 0
+    for k in range(exact.shape[0]):
+        beta = V[BETA, k]
+        if beta != 0.0 and V[LO, k] < beta < V[HI, k]:
+            total += W[UP, k] - exact[k]
+            free += 1
+    if free:
+        return total / free
+    top, bottom = _extremes(exact, W)
+    return 0.5 * (top + bottom)
+
+
+@_compiled
+def _is_inside(V: _Array, n: int) -> bool:
+    """Whether no coefficient is at its outer bound, so that a larger C changes nothing."""
+    for k in range(n):
+        beta = V[BETA, k]
+        if beta != 0.0 and (beta == V[LO, k] or beta == V[HI, k]):
+            return False
+    return True
+
+
+@_compiled
+def _copy(source: _Array, target: _Array) -> None:
+    for k in range(target.shape[0]):
+        target[k] = source[k]
+
+
+@_entry
+def fold_path(
+    K: _Array,
+    p: _Array,
+    unit: _Array,
+    Cs: _Array,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    stop: _Array,
+    start: _Array,
+    decision: _Array,
+    coef: _Array,
+    summary: _Array,
+) -> None:
+    """Go up the sorted Cs for one fold, filling decision, coef and summary row by row.
+
+    ``unit`` holds the bounds l and h for C = 1; ``start`` and ``coef`` may have no rows, for
+    starting from the former C and for not keeping coefficients. ``summary`` has the columns
+    intercept, iterations, violation.
+    """
+    n = p.shape[0]
+    width = K.shape[1]
+    W = np.zeros((8, width), np.float32)
+    V = np.zeros((4, width), np.float64)
+    _blank(W, V, n)
+    exact = np.empty(n, np.float64)
+    for k in range(width):
+        W[NUMBER, k] = k
+    for k in range(n):
+        W[DIAG, k] = K[k, k]
+        exact[k] = -p[k]
+    drift = 0.0
+    spent = 0
+    for c in range(Cs.shape[0]):
+        if start.shape[0] > 0:
+            _copy(start[c], V[BETA, :n])
+            _gradient(K, V[BETA], p, exact)
+            drift = 0.0
+        elif c > 0:
+            if _is_inside(V, n):
+                _copy(decision[c - 1], decision[c])
+                _copy(summary[c - 1], summary[c])
+                summary[c, 1] = 0.0
+                if coef.shape[0] > 0:
+                    _copy(V[BETA], coef[c])
+                continue
+            drift *= _stretch(Cs[c] / Cs[c - 1], p, eps, exact, V)
+        _set_box(Cs[c], unit, eps, W, V)
+        if drift > 0.01 * tol:  # a large factor has magnified the rounding
+            _gradient(K, V[BETA], p, exact)
+            drift = 0.0
+        patience = n if spent < n else n // 8
+        spent, violation, drift = _solve(
+            K, W, V, p, exact, drift, eps, tol, max_iter, patience, stop
+        )
+        b = _bias(exact, W, V)
+        for k in range(n):
+            decision[c, k] = exact[k] + p[k] + b
+        if coef.shape[0] > 0:
+            _copy(V[BETA], coef[c])
+        summary[c, 0] = b
+        summary[c, 1] = spent
+        summary[c, 2] = violation
+        if stop[0] != 0:
+            return
+
+
+@_entry
+def smallest_magnitude(K: _Array) -> _Array:
+    """The smallest nonzero magnitude in K, to tell whether :func:`flush` has anything to do."""
+    lowest = _HIGHEST
+    for i in range(K.shape[0]):
+        Ki = K[i]
+        for k in range(Ki.shape[0]):
+            lowest = _min(lowest, abs(Ki[k]) if Ki[k] != _ZERO else _HIGHEST)
+    return np.float64(lowest)
+
+
+@_entry
+def flush(K: _Array, tiny: float) -> None:
+    """Set to zero what is below `tiny`: subnormal numbers cost ten times the arithmetic."""
+    threshold = np.float32(tiny)
+    for i in range(K.shape[0]):
+        Ki = K[i]
+        for k in range(Ki.shape[0]):
+            Ki[k] = Ki[k] if abs(Ki[k]) >= threshold else _ZERO
+
+
+@_compiled
+def _costs(W: _Array, V: _Array, Ki: _Array, i: int, sign: float, end: _Array) -> _Array:
+    """What it costs each row to take of row i's coefficient all it has room for; the least."""
+    g, diag, cost, beta = W[G], W[DIAG], W[GAIN], V[BETA]
+    kii, gi, side = diag[i], g[i], np.float32(sign)
+    whole = np.float32(sign * beta[i])
+    least = _HIGHEST
+    for k in range(g.shape[0]):
+        room = _min(np.float32(sign * (end[k] - beta[k])), whole)
+        bend = kii + diag[k] - _TWO * Ki[k]
+        value = side * (g[k] - gi) + _HALF * room * bend
+        value = value if room > _ZERO else _HIGHEST
+        cost[k] = value
+        least = _min(least, value)
+    return least
+
+
+@_compiled
+def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
+    """Give the coefficient of row i to others, piece by piece; False if they cannot take it.
+
+    The row that takes it at the least cost comes first, and takes all that it has room for.
+    """
+    sign = 1.0 if V[BETA, i] > 0.0 else -1.0
+    end = V[HI] if sign > 0.0 else V[LO]
+    while V[BETA, i] != 0.0:
+        least = _costs(W, V, K[i], i, sign, end)
+        if least == _HIGHEST:
+            return False
+        # The first place where null - cost >= -least: no cost is smaller.
+        j = _place(W[NULL], W[GAIN], W[NUMBER], -least)
+        room = end[j] - V[BETA, j]
+        d = V[BETA, i] if abs(room) > abs(V[BETA, i]) else room
+        V[BETA, j] = end[j] if d == room else V[BETA, j] + d
+        V[BETA, i] = 0.0 if d == V[BETA, i] else V[BETA, i] - d
+        _open_sides(j, eps, W, V)
+        step = np.float32(d)
+        g, Ki, Kj = W[G], K[i], K[j]
+        for k in range(g.shape[0]):
+            g[k] += step * (Kj[k] - Ki[k])
+    _open_sides(i, eps, W, V)
+    return True
+
+
+@_compiled
+def _restore(full: _Array, beta: _Array, W: _Array, V: _Array) -> None:
+    """Put gradient, sides and coefficients of the model of all rows back."""
+    for k in range(W.shape[1]):
+        W[G, k] = full[G, k]
+        W[UP, k] = full[UP, k]
+        W[LOW, k] = full[LOW, k]
+        W[KP, k] = _ZERO
+        V[BETA, k] = beta[k]
+
+
+@_compiled
+def _settle(
+    K: _Array,
+    W: _Array,
+    V: _Array,
+    i: int,
+    beta: _Array,
+    base: float,
+    eps: float,
+    tols: _Array,
+    max_iter: int,
+) -> _Array:
+    """Minimise without row i until the sign of its value is sure; return it, and whether it is.
+
+    ``base`` is the value at the coefficients ``beta`` of the model of all rows, without i and b.
+    Without the row's own term the value starts too low, on the side of the other class, and rises
+    as the other rows make up for it. Once it has risen past zero it rarely falls back, so the sign
+    of the row's own class is sure well before the other one is.
+    """
+    value = base
+    spent = 0
+    own = 1.0 if beta[i] > 0.0 else -1.0
+    Ki = K[i]
+    for t in range(tols.shape[0]):
+        done, violation, _ = _descend(K, W, V, eps, tols[t], max_iter - spent)
+        spent += done
+        value = base + _bias(W[G, : K.shape[0]], W, V)
+        for k in range(K.shape[0]):
+            if k != i:
+                value += Ki[k] * (V[BETA, k] - beta[k])
+        is_sure = own * value > _OWN_SIDE * violation or -own * value > _OTHER_SIDE * violation
+        if is_sure or spent >= max_iter:
+            return value, is_sure
+    return value, True
+
+
+@_entry
+def leave_rows(
+    K: _Array,
+    box: _Array,
+    beta: _Array,
+    exact: _Array,
+    near: _Array,
+    eps: float,
+    tols: _Array,
+    max_iter: int,
+    stop: _Array,
+    held: _Array,
+    is_sure: _Array,
+) -> None:
+    """Values of the rows that come first in ``near``, each by the model that is fitted without it.
+
+    Only the rows of ``near`` move. ``exact`` is the gradient K beta - p of the model of all rows,
+    and ``held`` comes with the sums of K_ij beta_j over j != i. It is not finite for a row without
+    which nothing can be fitted.
+    """
+    count = near.shape[0]
+    width = -(-count // LANES) * LANES
+    small_K = np.empty((count, width), np.float32)
+    _submatrix(K, near, small_K)
+    W = np.zeros((8, width), np.float32)
+    V = np.zeros((4, width), np.float64)
+    _blank(W, V, count)
+    gradient = np.empty(count, np.float64)
+    start = np.zeros(width, np.float64)
+    for a in range(count):
+        k = near[a]
+        W[NUMBER, a] = a
+        W[DIAG, a] = K[k, k]
+        V[LO, a] = box[0, k]
+        V[HI, a] = box[1, k]
+        V[BETA, a] = beta[k]
+        start[a] = beta[k]
+        gradient[a] = exact[k]
+        _open_sides(a, eps, W, V)
+    shift = _centre(gradient, W)
+    full = W[:3].copy()
+    for a in range(held.shape[0]):
+        lo, hi = V[LO, a], V[HI, a]
+        _restore(full, start, W, V)
+        V[LO, a] = 0.0
+        V[HI, a] = 0.0
+        base = held[a] + shift
+        held[a] = np.nan
+        if _hand_over(small_K, W, V, a, eps):
+            held[a], is_sure[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
+        V[LO, a] = lo
+        V[HI, a] = hi
+        if stop[0] != 0:
+            return

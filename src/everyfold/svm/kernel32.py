@@ -1,0 +1,87 @@
+"""Kernel matrices as compiled pair steps read them; needs numba to make one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
+
+
+class Lanes:
+    """A symmetric matrix in float32, with rows padded to whole vectors.
+
+    Make it once where several calls work on one kernel; they take it in the place of K.
+
+    Parameters
+    ----------
+    K : ndarray of shape (n, n)
+        A C-contiguous float32 matrix of more than a few thousand rows is not copied.
+
+    Attributes
+    ----------
+    rows : ndarray of float32, shape (n, width)
+    diagonal : ndarray of shape (n,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.svm.kernel32 import Lanes
+    >>> Lanes(np.eye(3)).rows.shape
+    (3, 32)
+    """
+
+    def __init__(self, K: npt.NDArray[np.floating]) -> None:
+        if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
+            raise ValueError(
+                f"K must be a square matrix with at least one row, got shape {K.shape}."
+            )
+        if not np.isfinite(K.sum(axis=1)).all():
+            raise ValueError("K must be finite; it has NaN or infinite entries.")
+        self.diagonal = np.array(K.diagonal(), dtype=np.float64)
+        self.rows = _padded(K, 1e-30 * float(np.abs(self.diagonal).max()))
+
+    @classmethod
+    def of(cls, K: npt.NDArray[np.floating] | Lanes) -> Lanes:
+        """K itself if it is one."""
+        return K if isinstance(K, Lanes) else cls(K)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]:
+    """K as float32 with rows padded to whole vectors, copied only where it is worth it.
+
+    Entries below ``tiny`` become zero: they change no sum in float32, and the subnormal numbers
+    among them, which narrow kernels are full of, would slow every pass tenfold.
+    """
+    from everyfold.svm.core import LANES, flush, smallest_magnitude
+
+    n = len(K)
+    is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
+    if is_ready and (n > _PADDED_UP_TO or n % LANES == 0):
+        kernel: Any = K if K.flags.writeable else _as_writeable(K)
+        if smallest_magnitude(kernel) >= tiny:
+            return np.asarray(kernel)
+    width = -(-n // LANES) * LANES
+    line = 64 // 4  # aligned to cache lines, which no row then straddles needlessly
+    flat = np.zeros(n * width + line, dtype=np.float32)
+    first = -(flat.ctypes.data // 4) % line
+    padded = flat[first : first + n * width].reshape(n, width)
+    padded[:, :n] = K
+    flush(padded, tiny)
+    return padded
+
+
+def _as_writeable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+    """The same memory under the type of a writeable array: one compiled version serves both.
+
+    Nothing writes to the kernel; a memory map stays protected by its pages.
+    """
+    owner = type("_Owner", (), {})()
+    owner.__array_interface__ = {**K.__array_interface__, "data": (K.ctypes.data, False)}
+    owner.kernel = K
+    return np.asarray(owner)
