@@ -41,6 +41,7 @@ _SLICE = 4096  # iterations between two looks at the stop flag
 _MEMBERS = 16  # rows of a conjugate direction
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
+_AT_BOUND = 1e-9  # of its box: what rounding may leave between a coefficient and its bound
 _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -544,6 +545,23 @@ def _bias(exact: _Array, W: _Array, V: _Array) -> _Array:
 
 
 @_compiled
+def _play(exact: _Array, V: _Array, eps: float) -> _Array:
+    """How far the bias may move without leaving the minimum; not positive where it may not.
+
+    A coefficient that only rounding keeps from its bound or from zero counts as being there.
+    """
+    top, bottom = -np.inf, np.inf
+    for k in range(exact.shape[0]):
+        beta, lo, hi = V[BETA, k], V[LO, k], V[HI, k]
+        near = _AT_BOUND * (hi - lo)
+        if beta < hi - near:
+            top = max(top, (eps if beta < -near else -eps) - exact[k])
+        if beta > lo + near:
+            bottom = min(bottom, (-eps if beta > near else eps) - exact[k])
+    return bottom - top
+
+
+@_compiled
 def _is_inside(V: _Array, n: int) -> bool:
     """Whether no coefficient is at its outer bound, so that a larger C changes nothing."""
     for k in range(n):
@@ -578,7 +596,7 @@ def fold_path(
 
     ``unit`` holds the bounds l and h for C = 1; ``start`` and ``coef`` may have no rows, for
     starting from the former C and for not keeping coefficients. ``summary`` has the columns
-    intercept, iterations, violation.
+    intercept, iterations, violation, play of the intercept.
     """
     n = p.shape[0]
     width = K.shape[1]
@@ -623,6 +641,7 @@ def fold_path(
         summary[c, 0] = b
         summary[c, 1] = spent
         summary[c, 2] = violation
+        summary[c, 3] = _play(exact, V, eps)
         if stop[0] != 0:
             return
 

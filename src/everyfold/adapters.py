@@ -82,6 +82,8 @@ def _svc(estimator: Any) -> Model:
         class_weight=estimator.class_weight,
         voting=voting,
         tolerance=float(estimator.tol),
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
     )
 
 
@@ -95,6 +97,9 @@ def _svr(estimator: Any) -> Model:
         False,
         operator="dense",
         tolerance=float(estimator.tol),
+        has_one_target=True,
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
     )
 
 

@@ -73,6 +73,8 @@ class Kernel(ABC):
     """
 
     base: ClassVar[str | None]
+    is_semidefinite: ClassVar[bool] = True
+    """Whether every matrix of the kernel is known to be positive semi-definite."""
 
     @abstractmethod
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
@@ -316,6 +318,7 @@ class Precomputed(_Plain):
     """
 
     base: ClassVar[str | None] = "precomputed"
+    is_semidefinite: ClassVar[bool] = False
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """X as float64, without a copy where it is that already."""
@@ -375,6 +378,7 @@ class Custom(_Plain):
     on_matrices: bool = False
 
     base: ClassVar[str | None] = None
+    is_semidefinite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):

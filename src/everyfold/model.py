@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.utils.validation import column_or_1d
 
 from everyfold.criteria import InexactWarning
 from everyfold.kernels import Kernel, Linear, check_precomputed, depends_on_rows, find_kernel
 from everyfold.losses import Logistic, Loss
 from everyfold.operators import Dense, KernelOperator, Nystrom, PerFold, Primal, Structure
-from everyfold.operators.base import Array
+from everyfold.operators.base import Array, Rows
 from everyfold.plan import check_memory, fits
 from everyfold.solve import Problem, RidgeScaling
 from everyfold.targets import Labels, Numbers, Pairs, Target, Voting
@@ -81,11 +82,17 @@ class Model:
     """Whether every training set takes the best of the ridges by leave-one-out."""
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
+    has_one_target: bool = False
+    """Whether y has to be one column."""
+    C: float | None = None
+    """The penalty as it was given, of which ``ridges`` keeps all but the last digit."""
+    shrinking: bool = True
+    """Whether libsvm leaves rows aside on its way."""
 
     def target(self, y: Any) -> Target:
         """Read y."""
         if not self.is_classifier:
-            return Numbers.read(y)
+            return Numbers.read(_one_column(y) if self.has_one_target else y)
         labels = Labels.read(y)
         if self.is_joint and len(labels.classes) > 2:
             raise ValueError(
@@ -98,6 +105,11 @@ class Model:
             return labels
         return Pairs.of(labels, self.voting)
 
+    @property
+    def penalty(self) -> float:
+        """The C that stands for the ridge."""
+        return 1.0 / (2.0 * self.ridges[0]) if self.C is None else self.C
+
     def problem(self, target: Target, sample_weight: Array) -> Problem:
         """The problem of these targets."""
         w, balance = sample_weight, None
@@ -108,6 +120,16 @@ class Model:
             else:
                 w = w * _class_factors(self.class_weight, target)[target.codes]
         return Problem(target.columns, w, self.loss, self.intercept, self.ridge_scaling, balance)
+
+    def class_factors(self, target: Labels, rows: Rows) -> Array:
+        """The weight of each class in a fit to some rows."""
+        if self.class_weight is None:
+            return np.ones(len(target.classes))
+        if self.class_weight != "balanced":
+            return _class_factors(self.class_weight, target)
+        count = np.bincount(target.codes[rows], minlength=len(target.classes))
+        factors: Array = len(rows) / (np.count_nonzero(count) * np.maximum(count, 1.0))
+        return factors
 
     def structure(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure the kernel matrix gets: what was asked for, or the cheapest exact one."""
@@ -173,6 +195,15 @@ def _low_rank(n_rows: int, n_features: int) -> Structure:
         stacklevel=2,
     )
     return structure
+
+
+def _one_column(y: Any) -> Any:
+    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        raise ValueError(
+            f"y has shape {np.shape(y)}, but SVR fits one target: y should be a 1d array; search "
+            "each column for itself, or use MultiOutputRegressor of scikit-learn's"
+        )
+    return y if y is None else column_or_1d(y, warn=True)
 
 
 def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:

@@ -70,6 +70,10 @@ class FoldPaths:
         Largest violation of the optimality conditions, libsvm's stopping quantity.
     converged : ndarray of bool, shape (n_folds, n_C)
         Whether ``violation <= tol``.
+    play : ndarray of shape (n_folds, n_C)
+        The length of the interval of biases that are all solutions, where no support vector is
+        free; 0 where there is one bias. ``intercept`` is the middle; libsvm's is that or an end, as
+        rounding decides.
     coef : ndarray of shape (n_folds, n_C, n) or None
         Signed dual coefficients β, kept if asked for; what `start` takes.
     """
@@ -79,6 +83,7 @@ class FoldPaths:
     iterations: npt.NDArray[np.int64]
     violation: FloatArray
     converged: npt.NDArray[np.bool_]
+    play: FloatArray
     coef: FloatArray | None = None
 
 
@@ -463,7 +468,7 @@ def _solve_folds(
     starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
     decision = np.full(shape, np.nan)
     coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
-    summary = np.full((*shape[:2], 3), np.nan)
+    summary = np.full((*shape[:2], 4), np.nan)
     stop = np.zeros(1, dtype=np.int64)
     nothing = np.zeros((0, shape[2]))
 
@@ -494,6 +499,7 @@ def _solve_folds(
         iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
         violation=violation,
         converged=violation <= control.tol,
+        play=np.maximum(np.nan_to_num(summary[..., 3], posinf=np.inf), 0.0),
         coef=coef[:, back] if control.keep_coef else None,
     )
 

@@ -59,6 +59,9 @@ class Problem:
     balance : int array of shape (n,), optional
         Class numbers; if given, the weights are divided by the relative frequency of each row's
         class (``class_weight="balanced"``), anew on every subset of the rows.
+    counts : bool array of shape (n,), optional
+        The rows whose number multiplies a ridge in the "mean" convention, if these are not the
+        rows with positive weight: a pair of classes has the ridge of all rows.
     """
 
     y: Array
@@ -67,6 +70,7 @@ class Problem:
     intercept: bool
     ridge_scaling: RidgeScaling = "sum"
     balance: Rows | None = None
+    counts: NDArray[np.bool_] | None = None
 
     @property
     def n(self) -> int:
@@ -83,14 +87,19 @@ class Problem:
         w: Array = self.sample_weight * (self.n / (present * count[self.balance]))
         return w
 
-    def rho(self, ridge: float, n_active: int) -> float:
-        """The rho for a public ridge and a sample of ``n_active`` rows."""
-        return ridge * n_active if self.ridge_scaling == "mean" else ridge
+    def rho(self, ridge: float, n_counted: int) -> float:
+        """The rho for a public ridge and a sample of ``n_counted`` rows."""
+        return ridge * n_counted if self.ridge_scaling == "mean" else ridge
 
     @cached_property
     def n_active(self) -> int:
         """The number of rows with positive weight."""
         return int(np.count_nonzero(self.w))
+
+    @cached_property
+    def n_counted(self) -> int:
+        """The number of rows that a ridge in the "mean" convention is multiplied by."""
+        return self.n_active if self.counts is None else int(np.count_nonzero(self.counts))
 
     @cached_property
     def quadratic(self) -> Quadratic:
@@ -102,9 +111,9 @@ class Problem:
     def restrict(self, rows: Rows) -> Problem:
         """The same problem on some of the rows."""
         balance = None if self.balance is None else self.balance[rows]
-        return replace(
-            self, y=self.y[rows], sample_weight=self.sample_weight[rows], balance=balance
-        )
+        counts = None if self.counts is None else self.counts[rows]
+        w = self.sample_weight[rows]
+        return replace(self, y=self.y[rows], sample_weight=w, balance=balance, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -166,7 +175,7 @@ def solve_path(
     >>> fit.solution.intercept.round(6)
     array([1.])
     """
-    rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+    rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
     if problem.loss.has_constant_curvature:
         exact = np.zeros(problem.y.shape[1])
         for response in operator.respond_path(problem.quadratic, rhos, route):

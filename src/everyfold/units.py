@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria import Fold, Folds, OutOfFold
-from everyfold.engines import Answer, Bench, Engine, Method, evaluate, find_engine
+from everyfold.engines import Answer, Bench, Engine, Method, all_unique, evaluate, find_engine
 from everyfold.material import Folded, Material, Source, Whole
 from everyfold.metrics import Side
 from everyfold.model import Model
@@ -43,7 +43,7 @@ class Candidate:
     @property
     def ridge_key(self) -> Any:
         """Equal for candidates that differ in the ridge only."""
-        return freeze(replace(self.model, ridges=()))
+        return freeze(replace(self.model, ridges=(), C=None))
 
 
 @dataclass(frozen=True)
@@ -266,6 +266,7 @@ def _fold_by_fold(engine: Engine, model: Model, operator: KernelOperator, bench:
         np.concatenate([part.is_exact for part in parts]),
         np.concatenate([part.spectral_radius for part in parts]),
         np.concatenate([part.condition for part in parts]),
+        is_unique=all_unique(parts, np.concatenate),
     )
     return Attempt(record, answer.method if answer else None, errors, exception)
 

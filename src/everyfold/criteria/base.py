@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,12 +39,20 @@ class OutOfFold:
         That of M_SS D_S, the rate of the influence series; NaN where it was not asked for.
     condition : array of shape (t,)
         Estimated condition number of the linear system behind each fold.
+    is_unique : bool array of shape (t,), optional
+        Whether each fold has one solution. Without it, all have.
     """
 
     values: Array
     is_exact: NDArray[np.bool_]
     spectral_radius: Array
     condition: Array
+    is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+
+    @property
+    def has_one_solution(self) -> bool:
+        """Whether every fold has."""
+        return self.is_unique is None or bool(self.is_unique.all())
 
     def mistakes(self, y: Array, folds: Folds) -> Array:
         """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).

@@ -30,7 +30,7 @@ class GCV(Closed):
     ) -> Iterator[Array]:
         """See base class."""
         active = problem.quadratic.active
-        rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+        rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             trace = response.residual_trace(active)
             value: Array = problem.n_active * response.reduced_norm() / trace**2

@@ -182,7 +182,7 @@ class _Systems:
             train = folds[first + k].train
             part = problem.restrict(train)
             np.add.at(s[:, k], train, part.w)
-            rhos[k] = [problem.rho(ridge, part.n_active) for ridge in ridges]
+            rhos[k] = [problem.rho(ridge, part.n_counted) for ridge in ridges]
         centre = np.zeros((s.shape[1], problem.y.shape[1]))
         if problem.intercept:
             total = s.sum(axis=0)

@@ -67,6 +67,8 @@ class Folds:
     helds: tuple[Rows, ...]
     odd: dict[int, Fold] = field(default_factory=dict)
     """The folds that are not removals, by number."""
+    orders: dict[int, Rows] = field(default_factory=dict)
+    """The training rows of removals that do not have them in rising order."""
 
     @classmethod
     def leave_one_out(cls, n: int) -> Folds:
@@ -91,6 +93,7 @@ class Folds:
             tuple(fold.test for fold in folds),
             tuple(fold.held for fold in folds),
             {i: fold for i, fold in enumerate(folds) if not fold.is_removable},
+            {i: fold.train for i, fold in enumerate(folds) if _is_shuffled(fold)},
         )
 
     def __len__(self) -> int:
@@ -99,6 +102,8 @@ class Folds:
     def __getitem__(self, i: int) -> Fold:
         if i in self.odd:
             return self.odd[i]
+        if i in self.orders:
+            return Fold(self.orders[i], self.tests[i], self.helds[i], True)
         inside = np.ones(self.n, dtype=bool)
         inside[self.helds[i]] = False
         return Fold(np.flatnonzero(inside), self.tests[i], self.helds[i], True)
@@ -114,6 +119,7 @@ class Folds:
             tuple(self.tests[i] for i in chosen),
             tuple(self.helds[i] for i in chosen),
             {j: self.odd[i] for j, i in enumerate(chosen) if i in self.odd},
+            {j: self.orders[i] for j, i in enumerate(chosen) if i in self.orders},
         )
 
     @property
@@ -193,6 +199,10 @@ def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:
     if is_removable and len(held) == len(test_rows) == len(np.unique(test_rows)):
         held = test_rows
     return Fold(train_rows, test_rows, held, is_removable)
+
+
+def _is_shuffled(fold: Fold) -> bool:
+    return fold.is_removable and bool((np.diff(fold.train) < 0).any())
 
 
 def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Rows:

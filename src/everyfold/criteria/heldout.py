@@ -125,7 +125,7 @@ class HeldOut(Predictive):
         """Group the folds by the ridge they see; one factorisation serves all groups."""
         left = active_left(problem, folds)
         if problem.ridge_scaling == "sum":
-            left = np.full(len(folds), problem.n_active)
+            left = np.full(len(folds), problem.n_counted)
         sizes = np.unique(left)
         groups = [np.flatnonzero(left == size) for size in sizes]
         parts = [folds if len(groups) == 1 else folds.subset(ids) for ids in groups]
@@ -232,7 +232,7 @@ class HeldOut(Predictive):
         """
         theta = spread_of_ridge(problem, folds)
         s = problem.quadratic.s[:, None]
-        rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+        rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             solution = response.solution()
             u = operator.evaluate(solution.coef) + solution.intercept

@@ -98,10 +98,10 @@ def _column(
     if not fit.converged[k]:
         return _unusable(folds)
     left = active_left(problem, folds)
-    ridge = fit.rho / (problem.n_active if problem.ridge_scaling == "mean" else 1)
+    ridge = fit.rho / (problem.n_counted if problem.ridge_scaling == "mean" else 1)
     if problem.ridge_scaling == "sum" or options.order < math.inf:
         # The series expands around the full sample; only its limit knows the fold's own ridge.
-        left = np.full(len(folds), problem.n_active)
+        left = np.full(len(folds), problem.n_counted)
     values = np.empty(int(folds.bounds[-1]))
     exact, radius = np.zeros(len(folds), dtype=bool), np.full(len(folds), np.nan)
     condition = np.empty(len(folds))
@@ -123,11 +123,12 @@ def _unusable(folds: Folds) -> OutOfFold:
 
 
 def active_left(problem: Problem, folds: Folds) -> Rows:
-    """How many rows with positive weight each fold trains on."""
-    if problem.n_active == problem.n:
+    """How many of the rows that count in the ridge each fold trains on."""
+    if problem.n_counted == problem.n:
         return problem.n - folds.sizes
-    out = [np.count_nonzero(problem.w[held]) for held in folds.helds]
-    return problem.n_active - np.array(out, dtype=np.intp)
+    counts = problem.w if problem.counts is None else problem.counts
+    out = [np.count_nonzero(counts[held]) for held in folds.helds]
+    return problem.n_counted - np.array(out, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,7 @@ def _is_for(response: Response, newton: NewtonModel) -> bool:
 def spread_of_ridge(problem: Problem, folds: Folds) -> Array:
     r"""The :math:`\Theta` of the "mean" series, (n, t): 1 on held-out rows, -m/(n-m) elsewhere."""
     left = active_left(problem, folds)
-    theta = np.tile(-(problem.n_active - left) / left, (problem.n, 1))
+    theta = np.tile(-(problem.n_counted - left) / left, (problem.n, 1))
     for i, held in enumerate(folds.helds):
         theta[held, i] = 1.0
     return theta

@@ -1,13 +1,13 @@
 """How held-out values come about: one engine for each kind of loss."""
 
-from everyfold.engines.base import Answer, Bench, Engine, Method, evaluate
+from everyfold.engines.base import Answer, Bench, Engine, Method, all_unique, evaluate
 from everyfold.engines.closed import ClosedForm
 from everyfold.engines.nested import OwnChoice
 from everyfold.engines.newton import NewtonSteps, OneVersusOne
 from everyfold.engines.paths import FoldPathsOfC
 from everyfold.model import Model
 
-__all__ = ["Answer", "Bench", "Engine", "Method", "evaluate", "find_engine"]
+__all__ = ["Answer", "Bench", "Engine", "Method", "all_unique", "evaluate", "find_engine"]
 
 _PLAIN: tuple[Engine, ...] = (OwnChoice(), ClosedForm(), NewtonSteps(), FoldPathsOfC())
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from everyfold.criteria import Folds, OutOfFold
 from everyfold.model import Model
 from everyfold.operators.base import Array, KernelOperator
+from everyfold.solve import Problem
 from everyfold.targets import Target
 
 
@@ -36,6 +38,9 @@ class Bench:
         As in :class:`everyfold.FastGridSearchCV`.
     threads : int
         How many an engine may use that shares the folds out (:meth:`Engine.shares_out`).
+    counts : bool array of shape (n,), optional
+        The rows that ``ridge_scaling="mean"`` counts, where ``weights`` single out a pair of
+        classes; those with positive weight without it.
     """
 
     target: Target
@@ -43,6 +48,12 @@ class Bench:
     folds: Folds
     order: Any = "auto"
     threads: int = 1
+    counts: NDArray[np.bool_] | None = None
+
+    def problem(self, model: Model) -> Problem:
+        """What a model fits here."""
+        problem = model.problem(self.target, self.weights)
+        return problem if self.counts is None else replace(problem, counts=self.counts)
 
 
 @dataclass(frozen=True)
@@ -129,4 +140,19 @@ def join(parts: Sequence[OutOfFold], values: Array) -> OutOfFold:
         np.logical_and.reduce([part.is_exact for part in parts]),
         np.maximum.reduce([part.spectral_radius for part in parts]),
         np.maximum.reduce([part.condition for part in parts]),
+        is_unique=all_unique(parts, np.logical_and.reduce),
+    )
+
+
+def all_unique(
+    parts: Sequence[OutOfFold], combine: Callable[[list[NDArray[np.bool_]]], NDArray[np.bool_]]
+) -> NDArray[np.bool_] | None:
+    """Which folds of some records have one solution, or None if all have."""
+    if all(part.is_unique is None for part in parts):
+        return None
+    return combine(
+        [
+            np.ones(len(part.is_exact), dtype=bool) if part.is_unique is None else part.is_unique
+            for part in parts
+        ]
     )

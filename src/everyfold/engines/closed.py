@@ -34,7 +34,7 @@ class ClosedForm(Engine):
 
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class."""
-        problem = models[0].problem(bench.target, bench.weights)
+        problem = bench.problem(models[0])
         plan = plan_exact(problem, operator, len(models), bench.folds)
         return _describe(plan, bench.order)
 
@@ -43,7 +43,7 @@ class ClosedForm(Engine):
         q = bench.target.columns.shape[1]
         owners = [model.columns_of_ridges(q) for model in models]
         ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
-        problem = models[0].problem(bench.target, bench.weights)
+        problem = bench.problem(models[0])
         plan = plan_exact(problem, operator, len(ridges), bench.folds)
         criterion = HeldOut(order=bench.order) if is_finite(bench.order) else plan.criterion
         found = criterion.evaluate(problem, operator, ridges, bench.folds)

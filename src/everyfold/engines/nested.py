@@ -47,7 +47,7 @@ class OwnChoice(Engine):
         return Answer([self._record(model, operator, bench) for model in models], method)
 
     def _record(self, model: Model, operator: KernelOperator, bench: Bench) -> OutOfFold:
-        problem, folds = model.problem(bench.target, bench.weights), bench.folds
+        problem, folds = bench.problem(model), bench.folds
         found = [_fold(problem, operator, model.ridges, fold) for fold in folds]
         condition = np.array([worst for _, worst in found])
         exact = np.array([is_trusted(worst) for worst in condition])

@@ -55,11 +55,11 @@ class NewtonSteps(Engine):
 
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class."""
-        return _choose(models[0].problem(bench.target, bench.weights), operator, bench)[1]
+        return _choose(bench.problem(models[0]), operator, bench)[1]
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
-        problem = models[0].problem(bench.target, bench.weights)
+        problem = bench.problem(models[0])
         ridges = [model.ridges[0] for model in models]
         # From strong to weak ridges each fit starts near its minimum.
         order = np.argsort(ridges)[::-1]
@@ -133,7 +133,8 @@ class OneVersusOne(Engine):
         for k in range(target.columns.shape[1]):
             column: Labels = target.column(k)
             weights = bench.weights * target.takes_part[:, k]
-            pair = replace(bench, target=column, weights=weights)
+            counts = bench.weights > 0.0
+            pair = replace(bench, target=column, weights=weights, counts=counts)
             answers.append(self.engine.evaluate(models, operator, pair))
         records = [
             join(parts, np.column_stack([part.values for part in parts]))

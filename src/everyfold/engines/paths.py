@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from sklearn.svm import SVC, SVR
+from numpy.typing import NDArray
 
 from everyfold.criteria import Folds, OutOfFold
 from everyfold.engines.base import Answer, Bench, Engine, Method, is_finite
+from everyfold.engines.libsvm import Refits
 from everyfold.engines.newton import MANY_FOLDS, DidNotConvergeError, NewtonSteps
 from everyfold.engines.single import leave_each
 from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.model import Model
 from everyfold.operators import DenseMatrix, KernelOperator
-from everyfold.operators.base import Array, Solution
+from everyfold.operators.base import Array, Rows, Solution
 from everyfold.smo import HAS_NUMBA, FoldPaths, epsilon_paths, hinge_paths
 from everyfold.solve import Problem
 
@@ -42,7 +43,9 @@ class FoldPathsOfC(Engine):
 
     Up to ``MANY_FOLDS`` folds these are the solutions libsvm finds, to its own tolerance. A path of
     ``STAGED_FROM`` or more Cs is solved coarsely first and its best candidates again to libsvm's
-    tolerance, the only ones called exact; ``order="exact"`` solves all of them to it. With more
+    tolerance, the only ones called exact; ``order="exact"`` solves all of them to it. Where no
+    support vector is free, so that the intercept may be any point of an interval, and where the
+    kernel is not positive semi-definite, libsvm itself fits the fold. With more
     folds or ``order=inf`` one step holds out each fold, an approximation: single rows from libsvm's
     own solution (:mod:`everyfold.engines.single`), larger folds and finite orders from that of the
     smoothed loss.
@@ -75,34 +78,76 @@ class FoldPathsOfC(Engine):
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
-        problem = models[0].problem(bench.target, bench.weights)
-        Cs = np.array([1.0 / (2.0 * model.ridges[0]) for model in models])
-        if _leaves_each(models[0], operator, bench):
+        problem = bench.problem(models[0])
+        is_convex = not (isinstance(operator, DenseMatrix) and operator.is_indefinite)
+        if is_convex and _leaves_each(models[0], operator, bench):
             assert isinstance(operator, DenseMatrix)
-            return _one_by_one(problem, operator, Cs, bench.folds, models[0].tolerance)
-        if _takes_steps(operator, bench):
+            return _one_by_one(problem, operator, models, bench)
+        if is_convex and _takes_steps(operator, bench):
             smooth = [replace(model, loss=_smoothed(model)) for model in models]
-            starts = _full_fits(problem, operator, Cs, models[0].tolerance)
+            starts = _full_fits(problem, operator, models, bench)
             answer = NewtonSteps(starts).evaluate(smooth, operator, bench)
             # What may be exact for the smoothed loss is not so for libsvm's.
             records = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in answer.records]
             return replace(answer, records=records)
-        values = np.empty((len(models), int(bench.folds.bounds[-1])))
-        converged = np.empty((len(models), len(bench.folds)), dtype=bool)
-        tol = models[0].tolerance
-        is_staged = _is_staged(models, operator, bench)
-        if operator.depends_on_rows:
-            _fold_by_fold(problem, operator, Cs, bench.folds, tol, values, converged)
+        table = Table.empty(len(models), bench.folds)
+        refits = Refits(models, bench)
+        if not (HAS_NUMBA and is_convex):
+            every = range(len(models))
+            for i, fold in enumerate(bench.folds):
+                table.refit(i, every, refits.held_out(every, operator, fold))
+        elif operator.depends_on_rows:
+            is_convex = _fold_by_fold(problem, operator, refits, table)
         else:
             assert isinstance(operator, DenseMatrix)
-            first = max(COARSE, tol) if is_staged else tol
-            _together(problem, operator, Cs, bench, (first, tol), values, converged)
-        unknown = np.full(len(bench.folds), np.nan)
-        records = [
-            OutOfFold(values[k][:, None], converged[k], unknown, unknown)
-            for k in range(len(models))
+            _together(problem, operator, refits, table)
+        is_staged = _is_staged(models, operator, bench)
+        method = _method(operator, bench, is_staged=is_staged, is_convex=is_convex)
+        return Answer(table.records(), method)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Held-out values of every C and fold, as they come in.
+
+    Attributes
+    ----------
+    folds : Folds
+    values : array of shape (n_C, N)
+    is_exact : bool array of shape (n_C, t)
+        Whether each cell was solved to libsvm's tolerance.
+    is_unique : bool array of shape (n_C, t)
+        Whether each cell has one intercept. Those that have not are libsvm's own.
+    """
+
+    folds: Folds
+    values: Array
+    is_exact: NDArray[np.bool_]
+    is_unique: NDArray[np.bool_]
+
+    @classmethod
+    def empty(cls, n_C: int, folds: Folds) -> Table:
+        """A table without entries."""
+        values, shape = np.empty((n_C, int(folds.bounds[-1]))), (n_C, len(folds))
+        return cls(folds, values, np.zeros(shape, dtype=bool), np.ones(shape, dtype=bool))
+
+    def put(self, i: int, which: Any, held: Array) -> None:
+        """The values of fold i of some candidates."""
+        self.values[which, self.folds.bounds[i] : self.folds.bounds[i + 1]] = held
+
+    def refit(self, i: int, which: Any, held: Array) -> None:
+        """Those that libsvm found."""
+        self.put(i, which, held)
+        self.is_exact[which, i] = True
+
+    def records(self) -> list[OutOfFold]:
+        """One for each candidate."""
+        unknown = np.full(len(self.folds), np.nan)
+        cells = zip(self.values, self.is_exact, self.is_unique, strict=True)
+        return [
+            OutOfFold(held[:, None], exact, unknown, unknown, is_unique=unique)
+            for held, exact, unique in cells
         ]
-        return Answer(records, _method(operator, bench, is_staged=is_staged))
 
 
 def _is_staged(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> bool:
@@ -132,16 +177,18 @@ def _leaves_each(model: Model, operator: KernelOperator, bench: Bench) -> bool:
 
 
 def _one_by_one(
-    problem: Problem, operator: DenseMatrix, Cs: Array, folds: Folds, tol: float
+    problem: Problem, operator: DenseMatrix, models: Sequence[Model], bench: Bench
 ) -> Answer:
     """Leave-one-out by one step for each row."""
-    tol = LOOSER * tol
+    Cs = np.array([model.penalty for model in models])
+    if problem.ridge_scaling == "mean":  # the C of those that are left
+        Cs /= max(problem.n_counted - 1, 1)
     K = _kernel(operator)
-    paths = _solve(problem, K, Cs, problem.w[None], tol, keep_coef=True)
+    paths = _fit_all(problem, K, Cs, models, bench, LOOSER)
     if np.isnan(paths.decision).any():
         raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
     lanes = K if isinstance(K, Lanes) else None
-    records = leave_each(problem, operator, Cs, paths, folds, lanes)
+    records = leave_each(problem, operator, Cs, paths, bench.folds, lanes)
     return Answer(records, _single_method(operator))
 
 
@@ -155,15 +202,46 @@ def _single_method(operator: KernelOperator) -> Method:
 
 
 def _full_fits(
-    problem: Problem, operator: KernelOperator, Cs: Array, tol: float
+    problem: Problem, operator: KernelOperator, models: Sequence[Model], bench: Bench
 ) -> tuple[Solution, ...] | None:
     """Libsvm's solutions on all rows: Newton's method has little left to do from there."""
     if not isinstance(operator, DenseMatrix):
         return None
-    paths = _solve(problem, operator.K, Cs, problem.w[None], tol, keep_coef=True)
+    Cs = np.array([model.penalty for model in models])
+    if problem.ridge_scaling == "mean":
+        Cs /= problem.n_counted
+    paths = _fit_all(problem, operator.K, Cs, models, bench)
     assert paths.coef is not None
     return tuple(
         Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
+    )
+
+
+def _fit_all(
+    problem: Problem, K: Any, Cs: Array, models: Sequence[Model], bench: Bench, looser: float = 1.0
+) -> FoldPaths:
+    """The fits of all rows, by the solver at hand."""
+    tol = looser * models[0].tolerance
+    if HAS_NUMBA:
+        return _solve(problem, K, Cs, problem.w[None], tol, keep_coef=True)
+    plain = [
+        replace(model, C=float(C), ridge_scaling="sum", tolerance=tol)
+        for model, C in zip(models, Cs, strict=True)
+    ]
+    every, active = np.arange(problem.n), np.flatnonzero(bench.weights > 0.0)
+    part = K[np.ix_(active, active)]
+    fits = [Refits(plain, bench).fit(k, every, part) for k in range(len(plain))]
+    coef = np.stack([fit.coef for fit in fits])
+    intercept = np.concatenate([fit.intercept for fit in fits])
+    done, nothing = np.ones((1, len(Cs)), dtype=bool), np.zeros((1, len(Cs)))
+    return FoldPaths(
+        decision=(coef @ K + intercept[:, None])[None],
+        intercept=intercept[None],
+        iterations=done.astype(np.int64),
+        violation=nothing,
+        converged=done,
+        play=nothing,
+        coef=coef[None],
     )
 
 
@@ -172,7 +250,9 @@ def _smoothed(model: Model) -> Any:
     return model.loss.smoothed(SMOOTHING)
 
 
-def _method(operator: KernelOperator, bench: Bench, *, is_staged: bool) -> Method:
+def _method(
+    operator: KernelOperator, bench: Bench, *, is_staged: bool, is_convex: bool = True
+) -> Method:
     words = "support vector paths in C of every fold, to libsvm's tolerance"
     if is_staged:
         words = (
@@ -181,54 +261,68 @@ def _method(operator: KernelOperator, bench: Bench, *, is_staged: bool) -> Metho
     name = "fold paths"
     if not HAS_NUMBA:
         name, words = "libsvm", "libsvm on the shared kernel, a fit each (numba is missing)"
+    if not is_convex:
+        name = "libsvm"
+        words = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
     seconds = 1e-7 * len(bench.folds) * float(operator.n) ** 2
     return Method(name, words, seconds, 12 * operator.n**2)
+
+
+def _weights(problem: Problem) -> Array:
+    """Each row's multiple of C."""
+    return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
 
 
 def _bounds(problem: Problem, folds: Folds) -> Array:
     """Each row's multiple of C in each fold: its weight in the training rows, 0 outside."""
     bounds = np.zeros((len(folds), problem.n))
     for i, fold in enumerate(folds):
-        w = problem.w[fold.train]
-        if problem.balance is not None:
-            w = problem.restrict(fold.train).w
-        np.add.at(bounds[i], fold.train, w)
+        np.add.at(bounds[i], fold.train, _weights(problem.restrict(fold.train)))
     return bounds
 
 
-def _together(
-    problem: Problem,
-    operator: DenseMatrix,
-    Cs: Array,
-    bench: Bench,
-    tolerances: tuple[float, float],
-    values: Array,
-    converged: Array,
-) -> None:
+def _together(problem: Problem, operator: DenseMatrix, refits: Refits, table: Table) -> None:
     """All folds on one kernel: the held-out rows are part of it, with bounds of 0.
 
-    If the first tolerance is coarser than the second, the best of the candidates are solved again
-    to the second, from where they are.
+    If there are many candidates, the best of them are solved again to libsvm's tolerance, from
+    where a coarser one has left them.
     """
-    coarse, fine = tolerances
-    folds, threads = bench.folds, bench.threads
-    K, bounds = _kernel(operator), _bounds(problem, folds)
+    models, bench = refits.models, refits.bench
+    Cs = np.array([model.penalty for model in models])
+    fine = models[0].tolerance
+    coarse = max(COARSE, fine) if _is_staged(models, operator, bench) else fine
+    K, bounds, threads = _kernel(operator), _bounds(problem, bench.folds), bench.threads
     paths = _solve(problem, K, Cs, bounds, coarse, keep_coef=coarse > fine, threads=threads)
-    _read(paths, folds, slice(None), values, converged)
+    _read(paths, np.arange(len(Cs)), table)
+    _settle(paths.play > coarse, np.arange(len(Cs)), operator, refits, table)
     if coarse <= fine:
         return
     assert paths.coef is not None
-    best = np.argsort(_errors(problem, folds, values))[: max(1, round(REFINED * len(Cs)))]
+    errors = _errors(problem, bench.folds, table.values)
+    best = np.argsort(errors)[: max(1, round(REFINED * len(Cs)))]
     again = _solve(problem, K, Cs[best], bounds, fine, start=paths.coef[:, best], threads=threads)
-    converged[...] = False
-    _read(again, folds, best, values, converged)
+    table.is_exact[...] = ~table.is_unique
+    _read(again, best, table)
+    _settle(again.play > fine, best, operator, refits, table)
 
 
-def _read(paths: FoldPaths, folds: Folds, which: Any, values: Array, converged: Array) -> None:
-    """Take the held-out values of some candidates out of their paths."""
-    for i, test in enumerate(folds.tests):
-        values[which, folds.bounds[i] : folds.bounds[i + 1]] = paths.decision[i][:, test]
-        converged[which, i] = paths.converged[i]
+def _read(paths: FoldPaths, which: Rows, table: Table) -> None:
+    """Take the held-out values of some candidates out of their paths, but not what is libsvm's."""
+    for i, test in enumerate(table.folds.tests):
+        unique = table.is_unique[which, i]
+        table.put(i, which[unique], paths.decision[i][unique][:, test])
+        table.is_exact[which[unique], i] = paths.converged[i][unique]
+
+
+def _settle(
+    is_loose: NDArray[np.bool_], which: Rows, operator: KernelOperator, refits: Refits, table: Table
+) -> None:
+    """Put libsvm's own values where no support vector is free, so that b may be many things."""
+    for i in np.flatnonzero(is_loose.any(axis=1)).tolist():
+        found = which[is_loose[i] & table.is_unique[which, i]]
+        if found.size:
+            table.refit(i, found, refits.held_out(found.tolist(), operator, table.folds[i]))
+            table.is_unique[found, i] = False
 
 
 def _kernel(operator: DenseMatrix) -> Lanes | Array:
@@ -247,25 +341,31 @@ def _errors(problem: Problem, folds: Folds, values: Array) -> Array:
     return np.asarray(errors.mean(axis=1), dtype=np.float64)
 
 
-def _fold_by_fold(
-    problem: Problem,
-    operator: KernelOperator,
-    Cs: Array,
-    folds: Folds,
-    tol: float,
-    values: Array,
-    converged: Array,
-) -> None:
-    """A kernel for each fold: its training rows alone, predictions from the coefficients."""
-    for i, fold in enumerate(folds):
+def _fold_by_fold(problem: Problem, operator: KernelOperator, refits: Refits, table: Table) -> bool:
+    """A kernel for each fold: its training rows alone, predictions from the coefficients.
+
+    Returns whether all kernels are positive semi-definite; libsvm fits those that are not.
+    """
+    models = refits.models
+    Cs, tol = np.array([model.penalty for model in models]), models[0].tolerance
+    every, is_convex = np.arange(len(Cs)), True
+    for i, fold in enumerate(table.folds):
         inside, cross = operator.split(fold.train, fold.test)
         assert isinstance(inside, DenseMatrix)
+        if inside.is_indefinite:
+            table.refit(i, every, refits.held_out(every.tolist(), operator, fold))
+            is_convex = False
+            continue
         part = problem.restrict(fold.train)
-        paths = _solve(part, inside.K, Cs, part.w[None], tol, keep_coef=True)
+        paths = _solve(part, inside.K, Cs, _weights(part)[None], tol, keep_coef=True)
         assert paths.coef is not None
-        held = cross @ paths.coef[0].T + paths.intercept[0]
-        values[:, folds.bounds[i] : folds.bounds[i + 1]] = held.T
-        converged[:, i] = paths.converged[0]
+        table.put(i, every, (cross @ paths.coef[0].T + paths.intercept[0]).T)
+        table.is_exact[:, i] = paths.converged[0]
+        loose = np.flatnonzero(paths.play[0] > tol)
+        if loose.size:
+            table.refit(i, loose, refits.held_out(loose.tolist(), operator, fold))
+            table.is_unique[loose, i] = False
+    return is_convex
 
 
 def _solve(
@@ -280,8 +380,6 @@ def _solve(
     threads: int = 1,
 ) -> FoldPaths:
     y, loss = problem.y[:, 0], problem.loss
-    if not HAS_NUMBA:
-        return _libsvm(problem, np.asarray(K, dtype=np.float64), Cs, bounds, tol)
     options: dict[str, Any] = {
         "tol": tol,
         "start": start,
@@ -291,25 +389,3 @@ def _solve(
     if isinstance(loss, EpsilonInsensitive):
         return epsilon_paths(K, y, Cs, bounds, epsilon=loss.epsilon, **options)
     return hinge_paths(K, y, Cs, bounds, **options)
-
-
-def _libsvm(problem: Problem, K: Array, Cs: Array, bounds: Array, tol: float) -> FoldPaths:
-    """The same by libsvm itself, one fit for each fold and C."""
-    loss, y = problem.loss, problem.y[:, 0]
-    shape = (len(bounds), len(Cs))
-    decision, coef = np.empty((*shape, len(y))), np.zeros((*shape, len(y)))
-    intercept = np.empty(shape)
-    for i, bound in enumerate(bounds):
-        rows = np.flatnonzero(bound)
-        part = K[np.ix_(rows, rows)]
-        for k, C in enumerate(Cs):
-            if isinstance(loss, EpsilonInsensitive):
-                model = SVR(kernel="precomputed", C=C, epsilon=loss.epsilon, tol=tol)
-            else:
-                model = SVC(kernel="precomputed", C=C, tol=tol)
-            model.fit(part, y[rows], sample_weight=bound[rows])
-            coef[i, k, rows[model.support_]] = model.dual_coef_[0]
-            intercept[i, k] = model.intercept_[0]
-            decision[i, k] = K @ coef[i, k] + intercept[i, k]
-    done = np.ones(shape, dtype=bool)
-    return FoldPaths(decision, intercept, done.astype(np.int64), np.zeros(shape), done, coef)

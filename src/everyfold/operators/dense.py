@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, eigvalsh
+from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
@@ -68,6 +68,7 @@ def product(A: Array, B: Array) -> Array:
 
 _ROWS = 64  # at a time, when all of K is looked at
 _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
+_SINGLE = float(np.finfo(np.float32).eps)
 
 
 class DenseMatrix(KernelOperator):
@@ -118,6 +119,20 @@ class DenseMatrix(KernelOperator):
             if np.any(apart > _NOTHING * scale[i] * scale):
                 return False
         return True
+
+    @cached_property
+    def is_indefinite(self) -> bool:
+        """Whether K has a negative eigenvalue that is more than the rounding of float32.
+
+        Kernels by name are known to have none; others cost n³/3 flops and a copy of K.
+        """
+        if self._kernel is not None and self._kernel.is_semidefinite:
+            return False
+        shifted = self.K.copy()
+        largest = float(np.abs(self.diagonal()).max())
+        shifted[np.diag_indices(self.n)] += _SINGLE * np.sqrt(self.n) * largest
+        _, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+        return bool(failed)
 
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""

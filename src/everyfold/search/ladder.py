@@ -147,7 +147,7 @@ def _members(unit: Unit) -> list[Candidate]:
 
 def _stand(candidate: Candidate, unit: Unit) -> _Standing:
     problem = candidate.model.problem(unit.trial.bench.target, unit.trial.bench.weights)
-    return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_active))
+    return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_counted))
 
 
 def _full(n: int) -> Any:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from everyfold.search.setup import Setup, StreamSetup
 from everyfold.units import Verdict
 
+_NAMED = 10  # candidates at most in a note
+
 
 @dataclass(frozen=True)
 class SearchPlan:
@@ -99,5 +101,19 @@ def summarise(
         estimate=sum(method.seconds for method in {id(m): m for m in methods}.values()),
         seconds=seconds,
         memory=max((method.memory for method in methods), default=0),
-        notes=tuple(notes),
+        notes=(*notes, *_loose(verdicts)),
     )
+
+
+def _loose(verdicts: Sequence[Verdict]) -> list[str]:
+    """Say whose intercept is not unique."""
+    records = [(verdict.number, verdict.record) for verdict in verdicts]
+    numbers = [k for k, record in records if record is not None and not record.has_one_solution]
+    if not numbers:
+        return []
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+    who = "1 candidate" if len(numbers) == 1 else f"{len(numbers)} candidates"
+    return [
+        f"the intercept of {who} (number {named}) is not unique in some folds, as no support "
+        "vector is free there; libsvm's own was taken"
+    ]
