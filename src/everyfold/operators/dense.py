@@ -120,13 +120,18 @@ class DenseMatrix(KernelOperator):
                 return False
         return True
 
+    @property
+    def is_semidefinite(self) -> bool:
+        """Whether K is known to have no negative eigenvalue, as kernels by name have none."""
+        return self._kernel is not None and self._kernel.is_semidefinite
+
     @cached_property
     def is_indefinite(self) -> bool:
         """Whether K has a negative eigenvalue that is more than the rounding of float32.
 
-        Kernels by name are known to have none; others cost n³/3 flops and a copy of K.
+        Where it is not known it costs n³/3 flops and a copy of K.
         """
-        if self._kernel is not None and self._kernel.is_semidefinite:
+        if self.is_semidefinite:
             return False
         shifted = self.K.copy()
         largest = float(np.abs(self.diagonal()).max())
