@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from everyfold.operators import Dense, KernelOperator, Nystrom, PerFold, Primal,
 from everyfold.operators.base import Array
 from everyfold.plan import check_memory, fits
 from everyfold.solve import Problem, RidgeScaling
-from everyfold.targets import Labels, Numbers, Pairs, Target, Voting
+from everyfold.targets import Labels, Reading, Target, Voting
 
 ClassWeight = dict[Any, float] | Literal["balanced"] | None
 
@@ -82,21 +82,16 @@ class Model:
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
 
+    @property
+    def reading(self) -> Reading:
+        """How y is read: models that share it share the target."""
+        return Reading(
+            self.is_classifier, self.voting, isinstance(self.loss, Logistic), self.is_joint
+        )
+
     def target(self, y: Any) -> Target:
         """Read y."""
-        if not self.is_classifier:
-            return Numbers.read(y)
-        labels = Labels.read(y)
-        if self.is_joint and len(labels.classes) > 2:
-            raise ValueError(
-                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
-                "one versus rest use KernelLogisticClassifier(kernel='linear')"
-            )
-        if isinstance(self.loss, Logistic):
-            labels = replace(labels, has_probabilities=self.voting is None)
-        if self.voting is None or len(labels.classes) == 2:
-            return labels
-        return Pairs.of(labels, self.voting)
+        return self.reading.read(y)
 
     def problem(self, target: Target, sample_weight: Array) -> Problem:
         """The problem of these targets."""

@@ -241,3 +241,46 @@ class Pairs(Labels):
         masked[:, ~seen[first] & seen[second]] = -np.finfo(np.float32).max
         masked[:, ~seen[first] & ~seen[second]] = 0.0
         return masked
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that decides how a model reads y: models with equal readings share a target.
+
+    Attributes
+    ----------
+    is_classifier : bool
+    voting : Voting or None
+        More than two classes are decided one versus one; None is one versus rest.
+    has_log_odds : bool
+        Whether the values of one column are log-odds.
+    is_joint : bool
+        Whether more than two classes would be fitted together, which no loss here does.
+    """
+
+    is_classifier: bool
+    voting: Voting | None = None
+    has_log_odds: bool = False
+    is_joint: bool = False
+
+    def read(self, y: Any) -> Target:
+        """Check and read y.
+
+        Examples
+        --------
+        >>> type(Reading(is_classifier=True, voting=Voting()).read(["a", "b", "c"])).__name__
+        'Pairs'
+        """
+        if not self.is_classifier:
+            return Numbers.read(y)
+        labels = Labels.read(y)
+        if self.is_joint and len(labels.classes) > 2:
+            raise ValueError(
+                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
+                "one versus rest use KernelLogisticClassifier(kernel='linear')"
+            )
+        if self.has_log_odds:
+            labels = replace(labels, has_probabilities=self.voting is None)
+        if self.voting is None or len(labels.classes) == 2:
+            return labels
+        return Pairs.of(labels, self.voting)

@@ -334,12 +334,16 @@ def share_out(units: Sequence[Unit], threads: int) -> list[Unit] | None:
 
     Such threads start at once and share the kernel.
     """
-    trial = units[0].trial
-    by_fold, by_kernel = min(threads, len(trial.bench.folds)), min(threads, len(units))
-    if by_fold == 1 or by_fold < by_kernel or not all(unit.shares_out_folds for unit in units):
+    trials = {id(unit.trial): unit.trial for unit in units}
+    folds = min(len(trial.bench.folds) for trial in trials.values())
+    by_fold, by_kernel = min(threads, folds), min(threads, len(units))
+    if by_fold <= 1 or by_fold < by_kernel or not all(unit.shares_out_folds for unit in units):
         return None
-    trial = replace(trial, bench=replace(trial.bench, threads=by_fold))
-    return [replace(unit, trial=trial) for unit in units]
+    threaded = {
+        key: replace(trial, bench=replace(trial.bench, threads=by_fold))
+        for key, trial in trials.items()
+    }
+    return [replace(unit, trial=threaded[id(unit.trial)]) for unit in units]
 
 
 # -- grouping ----------------------------------------------------------------------------------

@@ -154,7 +154,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         candidates = [item.candidate(routed.estimator.fit) for item in readable]
         if isinstance(X, RowSource):
             return self._set_up_source(X, y, candidates, scorers, options)
-        candidates[0].model.target(y)  # raises what is wrong with y before the folds are read
+        for reading in {candidate.model.reading for candidate in candidates}:
+            reading.read(y)  # raises what is wrong with y before the folds are read
         has_steps = any(candidate.parts.steps for candidate in candidates)
         rows = X if has_steps else read_rows(X, self.estimator)
         check_consistent_length(rows, y)

@@ -16,7 +16,6 @@ from everyfold.criteria import Folds, InexactWarning
 from everyfold.engines import Bench
 from everyfold.execute import local_threads, map_unordered
 from everyfold.model import read_weights
-from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.search.candidates import Options
 from everyfold.streaming import StreamTrial, run_stream
@@ -166,10 +165,10 @@ def set_up_table(
 
 
 def _by_target(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Candidates that read y alike: all of them, unless the grid has several ways to vote."""
+    """Candidates that read y alike: all of them, unless the grid has several models or votes."""
     found: dict[Any, list[Candidate]] = {}
     for candidate in candidates:
-        found.setdefault(freeze(candidate.model.voting), []).append(candidate)
+        found.setdefault(candidate.model.reading, []).append(candidate)
     return list(found.values())
 
 
