@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from everyfold.criteria import InexactWarning
 from everyfold.kernels import Kernel, Linear, check_precomputed, depends_on_rows, find_kernel
@@ -93,6 +94,11 @@ class Model:
         """Read y."""
         return self.reading.read(y)
 
+    def check_labels(self, target: Target) -> None:
+        """Raise if class weights are given for labels that y does not have."""
+        if isinstance(self.class_weight, Mapping) and isinstance(target, Labels):
+            refuse_absent(self.class_weight, target.classes)
+
     def problem(self, target: Target, sample_weight: Array) -> Problem:
         """The problem of these targets."""
         w, balance = sample_weight, None
@@ -170,12 +176,18 @@ def _low_rank(n_rows: int, n_features: int) -> Structure:
     return structure
 
 
-def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
-    unknown = [label for label in class_weight if label not in set(target.classes.tolist())]
+def refuse_absent(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> None:
+    """Raise if a class weight names a label that is not there: most likely it is misspelt."""
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
     if unknown:
         raise ValueError(
-            f"class_weight names {unknown}, which are not labels of y ({target.classes.tolist()})"
+            f"class_weight names {unknown}, which are not labels of y ({labels}); name labels of y"
         )
+
+
+def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
+    refuse_absent(class_weight, target.classes)
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 
 

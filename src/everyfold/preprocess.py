@@ -20,6 +20,10 @@ from everyfold.operators.base import Rows
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
 
 
+class MetadataError(ValueError):
+    """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
+
+
 def freeze(value: Any) -> Any:
     """A hashable stand-in: equal for values that mean the same to an estimator.
 
@@ -55,6 +59,15 @@ class Step:
     transformer: Any
     params: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> Any:
+        """Equal for steps that transform rows alike: the same transformer with the same metadata.
+
+        Metadata have a length of n; all candidates are handed the same objects.
+        """
+        metadata = sorted((name, id(value)) for name, value in self.params.items())
+        return freeze(self.transformer), tuple(metadata)
+
     def fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         """A fitted clone, and X transformed."""
         transformer = clone(self.transformer)
@@ -75,7 +88,7 @@ class Parts:
     @property
     def key(self) -> Any:
         """Equal for parts that prepare the rows alike."""
-        return tuple(freeze(step.transformer) for step in self.steps)
+        return tuple(step.key for step in self.steps)
 
     def without_y(self, X: Any) -> Any:
         """All rows by steps fitted on all of them, or None if some step looks at y.
@@ -135,7 +148,7 @@ def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, A
         for key, value in params.items():
             name, _, rest = key.partition("__")
             if name not in routed or not rest:
-                raise ValueError(
+                raise MetadataError(
                     f"fit parameter {key!r} does not name a step of the Pipeline; pass it as "
                     f"'step__parameter' with a step of {list(routed)}"
                 )

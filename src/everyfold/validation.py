@@ -15,7 +15,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import Bunch, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import _num_samples, check_consistent_length
+from sklearn.utils.validation import _num_samples, check_consistent_length, has_fit_parameter
 
 from everyfold.adapters import read_estimator
 from everyfold.criteria import Folds, InexactWarning
@@ -26,7 +26,7 @@ from everyfold.losses import Logistic
 from everyfold.model import read_weights
 from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
-from everyfold.preprocess import Parts, read_rows, take_apart
+from everyfold.preprocess import MetadataError, Parts, read_rows, take_apart
 from everyfold.scoring import Judge
 from everyfold.streaming import StreamTrial, predict_stream, run_stream, set_up_stream
 from everyfold.streams import RowSource
@@ -302,6 +302,7 @@ def _evaluate(
     candidate = Candidate(0, read_estimator(parts.final), parts)
     check(candidate, "auto")
     target = candidate.model.target(y)
+    candidate.model.check_labels(target)
     if not parts.steps:
         X = read_rows(X, estimator)
     n = _num_samples(X)
@@ -345,7 +346,8 @@ def read_fit_params(parts: Parts) -> dict[str, Any]:
     """What the model's ``fit`` gets besides X and y; refuses all but sample weights."""
     unknown = sorted(set(parts.params) - {"sample_weight"})
     if unknown:
-        raise ValueError(
+        is_ours_alone = any(has_fit_parameter(parts.final, name) for name in unknown)
+        raise (ValueError if is_ours_alone else MetadataError)(
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
             "only 'sample_weight' is"
         )

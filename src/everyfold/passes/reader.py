@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold.model import Model
+from everyfold.model import Model, refuse_absent
 from everyfold.operators.base import Array
 from everyfold.streams import Block, RowSource
 from everyfold.targets import Labels, Numbers, Target
@@ -73,5 +73,6 @@ def read_source(source: RowSource, model: Model) -> Reader:
     factors = None
     if model.class_weight is not None:
         weight = model.class_weight
+        refuse_absent(weight, classes)
         factors = np.array([float(weight.get(label, 1.0)) for label in classes.tolist()])
     return Reader(classes, factors)

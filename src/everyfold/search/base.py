@@ -27,11 +27,17 @@ from sklearn.utils.validation import _check_method_params, check_consistent_leng
 from everyfold.criteria import Folds
 from everyfold.operators.base import Array
 from everyfold.preprocess import read_rows, take_apart
-from everyfold.search.candidates import Options, Readable, read_candidates
+from everyfold.search.candidates import Options, hand_out, read_candidates
 from everyfold.search.ladder import climbs, ladder
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
-from everyfold.search.setup import MANY_FOLDS, Setup, StreamSetup, set_up_table
+from everyfold.search.setup import (
+    MANY_FOLDS,
+    Setup,
+    StreamSetup,
+    check_targets,
+    set_up_table,
+)
 from everyfold.streaming import set_up_stream
 from everyfold.streams import RowSource
 from everyfold.units import Candidate, Verdict
@@ -109,7 +115,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             X, y = indexable(X, y)
             params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
-        setup = self._set_up(X, y, routed, readable, scorers, options)
+        candidates, refusing = hand_out(readable, routed.estimator.fit, options)
+        broken |= refusing
+        setup = self._set_up(X, y, routed, candidates, scorers, options)
         progress = Progress(self, (X, y), setup.n_kernels, len(grid))
         if isinstance(setup, Setup) and climbs(setup, options):
             setup = ladder(setup, metric)
@@ -146,16 +154,14 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         X: Any,
         y: Any,
         routed: Bunch,
-        readable: Sequence[Readable],
+        candidates: list[Candidate],
         scorers: Any,
         options: Options,
     ) -> Setup | StreamSetup:
         """Read data and folds, and cut the work into units."""
-        candidates = [item.candidate(routed.estimator.fit) for item in readable]
         if isinstance(X, RowSource):
             return self._set_up_source(X, y, candidates, scorers, options)
-        for reading in {candidate.model.reading for candidate in candidates}:
-            reading.read(y)  # raises what is wrong with y before the folds are read
+        check_targets(candidates, y)
         has_steps = any(candidate.parts.steps for candidate in candidates)
         rows = X if has_steps else read_rows(X, self.estimator)
         check_consistent_length(rows, y)

@@ -11,12 +11,14 @@ from traceback import format_exc
 from typing import Any
 
 from sklearn.base import BaseEstimator, clone
+from sklearn.exceptions import UnsetMetadataPassedError
 
 from everyfold.adapters import read_estimator
 from everyfold.model import Model
 from everyfold.operators import Structure
-from everyfold.preprocess import take_apart
+from everyfold.preprocess import MetadataError, take_apart
 from everyfold.units import Candidate, check
+from everyfold.validation import read_fit_params
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,30 @@ def read_candidates(
     if len({candidate.model.is_classifier for candidate in readable}) > 1:
         raise ValueError("the grid mixes classifiers and regressors; search them separately")
     return readable, broken
+
+
+def hand_out(
+    readable: Sequence[Readable], fit_params: dict[str, Any], options: Options
+) -> tuple[list[Candidate], dict[int, str]]:
+    """The candidates with their share of the metadata, and what is wrong with those that refuse it.
+
+    As in scikit-learn, whose searches let such candidates fail and go on with the others.
+    """
+    candidates, broken = [], {}
+    failure: Exception | None = None
+    for item in readable:
+        try:
+            candidate = item.candidate(fit_params)
+            read_fit_params(candidate.parts)
+        except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
+            if options.error_score == "raise":
+                raise
+            broken[item.number], failure = format_exc(), failure or error
+            continue
+        candidates.append(candidate)
+    if not candidates and failure is not None:
+        raise failure
+    return candidates, broken
 
 
 def _configured(estimator: Any, candidates: Sequence[dict[str, Any]]) -> Iterator[Any]:

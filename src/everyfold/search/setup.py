@@ -19,8 +19,8 @@ from everyfold.model import read_weights
 from everyfold.scoring import Judge
 from everyfold.search.candidates import Options
 from everyfold.streaming import StreamTrial, run_stream
+from everyfold.targets import Reading, Target
 from everyfold.units import Candidate, Rawdata, Unit, Verdict, group, run, set_up, share_out
-from everyfold.validation import read_fit_params
 
 MANY_FOLDS = 20
 """Beyond this many folds, preparing the rows of each anew costs more than the rest."""
@@ -146,29 +146,55 @@ def set_up_table(
     scorers, with_train = judge
     check_consistent_length(rows, y)
     has_steps = any(candidate.parts.steps for candidate in candidates)
-    weights = read_weights(read_fit_params(candidates[0].parts).get("sample_weight"), n)
     is_per_fold, notes, prepared = _decide_preprocessing(candidates, rows, folds, options)
     if not is_per_fold:
         folds = Folds.from_splits(((fold.train, fold.test) for fold in folds), n)
     _check_order(options, folds, has_steps and is_per_fold, with_train)
     raw = Rawdata(rows, y, n, is_per_fold, prepared)
-    units = []
+    units: list[Unit] = []
     for alike in _by_target(candidates):
         target = alike[0].model.target(y)
+        weights = read_weights(alike[0].parts.params.get("sample_weight"), n)
         trial = set_up(
             Bench(target, weights, folds, options.order),
             Judge(scorers, target, data, routed.scorer.score, options.error_score),
             with_train=with_train,
         )
         units += group(alike, raw, trial)
+    _check_scaling(options, units)
     return Setup(raw, folds, units, is_per_fold, has_steps, notes)
 
 
+def check_targets(candidates: Sequence[Candidate], y: Any) -> None:
+    """Raise what is wrong with y, or with class weights that name its labels."""
+    targets: dict[Reading, Target] = {}
+    for candidate in candidates:
+        reading = candidate.model.reading
+        if reading not in targets:
+            targets[reading] = reading.read(y)
+        candidate.model.check_labels(targets[reading])
+
+
+def _check_scaling(options: Options, units: Sequence[Unit]) -> None:
+    """One number of rows scales the ridge of the refitted model, whichever candidate wins."""
+    counts = {np.count_nonzero(unit.trial.bench.weights) for unit in units}
+    if options.ridge_scaling == "mean" and len(counts) > 1:
+        raise ValueError(
+            "ridge_scaling='mean' multiplies the ridge by the number of rows with positive weight, "
+            f"which differs between candidates ({sorted(counts)}), as some ask for sample_weight "
+            "and some do not; search them separately"
+        )
+
+
 def _by_target(candidates: Sequence[Candidate]) -> list[list[Candidate]]:
-    """Candidates that read y alike: all of them, unless the grid has several models or votes."""
+    """Candidates that read y alike and get the same weights: one group in most grids.
+
+    Models and votes may differ in how they read y, and metadata routing may give weights to some.
+    """
     found: dict[Any, list[Candidate]] = {}
     for candidate in candidates:
-        found.setdefault(candidate.model.reading, []).append(candidate)
+        key = candidate.model.reading, id(candidate.parts.params.get("sample_weight"))
+        found.setdefault(key, []).append(candidate)
     return list(found.values())
 
 
