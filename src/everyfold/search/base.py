@@ -28,7 +28,7 @@ from everyfold.criteria import Folds
 from everyfold.operators.base import Array
 from everyfold.preprocess import read_rows, take_apart
 from everyfold.search.candidates import Options, hand_out, read_candidates
-from everyfold.search.ladder import climbs, ladder
+from everyfold.search.ladder import climbs, deciding_metric, ladder
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
 from everyfold.search.setup import (
@@ -119,8 +119,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         broken |= refusing
         setup = self._set_up(X, y, routed, candidates, scorers, options)
         progress = Progress(self, (X, y), setup.n_kernels, len(grid))
-        if isinstance(setup, Setup) and climbs(setup, options):
-            setup = ladder(setup, metric)
+        if isinstance(setup, Setup):
+            setup = self._prepare_climb(setup, scorers, options)
         state = _Run(X, y, routed, scorers, metric, grid, broken, start, setup, progress)
         try:
             self._evaluate(state)
@@ -168,6 +168,19 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         folds = self._folds(rows, y, routed.splitter.split, has_steps)
         judge = scorers, self.return_train_score
         return set_up_table((X, y), rows, folds, routed, candidates, options, judge)
+
+    def _prepare_climb(self, setup: Setup, scorers: Any, options: Options) -> Setup:
+        """Begin with low ranks where that pays, by the metric that decides in the end."""
+        is_confirmed, is_large = options.n_confirm not in ("auto", 0), climbs(setup, options)
+        if not is_confirmed and not is_large:
+            return setup
+        metric = deciding_metric(setup, scorers, self.refit)
+        if is_confirmed and metric is None:
+            raise ValueError(
+                f"n_confirm={options.n_confirm} refits the best candidates, but no single metric "
+                "says which these are; use refit='<metric>', or n_confirm=0"
+            )
+        return ladder(setup, metric) if is_large else setup
 
     def _set_up_source(
         self, source: RowSource, y: Any, candidates: list[Candidate], scorers: Any, options: Options

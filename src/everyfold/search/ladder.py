@@ -8,19 +8,22 @@ on the full matrix, which decides. Every candidate says how far it got.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.metrics._scorer import _BaseScorer, _MultimetricScorer, _PassthroughScorer
 
 from everyfold.execute import map_unordered
 from everyfold.kernels import Linear
+from everyfold.metrics import Side
 from everyfold.operators import Iterative, Nystrom
 from everyfold.plan import available_memory
 from everyfold.search.candidates import Options
 from everyfold.search.setup import Setup
-from everyfold.units import Candidate, Unit, Verdict, run
+from everyfold.units import Candidate, Trial, Unit, Verdict, run
 
 LADDER_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
@@ -124,8 +127,45 @@ def _is_plain(candidate: Candidate) -> bool:
     return not is_linear and model.class_weight != "balanced"
 
 
-def ladder(setup: Setup, metric: Any) -> LadderSetup:
-    """The same work, climbing."""
+def deciding_metric(setup: Setup, scorers: Any, refit: Any) -> str | None:
+    """The name of the metric that decides between candidates; None if no single one does.
+
+    A callable of the user's own may give one score or several, which only a call can tell.
+    """
+    if isinstance(scorers, _MultimetricScorer):
+        names = set(scorers._scorers)
+    elif isinstance(scorers, _BaseScorer | _PassthroughScorer):
+        return "score"
+    else:
+        sample = _sample_score(setup.units[0].trial)
+        if not isinstance(sample, dict):
+            return "score"
+        names = set(sample)
+    return refit if isinstance(refit, str) and refit in names else None
+
+
+def _sample_score(trial: Trial) -> Any:
+    """The score of the true values of one fold; None if there is none."""
+    assert trial.judge is not None
+    try:
+        assert trial.test is not None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            part = Side(trial.bench.target, trial.test.parts[:1])
+            return trial.judge.score(part.y, part, {})[0]
+    except Exception:
+        return None  # whatever is wrong will be met again, and told, in the search itself
+
+
+def ladder(setup: Setup, metric: str | None) -> Setup:
+    """The same work, climbing by a metric; as it was, with a note, if there is none to climb by."""
+    if metric is None:
+        note = (
+            "no single metric decides between the candidates (there are several, and refit names "
+            "none of them), so that none was set aside at low rank and all were evaluated on the "
+            f"full kernel matrix of {setup.n} rows; refit='<metric>' is quicker"
+        )
+        return replace(setup, notes=(*setup.notes, note))
     note = (
         f"with {setup.n} rows all candidates were evaluated at low rank first and the best on the "
         "full kernel matrix; cv_results_['status'] says which, and operator='dense' evaluates all"
