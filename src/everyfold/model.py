@@ -82,6 +82,8 @@ class Model:
     """Whether every training set takes the best of the ridges by leave-one-out."""
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
+    seed: int = 0
+    """Of random choices that "auto" makes."""
 
     @property
     def reading(self) -> Reading:
@@ -125,9 +127,16 @@ class Model:
         if self.operator == "auto" and isinstance(kernel, Linear) and n_features < n_rows:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
-            return _low_rank(n_rows, n_features)
+            return _low_rank(n_rows, n_features, self.seed)
         check_memory(n_rows, n_rows)
         return Dense()
+
+    def draws_landmarks(self, n_rows: int | None) -> bool:
+        """Whether "auto" means random landmarks for this many rows, or for rows of a source."""
+        if self.operator != "auto" or self.choice.is_precomputed:
+            return False
+        fits_whole = n_rows is not None and fits(n_rows, n_rows)
+        return not fits_whole and not isinstance(self.choice.resolve(np.eye(2)), Linear)
 
     def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure of the model that is kept: not every one can predict new rows."""
@@ -161,9 +170,9 @@ class Model:
         return list(groups.items())
 
 
-def _low_rank(n_rows: int, n_features: int) -> Structure:
+def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     """What "auto" takes where the full matrix does not fit; says so."""
-    structure = Nystrom(random_state=0)
+    structure = Nystrom(random_state=seed)
     rank = structure.rank_for(n_rows, n_features)
     check_memory(n_rows, rank)
     warnings.warn(

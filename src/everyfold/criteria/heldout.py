@@ -57,6 +57,8 @@ class HeldOut(Predictive):
         at the cost of one product with M a fold; by default for up to 100 folds.
     starts : tuple of Solution, optional
         For losses without a closed form: a solution for each ridge to start Newton's method from.
+    seed : int, default=0
+        Where power iterations for the spectral radius start.
 
     Notes
     -----
@@ -72,6 +74,7 @@ class HeldOut(Predictive):
     with_radius: bool | None = None
     certify: bool | None = None
     starts: tuple[Solution, ...] | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         order = self.order
@@ -246,7 +249,7 @@ class HeldOut(Predictive):
             values = np.concatenate([u[test] + total[test, i] for test, i in pairs])
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
-            yield OutOfFold(values, nothing, _power(response, s, theta), condition)
+            yield OutOfFold(values, nothing, _power(response, s, theta, self.seed), condition)
 
 
 def _push(response: Response, B: Array) -> Array:
@@ -254,9 +257,9 @@ def _push(response: Response, B: Array) -> Array:
     return response.matmat(B.reshape(len(B), -1)).reshape(B.shape)
 
 
-def _power(response: Response, s: Array, theta: Array) -> Array:
+def _power(response: Response, s: Array, theta: Array, seed: int) -> Array:
     """Spectral radii of M D Theta for all folds at once, by power iteration."""
-    x = np.random.default_rng(0).standard_normal(theta.shape)
+    x = np.random.default_rng(seed).standard_normal(theta.shape)
     norm = np.ones(theta.shape[1])
     for _ in range(_POWER_STEPS):
         x /= np.maximum(np.linalg.norm(x, axis=0), np.finfo(float).tiny)

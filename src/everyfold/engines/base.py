@@ -36,6 +36,8 @@ class Bench:
         As in :class:`everyfold.FastGridSearchCV`.
     threads : int
         How many an engine may use that shares the folds out (:meth:`Engine.shares_out`).
+    seed : int
+        Of what an engine draws at random.
     """
 
     target: Target
@@ -43,6 +45,7 @@ class Bench:
     folds: Folds
     order: Any = "auto"
     threads: int = 1
+    seed: int = 0
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,9 @@ class ClosedForm(Engine):
         ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
         problem = models[0].problem(bench.target, bench.weights)
         plan = plan_exact(problem, operator, len(ridges), bench.folds)
-        criterion = HeldOut(order=bench.order) if is_finite(bench.order) else plan.criterion
+        criterion = plan.criterion
+        if is_finite(bench.order):
+            criterion = HeldOut(order=bench.order, seed=bench.seed)
         found = criterion.evaluate(problem, operator, ridges, bench.folds)
         records = dict(zip(ridges, found, strict=True))
         answers = [_assemble(owned, records) for owned in owners]

@@ -7,7 +7,8 @@ statistics that factorises nothing. The letters are those of ``docs/mathematics.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -380,3 +381,19 @@ class Structure(ABC):
         if unknown:
             raise ValueError(f"{self} has no parameters {unknown}; use {sorted(self.get_params())}")
         return type(self)(**{**self.get_params(), **params})
+
+    def seeded(self, draw: Callable[[], int]) -> Structure:
+        """The same structure with a number for its seed, drawn unless it has one of its own.
+
+        The number of a generator is drawn from a copy: with the generator itself every kernel and
+        every worker would find another state.
+        """
+        changes: dict[str, Any] = {}
+        for name, value in self.get_params().items():
+            if isinstance(value, Structure):
+                changes[name] = value.seeded(draw)
+            elif name == "random_state" and value is None:
+                changes[name] = draw()
+            elif isinstance(value, np.random.RandomState):
+                changes[name] = int(deepcopy(value).randint(2**31 - 1))
+        return self.with_params(**changes) if changes else self

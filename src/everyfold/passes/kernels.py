@@ -44,7 +44,7 @@ def choose_features(model: Model, source: RowSource) -> Features:
     kernel = model.choice.resolve(np.zeros((1, source.n_features)))
     if model.operator == "auto" and isinstance(kernel, Linear):
         return Plain()
-    structure = Nystrom(random_state=0) if model.operator == "auto" else model.operator
+    structure = Nystrom(random_state=model.seed) if model.operator == "auto" else model.operator
     assert isinstance(structure, Nystrom)
     assert source.n_rows is not None
     return structure.features_of(kernel, source.n_rows, source.take)

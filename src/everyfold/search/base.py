@@ -31,6 +31,7 @@ from everyfold.search.candidates import Options, hand_out, read_candidates
 from everyfold.search.ladder import climbs, deciding_metric, ladder
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
+from everyfold.search.seeds import Seeds
 from everyfold.search.setup import (
     MANY_FOLDS,
     Setup,
@@ -61,6 +62,7 @@ class _Run:
     start: float
     setup: Setup | StreamSetup
     progress: Progress
+    seeds: Seeds
     verdicts: dict[int, Verdict] = field(default_factory=dict)
 
     @property
@@ -72,11 +74,11 @@ class _Run:
 class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012
+    _parameter_constraints: dict[str, Any] = {
         name: rule
         for name, rule in BaseSearchCV._parameter_constraints.items()
         if name != "pre_dispatch"
-    }
+    } | {"random_state": ["random_state"]}
 
     @abstractmethod
     def _candidates(self) -> Iterable[dict[str, Any]]:
@@ -121,7 +123,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         progress = Progress(self, (X, y), setup.n_kernels, len(grid))
         if isinstance(setup, Setup):
             setup = self._prepare_climb(setup, scorers, options)
-        state = _Run(X, y, routed, scorers, metric, grid, broken, start, setup, progress)
+        seeds = options.seeds
+        state = _Run(X, y, routed, scorers, metric, grid, broken, start, setup, progress, seeds)
         try:
             self._evaluate(state)
         except KeyboardInterrupt:
@@ -140,6 +143,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.n_confirm,
             self.preprocessing,
             self.error_score,
+            Seeds(self.random_state),
         )
 
     def __sklearn_tags__(self) -> Any:
@@ -343,9 +347,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             return 0
         best = np.argsort(results[f"rank_test_{state.metric}"], kind="stable")[:k]
         metadata = {**state.routed.estimator.fit, **state.routed.scorer.score}
+        plant, chosen = state.seeds.plant, [results["params"][i] for i in best]
         search = GridSearchCV(
-            self.estimator,
-            [{name: [value] for name, value in results["params"][i].items()} for i in best],
+            plant(self.estimator),
+            [{name: [plant(value)] for name, value in params.items()} for params in chosen],
             scoring=self.scoring,
             n_jobs=self.n_jobs,
             refit=False,
@@ -398,6 +403,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         if self.ridge_scaling == "mean":
             _scale_ridge(best, state)
+        is_source = isinstance(state.setup, StreamSetup)
+        state.seeds.plant_where_drawn(best, None if is_source else state.setup.n)
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.routed.estimator.fit)

@@ -17,6 +17,7 @@ from everyfold.adapters import read_estimator
 from everyfold.model import Model
 from everyfold.operators import Structure
 from everyfold.preprocess import MetadataError, take_apart
+from everyfold.search.seeds import Seeds
 from everyfold.units import Candidate, check
 from everyfold.validation import read_fit_params
 
@@ -31,6 +32,7 @@ class Options:
     n_confirm: Any
     preprocessing: str
     error_score: Any
+    seeds: Seeds
 
     def __post_init__(self) -> None:
         order = self.order
@@ -80,8 +82,10 @@ class Options:
 
     def apply(self, model: Model) -> Model:
         """The model with what the search asks for."""
-        operator = model.operator if self.operator == "auto" else self.operator
-        return replace(model, operator=operator, ridge_scaling=self.ridge_scaling)
+        operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
+        return replace(
+            model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
+        )
 
 
 def _is_order(order: Any) -> bool:

@@ -57,7 +57,11 @@ class FastGridSearchCV(FastSearchCV):
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
         does, or once on all rows (never with y). "auto" is per fold up to 20 folds; warns beyond.
     random_state : int, RandomState or None, default=None
-        For operators that draw at random.
+        The seed of every random choice: landmarks of operators without a seed of their own (those
+        of ``best_estimator_``, too), low ranks that the search begins with, starts of power
+        iterations. It is drawn once, so that the same number gives the same results, whatever
+        ``n_jobs``. With None, operators without a seed differ from search to search, and what the
+        search chooses itself does not.
 
     Attributes
     ----------
@@ -149,7 +153,8 @@ class FastRandomizedSearchCV(FastSearchCV):
 ridge_scaling, n_confirm, preprocessing
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
-        Gives the candidates that scikit-learn's search would try.
+        Gives the candidates that scikit-learn's search would try, and the seed of every other
+        random choice as in :class:`FastGridSearchCV`.
 
     Attributes
     ----------

@@ -79,13 +79,18 @@ class LadderSetup(Setup):
 
     metric: Any = "score"
 
+    @property
+    def seed(self) -> int:
+        """Of the landmarks."""
+        return _members(self.units[0])[0].model.seed
+
     def work(self, n_jobs: int | None) -> Iterator[list[Verdict]]:
         """See base class; later verdicts of a candidate replace earlier ones."""
         n = self.data.n
         climb = _Climb([_stand(c, unit) for unit in self.units for c in _members(unit)])
         rank, standings = FIRST_RANK, climb.standings
         while standings and rank <= n // 4:
-            structure = Nystrom(rank, random_state=0)
+            structure = Nystrom(rank, random_state=self.seed)
             for verdicts in map_unordered(run, _units(standings, structure), n_jobs, n):
                 climb.read(verdicts, self.metric)
                 yield climb.marked(verdicts)
@@ -94,7 +99,7 @@ class LadderSetup(Setup):
             chosen = climb.contenders()
             if not chosen:
                 return
-            for verdicts in map_unordered(run, _units(chosen, _full(n)), n_jobs, n):
+            for verdicts in map_unordered(run, _units(chosen, _full(n, self.seed)), n_jobs, n):
                 climb.read(verdicts, self.metric, is_full=True)
                 yield climb.marked(verdicts)
 
@@ -190,11 +195,12 @@ def _stand(candidate: Candidate, unit: Unit) -> _Standing:
     return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_active))
 
 
-def _full(n: int) -> Any:
+def _full(n: int, seed: int) -> Any:
     """The full matrix: factorised while that is quick, else iterated with, held if it fits."""
     if n < ITERATIVE_ROWS:
         return "dense"
-    return Iterative(rank=ITERATIVE_RANK, is_held=2 * 8 * n * n < available_memory())
+    is_held = 2 * 8 * n * n < available_memory()
+    return Iterative(rank=ITERATIVE_RANK, is_held=is_held, random_state=seed)
 
 
 def _units(standings: Sequence[_Standing], structure: Any) -> list[Unit]:

@@ -156,7 +156,7 @@ def set_up_table(
         target = alike[0].model.target(y)
         weights = read_weights(alike[0].parts.params.get("sample_weight"), n)
         trial = set_up(
-            Bench(target, weights, folds, options.order),
+            Bench(target, weights, folds, options.order, seed=options.seeds.own),
             Judge(scorers, target, data, routed.scorer.score, options.error_score),
             with_train=with_train,
         )
