@@ -14,7 +14,14 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, FastGridSearchCV, KernelLogisticClassifier, Nystrom, cross_val_score
+from everyfold import (
+    LSSVC,
+    FastGridSearchCV,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    Nystrom,
+    cross_val_score,
+)
 from everyfold.streams import ArrayRows
 from tests.test_search import both, compare
 
@@ -44,10 +51,9 @@ def close_votes():
 def test_every_way_to_vote_keeps_its_own_with_threads(n_jobs):
     data, labels = close_votes()
     grid = {"break_ties": [False, True], "C": [0.3, 3.0]}
-    options = {"cv": ms.StratifiedKFold(3), "n_jobs": n_jobs}
-    svc = SVC(gamma=0.5, tol=1e-9)
-    slow = ms.GridSearchCV(svc, grid, **options).fit(data, labels)
-    compare(FastGridSearchCV(svc, grid, **options).fit(data, labels), slow)
+    svc, cv = SVC(gamma=0.5, tol=1e-9), ms.StratifiedKFold(3)
+    slow = ms.GridSearchCV(svc, grid, cv=cv).fit(data, labels)
+    compare(FastGridSearchCV(svc, grid, cv=cv, n_jobs=n_jobs).fit(data, labels), slow)
     truth = slow.cv_results_["mean_test_score"]
     assert (truth[:2] != truth[2:]).any()  # breaking ties makes a difference here
 
@@ -90,6 +96,18 @@ def test_one_versus_rest_and_one_versus_one_logistic_models_have_their_own_proba
     ours, theirs = (s.cv_results_["mean_test_score"] for s in (fast, slow))
     assert_array_equal(ours == -9.0, [True, False])
     assert_allclose(ours, theirs, rtol=1e-5)
+
+
+def test_sources_refuse_votes_which_they_would_read_as_one_versus_rest():
+    model = KernelClassifier(gamma=0.3, operator=Nystrom(20, random_state=0))
+    source, grid = ArrayRows(FLOWERS, SPECIES), {"multi_class": ["ovr", "ovo"]}
+    for act in (
+        lambda: FastGridSearchCV(model, grid, cv=3).fit(source),
+        lambda: cross_val_score(model.set_params(multi_class="ovo"), source, cv=3),
+        lambda: model.set_params(multi_class="ovo").fit(source),
+    ):
+        with pytest.raises(ValueError, match="multi_class='ovo'"):
+            act()
 
 
 # -- metadata --------------------------------------------------------------------------------------
