@@ -674,6 +674,34 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
         list(source.blocks(4))
 
 
+def damaged_parquet(path, **options):
+    """Row 13 of a file without compression has 9.0 in place of what was written."""
+    mark = 0.1234567
+    columns = {"a": spoilt(13, mark, X[:, 0]), "b": X[:, 1], "t": Y}
+    pq.write_table(pa.table(columns), path, compression="none", **options)
+    text = path.read_bytes()
+    assert text.count(np.float64(mark).tobytes()) >= 1
+    np.testing.assert_array_equal(ParquetRows(path, "t").take([13]), [[mark, X[13, 1]]])
+    path.write_bytes(text.replace(np.float64(mark).tobytes(), np.float64(9.0).tobytes()))
+    return ParquetRows(path, "t")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_damage_under_a_checksum_of_parquet(version, dictionary, tmp_path):
+    options = {"data_page_version": version, "use_dictionary": dictionary}
+    source = damaged_parquet(tmp_path / "rows.parquet", write_page_checksum=True, **options)
+    for work in (lambda: list(source.blocks(4)), lambda: source.take([13])):
+        with pytest.raises(StreamError, match=r"rows\.parquet'\): .* may be damaged"):
+            work()
+
+
+def test_parquet_without_checksums_can_only_be_trusted(tmp_path):
+    source = damaged_parquet(tmp_path / "rows.parquet", write_page_checksum=False)
+    found = np.concatenate([block.X[:, 0] for block in source.blocks(4)])
+    np.testing.assert_array_equal(found, spoilt(13, 9.0, X[:, 0]))
+
+
 def test_without_pyarrow(tmp_path, monkeypatch):
     source = parquet(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow", None)

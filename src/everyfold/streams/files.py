@@ -28,6 +28,9 @@ _TEXT_BYTES = 2**20
 class ParquetRows(RowSource):
     """Rows of a Parquet file, of which only the columns named are read. Needs pyarrow.
 
+    Pages are compared with their checksums where the file has them (pyarrow writes them with
+    ``write_page_checksum=True``); a file without any can only be trusted.
+
     Parameters
     ----------
     path : str or Path
@@ -94,10 +97,16 @@ class ParquetRows(RowSource):
                 "ParquetRows needs pyarrow, which is not installed; run "
                 'pip install "everyfold[parquet]"'
             ) from error
-        # By default, pyarrow reads row groups ahead, and columns of a row group as a whole.
+        # By default, pyarrow reads row groups ahead, and columns of a row group as a whole, and
+        # does not look at the checksums of pages.
         with (
             _reading(pa.ArrowException),
-            pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_COLUMN_BYTES) as file,
+            pq.ParquetFile(
+                self.path,
+                pre_buffer=False,
+                buffer_size=_COLUMN_BYTES,
+                page_checksum_verification=True,
+            ) as file,
         ):
             yield file
 
