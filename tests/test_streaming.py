@@ -1,5 +1,7 @@
 """Sources of rows: the same models and scores as in memory, whatever the blocks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -299,6 +301,27 @@ class TestRefusals:
             FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3).fit(
                 IteratedRows(pieces)
             )
+
+    def test_a_file_rewritten_in_the_only_pass(self, tmp_path, monkeypatch):
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        monkeypatch.setattr("everyfold.streams.base._LONGEST_PIECE", 50)
+        X, y = regression()
+        path = tmp_path / "t.parquet"
+        write = partial(pq.write_table, where=path, row_group_size=50)
+        columns = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+        write(pa.table({**columns, "y": y}))
+
+        class Rewritten(ParquetRows):
+            def _pieces(self, size):
+                for start, piece in enumerate(super()._pieces(size)):
+                    yield piece
+                    if start == 1:
+                        write(pa.table({**columns, "y": -y}))
+
+        source = Rewritten(path, "y")
+        with pytest.raises(StreamError, match=r"t\.parquet was written to"):
+            cross_val_score(KernelRegressor(operator=OPERATOR), source, cv=4)
 
     def test_fit_takes_targets_from_the_source(self):
         X, y = regression()
