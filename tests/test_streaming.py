@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import make_scorer, max_error
+from sklearn.linear_model import Ridge
+from sklearn.metrics import make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -143,6 +144,37 @@ class TestSearch:
     def test_mean_convention(self):
         memory, source = pair(KernelRegressor(operator=OPERATOR), ridge_scaling="mean")
         assert_same(memory, source)
+
+    def test_mean_convention_counts_rows_of_positive_weight(self):
+        X, y = regression()
+        w = cases.weights("zeros", N)
+        assert 0 < np.count_nonzero(w) < N
+        model = KernelRegressor(kernel="linear")
+        options = {"cv": KFold(4), "ridge_scaling": "mean", "scoring": "neg_mean_squared_error"}
+        search = FastGridSearchCV(model, {"alpha": [0.03]}, **options)
+        search.fit(ArrayRows(X, y, sample_weight=w))
+        ridge = Ridge(alpha=0.03 * np.count_nonzero(w)).fit(X, y, sample_weight=w)
+        np.testing.assert_allclose(search.predict(X), ridge.predict(X), rtol=1e-10)
+        for k, (train, test) in enumerate(KFold(4).split(X)):
+            ridge = Ridge(alpha=0.03 * np.count_nonzero(w[train]))
+            ridge.fit(X[train], y[train], sample_weight=w[train])
+            score = -mean_squared_error(y[test], ridge.predict(X[test]), sample_weight=w[test])
+            np.testing.assert_allclose(search.cv_results_[f"split{k}_test_score"], score, rtol=1e-9)
+
+    def test_the_estimate_is_none_of_the_clock(self):
+        X, y = regression()
+
+        def estimate(times=1, cv=4, scoring="r2", landmarks=12, **grid):
+            rows = ArrayRows(np.tile(X, (times, 1)), np.tile(y, times))
+            model = KernelRegressor(operator=Nystrom(landmarks, random_state=0))
+            search = FastGridSearchCV(model, {**GRID, **grid}, cv=cv, refit=False, scoring=scoring)
+            return search.fit(rows).plan_.estimate
+
+        one = estimate()
+        assert one == estimate() > 0.0
+        more = {"times": 4}, {"cv": 40}, {"scoring": "neg_max_error"}, {"landmarks": 24}
+        assert all(estimate(**options) > one for options in more)
+        assert estimate(gamma=[0.05, 0.1, 0.2, 0.4]) == pytest.approx(2 * one)
 
     @pytest.mark.parametrize("sampling", ["rpcholesky", "kmeans"])
     def test_other_landmarks(self, sampling):

@@ -240,6 +240,11 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
     return None if found is None else sign * found(sse, spread, weights[:, None])
 
 
+def is_of_sums(metric: Metric | None) -> bool:
+    """Whether ``from_sums`` knows the metric."""
+    return (metric.metric if isinstance(metric, Signed) else metric) in _OF_SUMS
+
+
 def is_mean(metric: Metric) -> bool:
     """Whether the score of a fold is the mean of those of its parts, by their sizes."""
     return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS

@@ -9,14 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from everyfold.engines import Method
-from everyfold.metrics import Metric, Side, find_metric, from_sums, is_mean
+from everyfold.metrics import Metric, Side, find_metric, from_sums, is_mean, is_of_sums
 from everyfold.operators.base import Array, Rows
-from everyfold.operators.moments import RidgeModels
+from everyfold.operators.moments import FEW_RIDGES, RidgeModels
 from everyfold.operators.nystrom import LandmarkFeatures
 from everyfold.passes import (
     FoldModels,
@@ -31,8 +32,9 @@ from everyfold.passes import (
     read_rule,
     read_source,
     sum_rows,
+    width_of,
 )
-from everyfold.plan import available_memory
+from everyfold.plan import COSTS, available_memory
 from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.streams import RowSource
@@ -46,6 +48,14 @@ _DISTINCT = 1e-5
 """Sums of squared errors below this share of the targets' squares lose digits as a difference."""
 
 
+@dataclass
+class Counts:
+    """What the first pass tells of the rows: of each fold, and of positive weight in all."""
+
+    sizes: list[int] = field(default_factory=list)
+    n_weighted: int = 0
+
+
 @dataclass(frozen=True)
 class StreamTrial:
     """How candidates on a source are judged."""
@@ -56,8 +66,13 @@ class StreamTrial:
     scorers: dict[str, Any]
     is_multimetric: bool
     error_score: Any
-    sizes: list[int] = field(default_factory=list)
-    """How many rows each fold has; empty before the first pass."""
+    counts: Counts = field(default_factory=Counts)
+
+    @cached_property
+    def n_folds(self) -> int:
+        """How many folds to reckon with: as many as there are, or a usual number."""
+        known = self.rule.n_folds
+        return _ASSUMED_FOLDS if known is None else known
 
     @property
     def metrics(self) -> dict[str, Metric | None]:
@@ -111,20 +126,33 @@ def _request(trial: StreamTrial, members: Sequence[Candidate]) -> Request:
 
 
 def _bytes(request: Request, trial: StreamTrial) -> int:
-    features = request.features
-    width = len(features.T) if isinstance(features, LandmarkFeatures) else trial.source.n_features
-    return 8 * width**2 * (_ASSUMED_FOLDS + 4) + 3 * 32_000_000
+    return 8 * width_of(request, trial.source.n_features) ** 2 * (trial.n_folds + 4) + 96_000_000
+
+
+def _estimate(trial: StreamTrial, batch: Sequence[tuple[Request, list[Candidate]]]) -> float:
+    """The seconds that the linear algebra should take, by what is known before any of it."""
+    n, total = float(trial.source.n_rows or 0), 0.0
+    is_one_pass = trial.reader.classes is None and all(map(is_of_sums, trial.metrics.values()))
+    for request, members in batch:
+        c, k = float(width_of(request, trial.source.n_features)), len(members)
+        solve = k * COSTS.cube_cholesky if k <= FEW_RIDGES else COSTS.cube_eigen
+        total += 2 * COSTS.cube_gram * n * c**2 + COSTS.stream * n * c
+        total += trial.n_folds * ((2 * COSTS.cube_gram + solve) * c**3 + k * COSTS.call)
+        if not is_one_pass:
+            total += 2 * COSTS.stream * n * c + COSTS.cube_gram * n * c * k
+    return total
 
 
 def _run_batch(
     trial: StreamTrial, batch: Sequence[tuple[Request, list[Candidate]]]
 ) -> list[Verdict]:
-    start = time.perf_counter()
+    start, estimate = time.perf_counter(), _estimate(trial, batch)
     requests = [request for request, _ in batch]
     height = block_height(requests, trial.source.n_features)
     summed = sum_rows(trial.source, trial.reader, trial.rule, requests, height)
     _check_classes(trial.reader, summed[0])
-    trial.sizes[:] = summed[0].rows.tolist()
+    trial.counts.sizes = summed[0].rows.tolist()
+    trial.counts.n_weighted = summed[0].moments.total.count
     models = [
         _fold_models(found, members) for found, (_, members) in zip(summed, batch, strict=True)
     ]
@@ -138,7 +166,7 @@ def _run_batch(
         ]
         scores = _second_pass(trial, summed[0], kernels, height)
     seconds = (time.perf_counter() - start) / sum(len(members) for _, members in batch)
-    method = _method(trial, requests, passes, seconds)
+    method = _method(trial, requests, passes, estimate)
     verdicts = []
     for (request, members), of_kernel, found in zip(batch, scores, summed, strict=True):
         for k, candidate in enumerate(members):
@@ -159,14 +187,16 @@ def _run_batch(
     return verdicts
 
 
-def _method(trial: StreamTrial, requests: Sequence[Request], passes: int, seconds: float) -> Method:
+def _method(
+    trial: StreamTrial, requests: Sequence[Request], passes: int, estimate: float
+) -> Method:
     times = "one pass" if passes == 1 else "two passes"
     words = (
         f"sums over the rows of every fold in {times} over the source, one eigendecomposition a "
         "fold; folds are exact for the low-rank kernel"
     )
     memory = sum(_bytes(request, trial) for request in requests)
-    return Method("stream", words, seconds, memory, is_of_another_model=True)
+    return Method("stream", words, estimate, memory, is_of_another_model=True)
 
 
 def _words(request: Request) -> str:

@@ -20,7 +20,7 @@ from everyfold.operators.systems import EPS, mirror, refuse
 BLOCK = 4_000_000
 """Entries of V that are weighted at a time, about 32 MB."""
 
-_FEW_RIDGES = 8
+FEW_RIDGES = 8
 """Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
 
 
@@ -128,7 +128,7 @@ class Sums:
         A = self.gram - self.weight * np.outer(centre, centre)
         rhs = self.cross - np.outer(centre, self.targets)
         if len(A):
-            solve = _by_factors if len(rhos) <= _FEW_RIDGES else _by_spectrum
+            solve = _by_factors if len(rhos) <= FEW_RIDGES else _by_spectrum
             coef, condition = solve(A, rhs, rhos)
         else:  # a kernel of zeros
             coef, condition = np.empty((len(rhos), *rhs.shape)), np.ones(len(rhos))

@@ -4,7 +4,7 @@ from everyfold.passes.fit import SourceFit, fit_source
 from everyfold.passes.folds import FoldRule, read_rule
 from everyfold.passes.kernels import check_model, choose_features
 from everyfold.passes.reader import Reader, read_source
-from everyfold.passes.sums import Request, Summed, block_height, sum_rows
+from everyfold.passes.sums import Request, Summed, block_height, sum_rows, width_of
 from everyfold.passes.values import FoldModels, held_out_blocks
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "read_rule",
     "read_source",
     "sum_rows",
+    "width_of",
 ]

@@ -186,11 +186,13 @@ def sum_rows(
 
 def block_height(requests: Sequence[Request], n_features: int) -> int:
     """How many rows to read at a time."""
-    widest = max(_width(request.features, n_features) for request in requests)
+    widest = max(width_of(request, n_features) for request in requests)
     return max(256, BLOCK_BYTES // (8 * widest))
 
 
-def _width(features: Features, n_features: int) -> int:
+def width_of(request: Request, n_features: int) -> int:
+    """How many numbers are summed of a row: its kernel with the landmarks, or its columns."""
+    features = request.features
     return len(features.T) if isinstance(features, LandmarkFeatures) else n_features
 
 

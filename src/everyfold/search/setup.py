@@ -100,7 +100,10 @@ class StreamSetup:
         """The number of rows."""
         return self.trial.source.n_rows or 0
 
-    n_weighted = n
+    @property
+    def n_weighted(self) -> int:
+        """The number of rows with positive weight, after the first pass."""
+        return self.trial.counts.n_weighted
 
     @property
     def n_kernels(self) -> int:
@@ -110,7 +113,7 @@ class StreamSetup:
     @property
     def sizes(self) -> list[int]:
         """How many rows each fold has, after the first pass."""
-        return self.trial.sizes
+        return self.trial.counts.sizes
 
     @property
     def longest_path(self) -> int:
