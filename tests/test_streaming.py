@@ -7,7 +7,8 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import Ridge
 from sklearn.metrics import make_scorer, max_error, mean_squared_error
-from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -284,6 +285,94 @@ class TestSources:
             np.testing.assert_allclose(ours, expected, rtol=1e-8)
 
 
+class TestOddFolds:
+    """Folds of which sums tell nothing, or too little: scikit-learn's answer, or a refusal."""
+
+    MODEL = KernelRegressor(kernel="linear")
+
+    def assert_as_sklearn(self, X, y, cv, scoring, **weights):
+        """Scores of Ridge, by scikit-learn's own loop."""
+        expected = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=cv, scoring=scoring, refit=False)
+        search = FastGridSearchCV(
+            self.MODEL, {"alpha": [1.0]}, cv=cv, scoring=scoring, refit=False
+        ).fit(ArrayRows(X, y, **weights))
+        expected.fit(X, y, **weights)
+        for i in range(expected.n_splits_):
+            key = f"split{i}_test_score"
+            score = expected.cv_results_[key]
+            np.testing.assert_allclose(search.cv_results_[key], score, rtol=1e-8)
+        return search
+
+    @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test scores")
+    @pytest.mark.filterwarnings("ignore:The scoring .* does not support sample_weight")
+    @pytest.mark.parametrize(
+        "scoring", ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "neg_max_error"]
+    )
+    def test_weight_0_for_all_of_a_fold(self, scoring):
+        X, y = regression()
+        w = cases.weights("zeros", N)
+        w[:51] = 0.0
+        search = self.assert_as_sklearn(X, y, KFold(4), scoring, sample_weight=w)
+        is_nan = np.isnan(search.cv_results_["split0_test_score"]).all()
+        assert is_nan == (scoring != "neg_max_error")
+
+    @pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])
+    def test_constant_targets_in_a_fold(self, scoring):
+        X, y = regression()
+        y[51:102] = 1000.1
+        self.assert_as_sklearn(X, y, KFold(4), scoring)
+
+    def test_targets_that_differ_between_folds_by_far_more_than_within(self):
+        X, y = regression()
+        y = 1e-3 * (y - 1000.0) + 1000.0 * (np.arange(N) // 51)
+        self.assert_as_sklearn(X, y, KFold(4), "r2")
+
+    @pytest.mark.filterwarnings("ignore:R\\^2 score is not well-defined")
+    @pytest.mark.filterwarnings("ignore:One or more of the test scores")
+    def test_folds_of_one_row(self):
+        X, y = (part[:6] for part in regression())
+        fold = np.array([0, 0, 0, 1, 1, 2])
+        search = self.assert_as_sklearn(X, y, PredefinedSplit(fold), "r2")
+        assert np.isnan(search.cv_results_["split2_test_score"]).all()
+        self.assert_as_sklearn(X, y, KFold(6), "neg_mean_squared_error")
+
+    @pytest.mark.parametrize("model", [MODEL, LSSVC(kernel="linear")])
+    def test_no_training_rows(self, model):
+        X, y = regression() if model is self.MODEL else labels()
+        everything = np.zeros(N, dtype=int)
+        half = np.where(np.arange(N) < 100, 0.0, 1.0)
+        for options, cv in (
+            ({"fold": everything}, None),
+            ({}, PredefinedSplit(everything)),
+            ({"sample_weight": half}, PredefinedSplit(np.where(half > 0, 1, 0))),
+        ):
+            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+                cross_val_score(model, ArrayRows(X, y, **options), cv=cv)
+            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+                cross_val_predict(model, ArrayRows(X, y, **options), cv=cv)
+        with pytest.raises(ValueError, match="cv has no folds"):
+            cross_val_score(model, ArrayRows(X, y), cv=PredefinedSplit(everything - 1))
+
+    @pytest.mark.parametrize("model", [MODEL, LSSVC(kernel="linear")])
+    def test_weight_0_for_all_rows(self, model):
+        data = regression() if model is self.MODEL else labels()
+        rows = ArrayRows(*data, sample_weight=np.zeros(N))
+        for work in (lambda: model.fit(rows), lambda: cross_val_score(model, rows, cv=3)):
+            with pytest.raises(ValueError, match="zero for every row"):
+                work()
+
+    @pytest.mark.parametrize("q", [0, 1, 2])
+    def test_predictions_have_the_shape_of_the_targets(self, q):
+        X, y = regression(max(q, 1))
+        y = y.reshape(N, -1) if q else y
+        model = KernelRegressor(kernel="linear", alpha=1.0)
+        expected = sklearn_cross_val_predict(Ridge(), X, y, cv=4)
+        found = cross_val_predict(model, ArrayRows(X, y), cv=4)
+        np.testing.assert_allclose(found, expected.reshape(y.shape), rtol=1e-9)
+        expected = Ridge().fit(X, y).predict(X).reshape(y.shape)
+        np.testing.assert_allclose(model.fit(ArrayRows(X, y)).predict(X), expected, rtol=1e-9)
+
+
 class TestRefusals:
     def refuse(self, message, model=None, X=None, **options):
         data = regression() if X is None else X
@@ -301,6 +390,9 @@ class TestRefusals:
         self.refuse("needs all rows at once", cv=StratifiedKFold(3))
         self.refuse("KernelRegressor, LSSVR", SVC(), (X, y), grid={"C": [1.0]})
         self.refuse("balanced", KernelClassifier(class_weight="balanced"), (X, y))
+        for wrong, message in (({"pink": 2.0}, "names .'pink'"), ({"red": -1.0}, "at least 0")):
+            self.refuse(message, KernelClassifier(class_weight=wrong), (X, y))
+        self.refuse("or have it with weight 0", KernelClassifier(class_weight={"red": 0}), (X, y))
         weights = {"class_weight": [None, {"red": 2.0}]}
         self.refuse("search one at a time", KernelClassifier(), (X, y), grid=weights)
         self.refuse("alpha=0", grid={"alpha": [1.0, 0.0]})

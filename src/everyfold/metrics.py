@@ -226,7 +226,8 @@ _MEANS = (_squared_error, _absolute_error, _accuracy)
 def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Array | None:
     """The scores of folds by their sums of squared errors and spreads, (t, q), if that is enough.
 
-    ``weights`` are those of the folds: their sizes, if all rows count alike.
+    ``weights`` are those of the folds: their sizes, if all rows count alike. A spread of NaN is not
+    known.
 
     Examples
     --------
@@ -237,7 +238,8 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
     """
     plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
     found = _OF_SUMS.get(plain)
-    return None if found is None else sign * found(sse, spread, weights[:, None])
+    scores = None if found is None else sign * found(sse, spread, weights[:, None])
+    return None if scores is None or np.isnan(scores).any() else scores
 
 
 def is_of_sums(metric: Metric | None) -> bool:

@@ -16,8 +16,8 @@ import numpy as np
 
 from everyfold.engines import Method
 from everyfold.metrics import Metric, Side, find_metric, from_sums, is_mean, is_of_sums
-from everyfold.operators.base import Array, Rows
-from everyfold.operators.moments import FEW_RIDGES, RidgeModels
+from everyfold.operators.base import Array
+from everyfold.operators.moments import DISTINCT, FEW_RIDGES, Moments, RidgeModels, Sums
 from everyfold.operators.nystrom import LandmarkFeatures
 from everyfold.passes import (
     FoldModels,
@@ -38,14 +38,12 @@ from everyfold.plan import COSTS, available_memory
 from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.streams import RowSource
+from everyfold.targets import Target
 from everyfold.units import Candidate, Verdict
 
 _SHARE_OF_MEMORY = 0.25
 _MOST_BYTES = 1_000_000_000
 _ASSUMED_FOLDS = 10
-
-_DISTINCT = 1e-5
-"""Sums of squared errors below this share of the targets' squares lose digits as a difference."""
 
 
 @dataclass
@@ -150,7 +148,7 @@ def _run_batch(
     requests = [request for request, _ in batch]
     height = block_height(requests, trial.source.n_features)
     summed = sum_rows(trial.source, trial.reader, trial.rule, requests, height)
-    _check_classes(trial.reader, summed[0])
+    _check_training(trial.reader, summed[0])
     trial.counts.sizes = summed[0].rows.tolist()
     trial.counts.n_weighted = summed[0].moments.total.count
     models = [
@@ -223,21 +221,29 @@ def _in_original_terms(found: Summed, by_fold: Sequence[RidgeModels]) -> dict[in
     return {fold: found.moments.original(models) for fold, models in pairs}
 
 
-def _check_classes(reader: Reader, found: Summed) -> None:
-    """A fold whose training rows lack a class cannot be judged: rows may be sorted by label."""
-    if reader.classes is None:
-        return
+def _check_training(reader: Reader, found: Summed) -> None:
+    """Refuse folds that leave nothing to learn from, or not from every class."""
     moments = found.moments
+    if not found.folds:
+        raise ValueError("cv has no folds: it holds out no row of the source")
     for fold, part in zip(found.folds, moments.parts, strict=True):
-        rest = moments.total - part
-        balance = (rest.targets / rest.weight + moments.target_shift) if rest.weight > 0.0 else 0.0
-        share = 0.5 * (1.0 + np.atleast_1d(balance))
-        lacks = (share < 1e-12).any() or (len(reader.classes) == 2 and (share > 1 - 1e-12).any())
-        if lacks:
+        if moments.total.count == part.count:
             raise ValueError(
-                f"cv: the training rows of fold {fold} lack a class (rows sorted by label?); give "
-                "the source a fold column that mixes them, or use KFold(shuffle=True)"
+                f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
+                "the rows out"
             )
+        if reader.classes is not None and _lacks_a_class(moments, part):
+            raise ValueError(
+                f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
+                "have it with weight 0 only; give the source a fold column that mixes them, or use "
+                "KFold(shuffle=True)"
+            )
+
+
+def _lacks_a_class(moments: Moments, part: Sums) -> bool:
+    rest = moments.total - part
+    share = 0.5 * (1.0 + rest.targets / rest.weight + moments.target_shift)
+    return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
 
 
 # -- scores ------------------------------------------------------------------------------------
@@ -250,11 +256,13 @@ def _scores_from_sums(
     is_weighted = summed[0].is_weighted
     if trial.reader.classes is not None or (is_weighted and not _take_weights(trial.scorers)):
         return None
+    if not summed[0].weights.all():  # scikit-learn's scorers say what a fold of weight 0 is worth
+        return None
     scores = []
     for found, by_fold in zip(summed, models, strict=True):
         parts = found.moments.parts
         sse = [part.residual(m) for part, m in zip(parts, by_fold, strict=True)]
-        if any((e < _DISTINCT * part.squares).any() for e, part in zip(sse, parts, strict=True)):
+        if any((e < DISTINCT * part.squares).any() for e, part in zip(sse, parts, strict=True)):
             return None
         table: dict[str, list[Array]] = {}
         for name, metric in trial.metrics.items():
@@ -367,16 +375,16 @@ def _scorer(trial: StreamTrial) -> Any:
 # -- predictions and fits ----------------------------------------------------------------------
 
 
-def predict_stream(trial: StreamTrial, candidate: Candidate) -> tuple[Array, Rows]:
-    """The held-out values of all rows in two passes, (n, q), and the rows without any."""
+def predict_stream(trial: StreamTrial, candidate: Candidate) -> tuple[Array, Target]:
+    """The held-out values of all rows in two passes, (n, q), NaN without any; and a target."""
     request = _request(trial, [candidate])
     height = block_height([request], trial.source.n_features)
     (found,) = sum_rows(trial.source, trial.reader, trial.rule, [request], height)
-    _check_classes(trial.reader, found)
+    _check_training(trial.reader, found)
     by_fold = _in_original_terms(found, _fold_models(found, [candidate]))
     models = FoldModels(request.features, by_fold)
-    parts = [
-        values[0][0] for _, _, values in held_out_blocks(trial.source, trial.rule, [models], height)
-    ]
-    values = np.concatenate(parts)
-    return values, np.flatnonzero(np.isnan(values).any(axis=1))
+    parts: list[Array] = []
+    for block, _, values in held_out_blocks(trial.source, trial.rule, [models], height):
+        parts.append(values[0][0])
+        target = trial.reader.target(block.y)
+    return np.concatenate(parts), target

@@ -234,13 +234,13 @@ def _predict_source(
 ) -> NDArray[Any]:
     """The held-out predictions of all rows of a source, in two passes."""
     trial, candidate = _source_trial(estimator, source, y, cv, {}, "raise")
-    values, untested = predict_stream(trial, candidate)
+    values, target = predict_stream(trial, candidate)
+    untested = np.flatnonzero(np.isnan(values).any(axis=1))
     if len(untested):
         raise ValueError(
             f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
             "cross_val_score"
         )
-    target = trial.reader.target(trial.reader.sample)
     return target.predict(values) if method == "predict" else target.decide(values)
 
 

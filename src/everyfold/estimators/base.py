@@ -24,7 +24,7 @@ from everyfold.model import (
 from everyfold.operators import KernelOperator, Structure
 from everyfold.operators.base import Array, Solution
 from everyfold.operators.threads import blas_threads
-from everyfold.passes import Reader, fit_source
+from everyfold.passes import SourceFit, fit_source
 from everyfold.solve import Fit, solve
 from everyfold.streams import RowSource
 from everyfold.targets import Pairs, Target, Voting
@@ -130,7 +130,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.intercept_ = solution.intercept
         self.kernel_ = kernel
 
-    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> Reader:
+    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> SourceFit:
         """Fit to rows that are read in blocks; they bring their targets and weights along."""
         if y is not None or sample_weight is not None:
             name = "y" if y is not None else "sample_weight"
@@ -144,7 +144,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = source.n_features
         if source.names is not None:
             self.feature_names_in_ = np.array(source.names, dtype=object)
-        return fitted.reader
+        return fitted
 
     def _values(self, X: Any) -> Array:
         check_is_fitted(self)

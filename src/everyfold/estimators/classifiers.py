@@ -103,7 +103,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self
         """
         if isinstance(X, RowSource):
-            reader = self._fit_source(X, y, sample_weight)
+            reader = self._fit_source(X, y, sample_weight).reader
             assert reader.classes is not None
             self.classes_ = reader.classes
             decoder = reader.target(reader.classes[:0])

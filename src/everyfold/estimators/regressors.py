@@ -116,8 +116,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self
         """
         if isinstance(X, RowSource):
-            self._fit_source(X, y, sample_weight)
-            self._is_flat = self.dual_coef_.shape[1] == 1
+            self._is_flat = self._fit_source(X, y, sample_weight).is_flat
             return self
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True

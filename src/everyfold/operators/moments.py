@@ -20,6 +20,9 @@ from everyfold.operators.systems import EPS, mirror, refuse
 BLOCK = 4_000_000
 """Entries of V that are weighted at a time, about 32 MB."""
 
+DISTINCT = 1e-5
+"""Differences below this share of what they are taken of have lost their digits."""
+
 FEW_RIDGES = 8
 """Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
 
@@ -173,6 +176,12 @@ class RunningSums:
         weighted = z if w is None else z * w[:, None]
         self.around[0][:] += weighted.sum(axis=0)
         self.around[1][:] += np.einsum("ij,ij->j", weighted, z)
+
+    def spread(self) -> Array:
+        """The sums of squares around the means; NaN where the difference lost its digits."""
+        first, second = self.around
+        spread = second - first**2 / max(self.weight, np.finfo(np.float64).tiny)
+        return np.where(spread > DISTINCT * second, spread, np.nan)
 
     def add(self, V: Array, w: Array | None, z: Array) -> None:
         """Add rows; c² flops each."""

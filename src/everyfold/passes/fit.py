@@ -15,11 +15,12 @@ from everyfold.streams import RowSource
 
 @dataclass(frozen=True)
 class SourceFit:
-    """The fitted function, its intercepts, and how the targets were read."""
+    """The fitted function, its intercepts, how the targets were read, and if y has one axis."""
 
     expansion: Expansion
     intercept: Array
     reader: Reader
+    is_flat: bool
 
 
 def fit_source(model: Model, source: RowSource) -> SourceFit:
@@ -31,4 +32,5 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     total = found.moments.total
     rho = model.ridges[0] * (total.count if model.ridge_scaling == "mean" else 1)
     models = found.moments.original(total.solve([rho], intercept=model.intercept))
-    return SourceFit(request.features.expand(models.coef[0]), models.intercept[0], reader)
+    expansion = request.features.expand(models.coef[0])
+    return SourceFit(expansion, models.intercept[0], reader, found.is_flat)

@@ -57,9 +57,12 @@ class Summed:
     rows : int array of shape (t,)
         How many rows each fold has.
     spreads : array of shape (t, q)
-        The weighted sums of squares of each fold's targets around their mean.
+        The weighted sums of squares of each fold's targets around their mean; NaN where rounding
+        leaves too little of them.
     is_weighted : bool
         Whether the source has weights.
+    is_flat : bool
+        Whether its y has one axis.
     """
 
     moments: Moments
@@ -67,6 +70,7 @@ class Summed:
     rows: Rows
     spreads: Array
     is_weighted: bool
+    is_flat: bool
 
     @property
     def weights(self) -> Array:
@@ -109,7 +113,7 @@ class _Accumulator:
             self.parts[fold].spread_by(None if w is None else w[rows], centred[rows])
             self.rows[fold] = self.rows.get(fold, 0) + rows.stop - rows.start
 
-    def summed(self, is_weighted: bool) -> Summed:
+    def summed(self, is_weighted: bool, is_flat: bool) -> Summed:
         """The sums in terms of the features."""
         numbers = sorted(fold for fold in self.parts if fold >= 0)
         sums = {fold: running.sums() for fold, running in self.parts.items()}
@@ -122,10 +126,8 @@ class _Accumulator:
         parts = tuple(sums[fold] for fold in numbers)
         moments = Moments(total, parts, self.request.intercept, shift, self.target_shift)
         rows = np.array([self.rows[k] for k in numbers], dtype=np.intp)
-        first, second = (np.array([self.parts[k].around[i] for k in numbers]) for i in (0, 1))
-        weights = np.array([[self.parts[k].weight] for k in numbers])
-        spreads = second - first**2 / np.maximum(weights, np.finfo(np.float64).tiny)
-        return Summed(moments, numbers, rows, spreads, is_weighted)
+        spreads = np.array([self.parts[k].spread() for k in numbers])
+        return Summed(moments, numbers, rows, spreads, is_weighted, is_flat)
 
 
 def _features(features: Features, C: Array, is_raw: bool) -> Array:
@@ -166,10 +168,10 @@ def sum_rows(
     size = block_rows or block_height(requests, source.n_features)
     running: list[_Accumulator] = []
     owners = _owners(requests)
-    is_weighted = False
+    is_weighted, is_flat = False, True
     for block in source.blocks(size):
         target = reader.target(block.y)
-        is_weighted = block.sample_weight is not None
+        is_weighted, is_flat = block.sample_weight is not None, block.y.ndim == 1
         order, folds = _by_fold(rule.numbers(block))
         X, z, w = block.X, target.columns, reader.weights(block, target)
         if order is not None:
@@ -181,7 +183,13 @@ def sum_rows(
                 n = source.n_rows or 0
                 running.append(_Accumulator.begin(request, C, z, len(X) / n if n else 0.0))
             running[i].add(C, w, z, folds)
-    return [accumulator.summed(is_weighted) for accumulator in running]
+    summed = [accumulator.summed(is_weighted, is_flat) for accumulator in running]
+    if summed[0].moments.total.count == 0:
+        raise ValueError(
+            "the weight (sample_weight, times class_weight) is zero for every row of the source; "
+            "at least one must be positive"
+        )
+    return summed
 
 
 def block_height(requests: Sequence[Request], n_features: int) -> int:
