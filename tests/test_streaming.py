@@ -336,6 +336,26 @@ class TestOddFolds:
         assert np.isnan(search.cv_results_["split2_test_score"]).all()
         self.assert_as_sklearn(X, y, KFold(6), "neg_mean_squared_error")
 
+    @pytest.mark.parametrize("what", ["outlier", "weights", "level", "targets"])
+    @pytest.mark.parametrize("intercept", [True, False])
+    def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
+        """What is left without fold 0 is small beside it, or far from it, and not a difference."""
+        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: 10)
+        X, y = regression()
+        y, w = y - 1000.0, cases.weights("random", N)
+        first = np.arange(N) < 51
+        X[3] *= 1e7 if what == "outlier" else 1.0
+        X[~first] += 1e6 if what == "level" and intercept else 0.0
+        y[first] += 1e10 if what == "targets" else 0.0
+        w[first] *= 1e14 if what == "weights" else 1.0
+        model = KernelRegressor(kernel="linear", alpha=1.0, fit_intercept=intercept)
+        values = cross_val_predict(model, ArrayRows(X, y, sample_weight=w), cv=4)[first]
+        ridge = Ridge(fit_intercept=intercept, solver="svd")
+        ridge.fit(X[~first], y[~first], sample_weight=w[~first])
+        expected = ridge.predict(X[first])
+        scale = np.abs(expected).max(initial=1.0)
+        np.testing.assert_allclose(values / scale, expected / scale, atol=1e-9)
+
     @pytest.mark.parametrize("model", [MODEL, LSSVC(kernel="linear")])
     def test_no_training_rows(self, model):
         X, y = regression() if model is self.MODEL else labels()

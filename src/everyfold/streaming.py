@@ -17,7 +17,7 @@ import numpy as np
 from everyfold.engines import Method
 from everyfold.metrics import Metric, Side, find_metric, from_sums, is_mean, is_of_sums
 from everyfold.operators.base import Array
-from everyfold.operators.moments import DISTINCT, FEW_RIDGES, Moments, RidgeModels, Sums
+from everyfold.operators.moments import DISTINCT, FEW_RIDGES, Centred, RidgeModels
 from everyfold.operators.nystrom import LandmarkFeatures
 from everyfold.passes import (
     FoldModels,
@@ -124,7 +124,8 @@ def _request(trial: StreamTrial, members: Sequence[Candidate]) -> Request:
 
 
 def _bytes(request: Request, trial: StreamTrial) -> int:
-    return 8 * width_of(request, trial.source.n_features) ** 2 * (trial.n_folds + 4) + 96_000_000
+    width = width_of(request, trial.source.n_features)
+    return 8 * width**2 * (2 * trial.n_folds + 4) + 96_000_000
 
 
 def _estimate(trial: StreamTrial, batch: Sequence[tuple[Request, list[Candidate]]]) -> float:
@@ -150,7 +151,7 @@ def _run_batch(
     summed = sum_rows(trial.source, trial.reader, trial.rule, requests, height)
     _check_training(trial.reader, summed[0])
     trial.counts.sizes = summed[0].rows.tolist()
-    trial.counts.n_weighted = summed[0].moments.total.count
+    trial.counts.n_weighted = summed[0].total.sums.count
     models = [
         _fold_models(found, members) for found, (_, members) in zip(summed, batch, strict=True)
     ]
@@ -159,7 +160,7 @@ def _run_batch(
     if scores is None:
         passes = 2
         kernels = [
-            FoldModels(request.features, _in_original_terms(found, by_fold))
+            FoldModels(request.features, dict(zip(found.folds, by_fold, strict=True)))
             for request, found, by_fold in zip(requests, summed, models, strict=True)
         ]
         scores = _second_pass(trial, summed[0], kernels, height)
@@ -205,34 +206,28 @@ def _words(request: Request) -> str:
 
 
 def _fold_models(found: Summed, members: Sequence[Candidate]) -> list[RidgeModels]:
-    """The models of every fold for the candidates' ridges, in the terms of the sums."""
+    """The models of every fold for the candidates' ridges."""
     models = []
-    for k, part in enumerate(found.moments.parts):
-        left = found.moments.total.count - part.count
+    for k, part in enumerate(found.parts):
+        left = found.total.sums.count - part.sums.count
         rhos = [
             m.model.ridges[0] * (left if m.model.ridge_scaling == "mean" else 1) for m in members
         ]
-        models.append(found.moments.without(k, rhos))
+        models.append(found.without(k, rhos))
     return models
-
-
-def _in_original_terms(found: Summed, by_fold: Sequence[RidgeModels]) -> dict[int, RidgeModels]:
-    pairs = zip(found.folds, by_fold, strict=True)
-    return {fold: found.moments.original(models) for fold, models in pairs}
 
 
 def _check_training(reader: Reader, found: Summed) -> None:
     """Refuse folds that leave nothing to learn from, or not from every class."""
-    moments = found.moments
     if not found.folds:
         raise ValueError("cv has no folds: it holds out no row of the source")
-    for fold, part in zip(found.folds, moments.parts, strict=True):
-        if moments.total.count == part.count:
+    for k, (fold, part) in enumerate(zip(found.folds, found.parts, strict=True)):
+        if found.total.sums.count == part.sums.count:
             raise ValueError(
                 f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
                 "the rows out"
             )
-        if reader.classes is not None and _lacks_a_class(moments, part):
+        if reader.classes is not None and _lacks_a_class(found.rest(k)):
             raise ValueError(
                 f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
                 "have it with weight 0 only; give the source a fold column that mixes them, or use "
@@ -240,9 +235,8 @@ def _check_training(reader: Reader, found: Summed) -> None:
             )
 
 
-def _lacks_a_class(moments: Moments, part: Sums) -> bool:
-    rest = moments.total - part
-    share = 0.5 * (1.0 + rest.targets / rest.weight + moments.target_shift)
+def _lacks_a_class(rest: Centred) -> bool:
+    share = 0.5 * (1.0 + rest.target_mean)
     return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
 
 
@@ -260,9 +254,9 @@ def _scores_from_sums(
         return None
     scores = []
     for found, by_fold in zip(summed, models, strict=True):
-        parts = found.moments.parts
-        sse = [part.residual(m) for part, m in zip(parts, by_fold, strict=True)]
-        if any((e < DISTINCT * part.squares).any() for e, part in zip(sse, parts, strict=True)):
+        sse = [part.residual(m) for part, m in zip(found.parts, by_fold, strict=True)]
+        squares = [part.sums.squares for part in found.parts]
+        if any((e < DISTINCT * whole).any() for e, whole in zip(sse, squares, strict=True)):
             return None
         table: dict[str, list[Array]] = {}
         for name, metric in trial.metrics.items():
@@ -332,7 +326,7 @@ def _added_up(
 def _kept(
     trial: StreamTrial, found: Summed, kernels: Sequence[FoldModels], total: int, height: int
 ) -> list[list[Any]]:
-    n, q = trial.source.n_rows or int(found.rows.sum()), len(found.moments.target_shift)
+    n, q = trial.source.n_rows or int(found.rows.sum()), len(found.total.target_origin)
     needed = 8 * n * q * (total + 2)
     if needed > 0.5 * available_memory():
         raise MemoryError(
@@ -381,8 +375,8 @@ def predict_stream(trial: StreamTrial, candidate: Candidate) -> tuple[Array, Tar
     height = block_height([request], trial.source.n_features)
     (found,) = sum_rows(trial.source, trial.reader, trial.rule, [request], height)
     _check_training(trial.reader, found)
-    by_fold = _in_original_terms(found, _fold_models(found, [candidate]))
-    models = FoldModels(request.features, by_fold)
+    by_fold = zip(found.folds, _fold_models(found, [candidate]), strict=True)
+    models = FoldModels(request.features, dict(by_fold))
     parts: list[Array] = []
     for block, _, values in held_out_blocks(trial.source, trial.rule, [models], height):
         parts.append(values[0][0])
