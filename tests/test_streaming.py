@@ -336,6 +336,15 @@ class TestOddFolds:
         assert np.isnan(search.cv_results_["split2_test_score"]).all()
         self.assert_as_sklearn(X, y, KFold(6), "neg_mean_squared_error")
 
+    @pytest.mark.parametrize("rows", [1, 40])
+    def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
+        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: rows)
+        X, y = regression()
+        fold = np.random.default_rng(0).integers(3, size=N)
+        fold[40:120] = -1
+        for scoring in ("neg_mean_absolute_error", "neg_max_error", "r2"):
+            self.assert_as_sklearn(X, y, PredefinedSplit(fold), scoring)
+
     @pytest.mark.parametrize("what", ["outlier", "weights", "level", "targets"])
     @pytest.mark.parametrize("intercept", [True, False])
     def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):

@@ -307,6 +307,8 @@ def _added_up(
     sums = {name: np.zeros((len(found.folds), total)) for name in metrics}
     for block, numbers, values in held_out_blocks(trial.source, trial.rule, kernels, height):
         present = np.unique(numbers[numbers >= 0])
+        if not len(present):
+            continue
         parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
         side = Side(trial.reader.target(block.y), parts)
         where = np.searchsorted(found.folds, present)
