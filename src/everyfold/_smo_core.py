@@ -793,3 +793,56 @@ def leave_rows(
         V[HI, a] = hi
         if stop[0] != 0:
             return
+
+
+@_entry
+def refit_rows(
+    K: _Array,
+    box: _Array,
+    beta: _Array,
+    p: _Array,
+    rows: _Array,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    stop: _Array,
+    held: _Array,
+    violation: _Array,
+) -> None:
+    """Values of ``rows``, each by the model that is fitted without it, to ``tol``.
+
+    Like :func:`leave_rows`, but every row may move, and the solution is checked in float64 as that
+    of a fold is. Rows without which nothing can be fitted are left as they come.
+    """
+    n = p.shape[0]
+    width = K.shape[1]
+    W = np.zeros((8, width), np.float32)
+    V = np.zeros((4, width), np.float64)
+    _blank(W, V, n)
+    exact = np.empty(n, np.float64)
+    for k in range(width):
+        W[NUMBER, k] = k
+    for k in range(n):
+        W[DIAG, k] = K[k, k]
+        V[LO, k] = box[0, k]
+        V[HI, k] = box[1, k]
+        V[BETA, k] = beta[k]
+        _open_sides(k, eps, W, V)
+    start = V[BETA].copy()
+    _gradient(K, V[BETA], p, exact)
+    _centre(exact, W)
+    full = W[:3].copy()
+    for a in range(rows.shape[0]):
+        i = rows[a]
+        lo, hi = V[LO, i], V[HI, i]
+        _restore(full, start, W, V)
+        V[LO, i] = 0.0
+        V[HI, i] = 0.0
+        if _hand_over(K, W, V, i, eps):
+            _gradient(K, V[BETA], p, exact)
+            _, violation[a], _ = _solve(K, W, V, p, exact, 0.0, eps, tol, max_iter, n, stop)
+            held[a] = exact[i] + p[i] + _bias(exact, W, V)
+        V[LO, i] = lo
+        V[HI, i] = hi
+        if stop[0] != 0:
+            return

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
+from sklearn.metrics._scorer import _BaseScorer
 from sklearn.pipeline import Pipeline
 
 from everyfold.operators.base import Array, Rows
@@ -243,6 +244,19 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
 def is_mean(metric: Metric) -> bool:
     """Whether the score of a fold is the mean of those of its parts, by their sizes."""
     return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
+
+
+def asks_for_predictions(scorer: Any) -> bool:
+    """Whether a scorer is known to call ``predict`` and nothing else.
+
+    Examples
+    --------
+    >>> [asks_for_predictions(metrics.get_scorer(name)) for name in ("f1", "roc_auc")]
+    [True, False]
+    """
+    if _own_score(scorer) is not None:
+        return True
+    return isinstance(scorer, _BaseScorer) and scorer._response_method == "predict"
 
 
 def check_own_score(scorer: Any) -> None:

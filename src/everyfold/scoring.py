@@ -15,7 +15,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_method_params
 
 from everyfold.criteria import Folds
-from everyfold.metrics import Metric, Side, check_own_score, find_metric
+from everyfold.metrics import (
+    Metric,
+    Side,
+    asks_for_predictions,
+    check_own_score,
+    find_metric,
+)
 from everyfold.operators.base import Array, Rows
 from everyfold.targets import Labels, Target
 
@@ -163,6 +169,12 @@ class Judge:
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether a scorer may look at the held-out values, and not at predicted labels alone."""
+        are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
+        return not (are_labels and self._target.predicts_by_sign)
 
     def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
         """A score, or one for each scorer by name, of every fold.

@@ -37,9 +37,11 @@ __all__ = [
     "FoldPaths",
     "Leaving",
     "Left",
+    "Refitted",
     "epsilon_paths",
     "epsilon_without",
     "hinge_paths",
+    "hinge_refits",
     "hinge_without",
 ]
 
@@ -230,6 +232,23 @@ class Left:
 
 
 @dataclass(frozen=True)
+class Refitted:
+    """The rows of a :class:`Leaving`, each under the machine that is fitted without it.
+
+    Attributes
+    ----------
+    values : ndarray
+        NaN where nothing can be fitted without the row.
+    violation : ndarray
+        As in :class:`FoldPaths`. Where it is negative no support vector is free, and any bias of an
+        interval of that width is optimal.
+    """
+
+    values: FloatArray
+    violation: FloatArray
+
+
+@dataclass(frozen=True)
 class Leaving:
     """Rows to be left out, one at a time, of a machine fitted on all.
 
@@ -243,7 +262,7 @@ class Leaving:
     rows : ndarray of int
         The rows.
     near : ndarray of int
-        Rows that may change sides meanwhile; ``rows`` always may.
+        Rows that may change sides meanwhile; ``rows`` always may. :func:`hinge_refits` lets all.
     """
 
     C: float
@@ -328,6 +347,84 @@ def epsilon_without(
     """
     unit = np.stack([-bounds, bounds])
     return _without(_kernel(K), _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
+
+
+def hinge_refits(
+    K: Kernel,
+    y: FloatArray,
+    bounds: FloatArray,
+    leavings: Sequence[Leaving],
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 100_000,
+    n_threads: int = 1,
+) -> list[Refitted]:
+    r"""Decision values of single rows under the ``SVC`` fitted without the row, to ``tol``.
+
+    :func:`hinge_without` ends when a sign is sure; here a value is as good as that of a fold of
+    :func:`hinge_paths`, so that values of different rows can be compared with each other.
+
+    Parameters
+    ----------
+    K, y, bounds, leavings
+        As in :func:`hinge_without`; every row of positive bound may move.
+    tol, max_iter, n_threads
+        As in :func:`hinge_paths`, for each row that is left out.
+
+    Returns
+    -------
+    list of Refitted
+        One for each machine.
+
+    Notes
+    -----
+    **Cost** about 1 ns·n for a pair step and for each support vector, for every row.
+
+    **Exact?** To `tol`, like libsvm itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.smo import Leaving, hinge_paths, hinge_refits
+    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
+    >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
+    >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> leaving = Leaving(10.0, full, K @ full, row, row)
+    >>> hinge_refits(K, np.sign(x), w, [leaving], tol=1e-6)[0].values.round(3)
+    array([-0.333])
+    """
+    from everyfold._smo_core import refit_rows
+
+    kernel, control = _kernel(K), _Control(tol, max_iter, n_threads, keep_coef=False)
+    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
+    targets = np.where(bounds > 0.0, y, 0.0)
+    stop = np.zeros(1, dtype=np.int64)
+    found = [
+        Refitted(np.full(len(leaving.rows), np.nan), np.full(len(leaving.rows), np.inf))
+        for leaving in leavings
+    ]
+
+    def solve(worker: int) -> None:
+        share = slice(worker, None, control.workers)
+        for leaving, left in zip(leavings, found, strict=True):
+            values, violation = left.values[share].copy(), left.violation[share].copy()
+            refit_rows(
+                kernel.rows,
+                leaving.C * unit,
+                np.ascontiguousarray(leaving.coef),
+                targets,
+                leaving.rows[share].copy(),
+                0.0,
+                float(control.tol),
+                int(control.max_iter),
+                stop,
+                values,
+                violation,
+            )
+            left.values[share], left.violation[share] = values, violation
+
+    _map_interruptibly(solve, list(range(control.workers)), control.workers, stop)
+    return found
 
 
 def _without(

@@ -28,6 +28,11 @@ class Target(ABC):
 
     columns: Array
 
+    @property
+    def predicts_by_sign(self) -> bool:
+        """Whether predictions depend on nothing but the signs of the values."""
+        return False
+
     @abstractmethod
     def predict(self, values: Array) -> NDArray[Any]:
         """Predictions in the user's own terms from values (rows, q)."""
@@ -104,6 +109,11 @@ class Labels(Target):
             )
         columns = 2.0 * (codes[:, None] == np.arange(len(classes))) - 1.0
         return cls(classes, codes, columns[:, 1:] if len(classes) == 2 else columns)
+
+    @property
+    def predicts_by_sign(self) -> bool:
+        """See base class: two classes are told apart by it, more by the largest value."""
+        return bool(self.columns.shape[1] == 1)
 
     def predict(self, values: Array) -> NDArray[Any]:
         """See base class."""
@@ -219,10 +229,14 @@ class Pairs(Labels):
         confidence: Array = votes + total / (3.0 * (np.abs(total) + 1.0))
         return confidence
 
+    @property
+    def predicts_by_sign(self) -> bool:
+        """See base class: votes do, unless values break their ties."""
+        return not (self.voting.break_ties and self.voting.shape == "ovr")
+
     def predict(self, values: Array) -> NDArray[Any]:
         """See base class: most votes win, the first class among equals unless ties are broken."""
-        is_broken = self.voting.break_ties and self.voting.shape == "ovr"
-        scores = self._confidence(values) if is_broken else self._votes(values)
+        scores = self._votes(values) if self.predicts_by_sign else self._confidence(values)
         return decode(self.classes, scores)
 
     def decide(self, values: Array) -> Array:

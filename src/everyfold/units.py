@@ -80,7 +80,7 @@ class Trial:
 
 
 def set_up(bench: Bench, judge: Judge | None = None, *, with_train: bool = False) -> Trial:
-    """Prepare a trial."""
+    """Prepare a trial; where there is a judge, it says what the values are needed for."""
     folds, target = bench.folds, bench.target
     failing = failing_folds(target, bench.weights, folds)
     usable = np.array([i for i in range(len(folds)) if i not in failing], dtype=np.intp)
@@ -90,7 +90,8 @@ def set_up(bench: Bench, judge: Judge | None = None, *, with_train: bool = False
     if with_train:
         train = Side(target, tuple(fold.train for fold in kept))
         kept = _widened(kept)
-    bench = replace(bench, folds=kept)
+    needs_values = bench.needs_values if judge is None else judge.needs_values
+    bench = replace(bench, folds=kept, needs_values=needs_values)
     return Trial(bench, usable, failing, len(folds), judge, test, train)
 
 

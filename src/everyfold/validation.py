@@ -119,7 +119,15 @@ def cross_val_predict(
     if isinstance(X, RowSource):
         return _predict_source(estimator, X, y, cv, method)
     routed = _route("cross_val_predict", estimator, cv, None, groups, params)
-    trial, verdict = _evaluate(estimator, (X, y), cv, routed, n_jobs=n_jobs, verbose=verbose)
+    trial, verdict = _evaluate(
+        estimator,
+        (X, y),
+        cv,
+        routed,
+        needs_values=method != "predict",
+        n_jobs=n_jobs,
+        verbose=verbose,
+    )
     if verdict.exception is not None:
         raise verdict.exception
     folds, target = trial.bench.folds, trial.bench.target
@@ -292,6 +300,7 @@ def _evaluate(
     routed: Bunch,
     *,
     scorer: Any = None,
+    needs_values: bool = True,
     error_score: Any = "raise",
     n_jobs: int | None = None,
     verbose: int = 0,
@@ -312,7 +321,8 @@ def _evaluate(
     judge = None
     if scorer is not None:
         judge = Judge(scorer, target, data, routed.scorer.score, error_score)
-    trial = set_up(Bench(target, weights, folds), judge)
+    needs_values = needs_values or not target.predicts_by_sign
+    trial = set_up(Bench(target, weights, folds, needs_values=needs_values), judge)
     units = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)
     units = share_out(units, local_threads(n_jobs)) or units
     with blas_threads(n):

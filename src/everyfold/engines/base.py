@@ -36,6 +36,9 @@ class Bench:
         As in :class:`everyfold.FastGridSearchCV`.
     threads : int
         How many an engine may use that shares the folds out (:meth:`Engine.shares_out`).
+    needs_values : bool
+        Whether held-out values are read as such, or compared with each other. If not, only the
+        labels they predict are, for which their signs are enough.
     """
 
     target: Target
@@ -43,6 +46,7 @@ class Bench:
     folds: Folds
     order: Any = "auto"
     threads: int = 1
+    needs_values: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from sklearn.svm import SVC, SVR
 
 from everyfold.criteria import Folds, OutOfFold
 from everyfold.engines.base import Answer, Bench, Engine, Method, is_finite
-from everyfold.engines.newton import MANY_FOLDS, DidNotConvergeError, NewtonSteps
-from everyfold.engines.single import leave_each
+from everyfold.engines.newton import MANY_FOLDS, NewtonSteps
+from everyfold.engines.single import check_fits, leave_each, refit_each
 from everyfold.lanes import Lanes
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.model import Model
@@ -45,7 +45,7 @@ class FoldPathsOfC(Engine):
     tolerance, the only ones called exact; ``order="exact"`` solves all of them to it. With more
     folds or ``order=inf`` one step holds out each fold, an approximation: single rows from libsvm's
     own solution (:mod:`everyfold.engines.single`), larger folds and finite orders from that of the
-    smoothed loss.
+    smoothed loss. Where the bench needs more of an SVC than labels, single rows are refitted.
     """
 
     def suits(self, model: Model) -> bool:
@@ -62,15 +62,18 @@ class FoldPathsOfC(Engine):
 
     def shares_out(self, model: Model, bench: Bench) -> bool:
         """See base class: the compiled paths of all folds on a kernel that they share."""
-        return HAS_NUMBA and not model.choice.depends_on_rows and not _may_take_steps(bench)
+        if not HAS_NUMBA or model.choice.depends_on_rows:
+            return False
+        is_refitted = _are_single(model, bench) and _refits_each(model, bench)
+        return is_refitted or not _may_take_steps(bench)
 
     def plan(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
         """See base class."""
         if _leaves_each(models[0], operator, bench):
-            return _single_method(operator)
+            return _single_method(models, operator, bench)
         if _takes_steps(operator, bench):
             smooth = [replace(model, loss=_smoothed(model)) for model in models]
-            return NewtonSteps().plan(smooth, operator, bench)
+            return _of_smoothed(NewtonSteps().plan(smooth, operator, bench))
         return _method(operator, bench, is_staged=_is_staged(models, operator, bench))
 
     def evaluate(self, models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
@@ -78,15 +81,14 @@ class FoldPathsOfC(Engine):
         problem = models[0].problem(bench.target, bench.weights)
         Cs = np.array([1.0 / (2.0 * model.ridges[0]) for model in models])
         if _leaves_each(models[0], operator, bench):
-            assert isinstance(operator, DenseMatrix)
-            return _one_by_one(problem, operator, Cs, bench.folds, models[0].tolerance)
+            return _one_by_one(models, operator, bench)
         if _takes_steps(operator, bench):
             smooth = [replace(model, loss=_smoothed(model)) for model in models]
             starts = _full_fits(problem, operator, Cs, models[0].tolerance)
             answer = NewtonSteps(starts).evaluate(smooth, operator, bench)
             # What may be exact for the smoothed loss is not so for libsvm's.
             records = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in answer.records]
-            return replace(answer, records=records)
+            return replace(answer, records=records, method=_of_smoothed(answer.method))
         values = np.empty((len(models), int(bench.folds.bounds[-1])))
         converged = np.empty((len(models), len(bench.folds)), dtype=bool)
         tol = models[0].tolerance
@@ -124,34 +126,68 @@ def _may_take_steps(bench: Bench) -> bool:
 
 def _leaves_each(model: Model, operator: KernelOperator, bench: Bench) -> bool:
     """Whether folds are single rows, left out of libsvm's own fit on all rows."""
-    if not _takes_steps(operator, bench) or bench.order not in ("auto", math.inf):
+    is_possible = _takes_steps(operator, bench) and isinstance(operator, DenseMatrix)
+    return is_possible and _are_single(model, bench)
+
+
+def _are_single(model: Model, bench: Bench) -> bool:
+    """Whether folds remove a row each from what is otherwise the same problem."""
+    if not _may_take_steps(bench) or bench.order not in ("auto", math.inf):
         return False
     if model.class_weight == "balanced":  # the weights of all rows depend on which one is left out
         return False
-    return isinstance(operator, DenseMatrix) and bool((bench.folds.sizes == 1).all())
+    return bool((bench.folds.sizes == 1).all())
 
 
-def _one_by_one(
-    problem: Problem, operator: DenseMatrix, Cs: Array, folds: Folds, tol: float
-) -> Answer:
-    """Leave-one-out by one step for each row."""
-    tol = LOOSER * tol
-    K = _kernel(operator)
-    paths = _solve(problem, K, Cs, problem.w[None], tol, keep_coef=True)
-    if np.isnan(paths.decision).any():
-        raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
+def _refits_each(model: Model, bench: Bench) -> bool:
+    """Whether the values of single rows must be those of refits, since more than signs is read."""
+    return HAS_NUMBA and bench.needs_values and model.loss.is_margin
+
+
+def _one_by_one(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Answer:
+    """Leave-one-out from the fit on all rows: by one step, or a refit of every support vector."""
+    assert isinstance(operator, DenseMatrix)
+    problem = models[0].problem(bench.target, bench.weights)
+    Cs = np.array([1.0 / (2.0 * model.ridges[0]) for model in models])
+    K, tol, folds = _kernel(operator), models[0].tolerance, bench.folds
+    method = _single_method(models, operator, bench)
+    if isinstance(K, Lanes) and _refits_each(models[0], bench):
+        records = refit_each(problem, K, Cs, folds, tol=tol, threads=bench.threads)
+        return Answer(records, _with_doubts(method, records))
+    paths = _solve(problem, K, Cs, problem.w[None], LOOSER * tol, keep_coef=True)
+    check_fits(paths)
     lanes = K if isinstance(K, Lanes) else None
-    records = leave_each(problem, operator, Cs, paths, folds, lanes)
-    return Answer(records, _single_method(operator))
+    return Answer(leave_each(problem, operator, Cs, paths, folds, lanes), method)
 
 
-def _single_method(operator: KernelOperator) -> Method:
+def _with_doubts(method: Method, records: Sequence[OutOfFold]) -> Method:
+    """The same method; as an approximation, if some fits did not end or have any of many biases."""
+    n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
+    if n_unsure == 0:
+        return method
+    words = (
+        f"{method.words}; up to {n_unsure} rows of a candidate have a fit whose bias is not "
+        "unique, since no support vector is free, or that did not reach the tolerance"
+    )
+    return replace(method, words=words, is_approximate=True)
+
+
+def _single_method(models: Sequence[Model], operator: KernelOperator, bench: Bench) -> Method:
+    memory = 24 * operator.n**2
+    if _refits_each(models[0], bench):
+        words = (
+            "libsvm's fit on all rows, and one without each support vector, to libsvm's tolerance"
+        )
+        seconds = 1e-6 * len(models) * float(operator.n) ** 2
+        return Method("svm, row by row", words, seconds, memory)
     words = (
         "libsvm's fit on all rows, then one step for every fold (★), and fits without the few rows "
         "that it leaves in doubt"
     )
+    if models[0].loss.is_margin and bench.needs_values:
+        words += "; the values are good for labels, and too rough to rank rows by"
     seconds = 3e-11 * float(operator.n) ** 3
-    return Method("svm, one step", words, seconds, 24 * operator.n**2, is_approximate=True)
+    return Method("svm, one step", words, seconds, memory, is_approximate=True)
 
 
 def _full_fits(
@@ -170,6 +206,12 @@ def _full_fits(
 def _smoothed(model: Model) -> Any:
     assert isinstance(model.loss, Hinge | EpsilonInsensitive)
     return model.loss.smoothed(SMOOTHING)
+
+
+def _of_smoothed(method: Method) -> Method:
+    """How folds of the smoothed loss were fitted: whatever the way, it is not libsvm's loss."""
+    words = f"{method.words}, with the kinks of libsvm's loss rounded"
+    return replace(method, words=words, is_approximate=True)
 
 
 def _method(operator: KernelOperator, bench: Bench, *, is_staged: bool) -> Method:
