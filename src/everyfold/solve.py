@@ -38,6 +38,8 @@ MAX_STEPS = 200
 _OVERSHOOT = 0.1
 _FLOOR = 1e-15
 _BALANCE = 1e-13
+_NUDGE = 1e-7
+_DOUBLINGS = 60
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
@@ -189,6 +191,32 @@ def solve(
 ) -> Fit:
     """Fit one ridge."""
     return next(solve_path(problem, operator, [ridge], route))
+
+
+def has_flat_intercept(loss: Loss, y: Array, u: Array, w: Array) -> NDArray[np.bool_]:
+    """Whether b may move up or down from fitted values without any force to answer it.
+
+    A row at the very edge of a piece of its loss counts on the side on which it has curvature. One
+    curved row alone often ends there: with weights of 1 the others leave it a whole force or none.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,) or (n, 1)
+    u : array of shape (n,) or (n, t)
+        Fitted values of one fit or several.
+    w : array like u
+        Weights, 0 for rows that take no part.
+
+    Returns
+    -------
+    bool or bool array of shape (t,)
+    """
+    nudge = _NUDGE * max(1.0, float(np.abs(u).max(initial=0.0)))
+    bends_above, bends_below = (
+        np.asarray((w * loss.curvature(y, u + shift)).any(axis=0)) for shift in (nudge, -nudge)
+    )
+    return ~(bends_above & bends_below)
 
 
 # -- Newton's method ------------------------------------------------------------------------------
@@ -356,12 +384,12 @@ class _Newton:
         return max(STATIONARITY, _ROUNDING * stiffest * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
-        """Where no row has curvature a whole interval of b is optimal: take its middle.
+        """Where a whole interval of b is optimal, also from one of its ends: take its middle.
 
         So does libsvm, and so the answer does not depend on where the search began.
         """
         y, w = self.problem.y[:, self.column], self.problem.w
-        if not self.problem.intercept or (w * self.problem.loss.curvature(y, point.u)).any():
+        if not self.problem.intercept or not has_flat_intercept(self.problem.loss, y, point.u, w):
             return point
         return _Iterate(point.coef, point.f, self._best_intercept(point.f, point.b))
 
@@ -418,12 +446,16 @@ class _Newton:
         if not self.problem.intercept:
             return 0.0
         y = self.problem.y[:, self.column]
-        reach = float(np.abs(f).max() + np.abs(y).max() + 10.0)
         slack = _BALANCE * self.total
 
         def force(shift: float) -> float:
             return float(self._slope(f + shift).sum())
 
+        first = float(np.abs(f).max() + np.abs(y).max() + 10.0)
+        # A wide tube reaches further than y does; forces of one class alone never turn.
+        reaches = (first * 2.0**k for k in range(_DOUBLINGS))
+        turning = (r for r in reaches if force(b - r) < -slack and force(b + r) > slack)
+        reach = next(turning, first)
         low = _root(lambda shift: force(shift) + slack, b - reach, b + reach)
         high = _root(lambda shift: force(shift) - slack, b - reach, b + reach)
         return 0.5 * (low + high)

@@ -29,7 +29,7 @@ from everyfold.operators.base import (
     Rows,
     Solution,
 )
-from everyfold.solve import Fit, NewtonModel, Problem, solve_path
+from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 
 CERTIFIED_FOLDS = 100
 """Up to this many folds the certificate is worked out by default; it costs a product for each."""
@@ -226,7 +226,8 @@ class _Step:
         """Whether every remaining row stays on the piece of the loss that the model assumed.
 
         That the set of curved rows is unchanged is not enough: a row may jump from one straight
-        piece to another. On the same piece the force changes by exactly D δ.
+        piece to another. On the same piece the force changes by exactly D δ. Nor is it enough if
+        no remaining row has curvature to fix the intercept, which a refit would take elsewhere.
         """
         push = np.zeros((self.problem.n, len(folds)))
         for i, (rows, v_S) in enumerate(zip(folds.helds, v, strict=True)):
@@ -236,9 +237,13 @@ class _Step:
         actual = w * self.problem.loss.slope(y, after)
         assumed = self.g[:, None] + self.response.curvature[:, None] * (after - self.u[:, None])
         gap = np.abs(actual - assumed)
+        left = np.repeat(w, len(folds), axis=1)
         for i, rows in enumerate(folds.helds):
-            gap[rows, i] = 0.0
-        return np.asarray(gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3))
+            gap[rows, i], left[rows, i] = 0.0, 0.0
+        same = gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3)
+        if self.problem.intercept:
+            same &= ~has_flat_intercept(self.problem.loss, y, after, left)
+        return np.asarray(same)
 
     def _radius(self, folds: Folds, is_single: bool) -> Array:
         D = self.response.curvature
