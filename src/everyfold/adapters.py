@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
+from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
@@ -15,6 +17,12 @@ from everyfold.model import KernelChoice, Model, read_penalty, read_ridge
 from everyfold.targets import Voting
 
 _LINEAR = KernelChoice("linear")
+
+_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+"""Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+
+RidgeClassifier and SVC count rows in every version.
+"""
 
 
 def _kernel_ridge(estimator: Any) -> Model:
@@ -136,6 +144,7 @@ def _logistic(estimator: Any) -> Model:
         True,
         class_weight=estimator.class_weight,
         is_joint=True,
+        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
     )
 
 

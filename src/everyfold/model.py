@@ -81,6 +81,8 @@ class Model:
     """Whether every training set takes the best of the ridges by leave-one-out."""
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
+    weighs_balance: bool = False
+    """Whether balanced class weights come from the sample weights, and not from counts of rows."""
 
     def target(self, y: Any) -> Target:
         """Read y."""
@@ -107,7 +109,15 @@ class Model:
                 balance = target.codes
             else:
                 w = w * _class_factors(self.class_weight, target)[target.codes]
-        return Problem(target.columns, w, self.loss, self.intercept, self.ridge_scaling, balance)
+        return Problem(
+            target.columns,
+            w,
+            self.loss,
+            self.intercept,
+            self.ridge_scaling,
+            balance,
+            self.weighs_balance,
+        )
 
     def structure(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure the kernel matrix gets: what was asked for, or the cheapest exact one."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ class Problem:
     balance : int array of shape (n,), optional
         Class numbers; if given, the weights are divided by the relative frequency of each row's
         class (``class_weight="balanced"``), anew on every subset of the rows.
+    weighs_balance : bool
+        Whether that frequency is a share of the sample weights, and not of the rows.
     """
 
     y: Array
@@ -67,6 +69,7 @@ class Problem:
     intercept: bool
     ridge_scaling: RidgeScaling = "sum"
     balance: Rows | None = None
+    weighs_balance: bool = False
 
     @property
     def n(self) -> int:
@@ -78,9 +81,11 @@ class Problem:
         """Sample weights times balancing class weights."""
         if self.balance is None:
             return self.sample_weight
-        count = np.bincount(self.balance)
+        count: NDArray[Any] = np.bincount(self.balance)
         present = np.count_nonzero(count)
-        w: Array = self.sample_weight * (self.n / (present * count[self.balance]))
+        if self.weighs_balance:
+            count = _weight_of_classes(self.balance, self.sample_weight)
+        w: Array = self.sample_weight * (count.sum() / (present * count[self.balance]))
         return w
 
     def rho(self, ridge: float, n_active: int) -> float:
@@ -105,6 +110,16 @@ class Problem:
         return replace(
             self, y=self.y[rows], sample_weight=self.sample_weight[rows], balance=balance
         )
+
+
+def _weight_of_classes(codes: Rows, sample_weight: Array) -> NDArray[Any]:
+    weight: NDArray[Any] = np.bincount(codes, sample_weight)
+    if not weight[codes].all():
+        raise ValueError(
+            "class_weight='balanced' divides by the weight of each class, but sample_weight is 0 "
+            "for all training rows of one; leave its rows out, or give one a weight"
+        )
+    return weight
 
 
 @dataclass(frozen=True)
