@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics._scorer import _MultimetricScorer
+from sklearn.metrics._scorer import _BaseScorer, _MultimetricScorer
 from sklearn.model_selection._validation import _score
 from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
@@ -73,6 +73,28 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
         """Probabilities of the classes of the test rows."""
         assert isinstance(self.target, Labels)
         return self.target.probabilities(self._answers(X))
+
+
+class _Answered(_BaseScorer):  # type: ignore[misc]
+    """Stands in for a scorer whose answer is known, among others that are asked.
+
+    Scorers that are asked together share predictions, and only the first to need them says which
+    label is the positive one: whether a later one fails depends on those before it.
+    """
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(None, 1, {}, "predict")
+        self._answer = answer
+
+    def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **_: Any) -> Any:
+        method_caller(estimator, "predict", X, pos_label=None)
+        return self._answer
+
+
+def _lacks_its_label(scorer: Any, target: Target) -> bool:
+    """Whether a scorer has a positive label that is none of the target's."""
+    label = scorer._get_pos_label() if isinstance(scorer, _BaseScorer) else None
+    return label is not None and isinstance(target, Labels) and label not in target.classes.tolist()
 
 
 def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
@@ -163,6 +185,7 @@ class Judge:
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+        self._shares_predictions = any(_lacks_its_label(s, target) for s in scorers.values())
 
     def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
         """A score, or one for each scorer by name, of every fold.
@@ -213,6 +236,8 @@ class Judge:
         scorer = self._scorer
         if self.is_multimetric:
             rest = {name: item for name, item in self._scorers.items() if name not in found}
+            if self._shares_predictions:
+                rest = {k: rest.get(k) or _Answered(found[k]) for k in self._scorers}
             scorer = _MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
         X, y = take(self._X, rows), take(self._y, rows)
         model = stand_in(X, self._target, values[side.bounds[i] : side.bounds[i + 1]])

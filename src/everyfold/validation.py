@@ -297,7 +297,7 @@ def _evaluate(
     verbose: int = 0,
 ) -> tuple[Trial, Verdict]:
     """One candidate is a search of its own: the same unit of work does it."""
-    X, y = indexable(*data)
+    X, y = data = indexable(*data)  # of sparse formats, scorers can only take rows of CSR
     parts = take_apart(estimator, routed.estimator.fit)
     candidate = Candidate(0, read_estimator(parts.final), parts)
     check(candidate, "auto")
