@@ -13,7 +13,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
-from everyfold.model import KernelChoice, Model, read_penalty, read_ridge
+from everyfold.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.targets import Voting
 
 _LINEAR = KernelChoice("linear")
@@ -195,9 +195,11 @@ def read_estimator(estimator: Any) -> Model:
     >>> read_estimator(KernelRidge(alpha=0.5)).ridges
     (0.5,)
     """
+    # A subclass of scikit-learn's may override anything: only the classes themselves are known,
+    # and the patches that stand for them (on either side: a patch may have come first).
+    asked = original(type(estimator))
     for kind, read in _READERS.items():
-        # A subclass of scikit-learn's may override anything: only the classes themselves are known.
-        known = isinstance(estimator, kind) if read is _ours else type(estimator) is kind
+        known = isinstance(estimator, kind) if read is _ours else asked is original(kind)
         if known:
             return read(estimator)
     name = type(estimator).__name__

@@ -19,6 +19,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.pipeline import Pipeline
 
+from everyfold.model import original
 from everyfold.operators.base import Array, Rows
 from everyfold.targets import Labels, Target
 
@@ -262,4 +263,4 @@ def _own_score(scorer: Any) -> Any:
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}
-    return usual.get(getattr(type(estimator), "score", None))
+    return usual.get(getattr(original(type(estimator)), "score", None))

@@ -194,6 +194,26 @@ def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 
 
+_PATCHES = ("sklearnex", "daal4py")
+"""Packages that replace scikit-learn's estimators by faster ones of the same name."""
+
+
+def original(kind: type) -> type:
+    """The class of scikit-learn's that a patched one stands for; any other class is itself.
+
+    Examples
+    --------
+    >>> original(dict)
+    <class 'dict'>
+    """
+    if kind.__module__.partition(".")[0] not in _PATCHES:
+        return kind
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ == kind.__name__:
+            return base
+    return kind
+
+
 def read_ridge(alpha: Any, name: str = "alpha") -> tuple[float, ...]:
     """Check ridges: finite numbers, not negative."""
     ridges = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
