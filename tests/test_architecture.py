@@ -22,7 +22,7 @@ FLOORS = [
     {"passes"},
     {"estimators"},
     {"adapters", "execute", "metrics", "preprocess"},
-    {"engines", "material", "scoring"},
+    {"engines", "material", "meaning", "scoring"},
     {"units"},
     {"streaming"},
     {"validation"},

@@ -189,7 +189,7 @@ def find_metric(scorer: Any, target: Target) -> Metric | None:
     True
     """
     known = _OF_LABELS if isinstance(target, Labels) else _OF_NUMBERS
-    own = _own_score(scorer)
+    own = own_score(scorer)
     if own is not None:
         return known.get(own)
     function = getattr(scorer, "_score_func", None)
@@ -248,14 +248,14 @@ def is_mean(metric: Metric) -> bool:
 
 def check_own_score(scorer: Any) -> None:
     """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
-    if type(scorer).__name__ == "_PassthroughScorer" and _own_score(scorer) is None:
+    if type(scorer).__name__ == "_PassthroughScorer" and own_score(scorer) is None:
         raise ValueError(
             f"scoring=None means {scorer}, which is not scikit-learn's usual score and may need a "
             "fitted model; pass scoring by name or as a callable"
         )
 
 
-def _own_score(scorer: Any) -> Any:
+def own_score(scorer: Any) -> Any:
     """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
     if type(scorer).__name__ != "_PassthroughScorer":
         return None

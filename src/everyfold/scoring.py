@@ -117,6 +117,12 @@ def take(rows: Any, index: NDArray[np.intp]) -> Any:
     return rows if rows is None else _safe_indexing(rows, index)
 
 
+def by_name(scorer: Any) -> dict[str, Any]:
+    """Scorers by their names, whether there are several or one."""
+    several = isinstance(scorer, _MultimetricScorer)
+    return dict(scorer._scorers) if several else {"score": scorer}
+
+
 def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
     """The folds that no model can be fitted on, and why."""
     failing: dict[int, ValueError] = {}
@@ -176,7 +182,7 @@ class Judge:
         self._params = params
         self._error_score = error_score
         self.is_multimetric = isinstance(scorer, _MultimetricScorer)
-        scorers = scorer._scorers if self.is_multimetric else {"score": scorer}
+        scorers = by_name(scorer)
         self._scorer = scorer
         self._scorers = scorers
         self._known: dict[str, Metric] = {}

@@ -23,6 +23,7 @@ from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.engines import Bench
 from everyfold.execute import local_threads
 from everyfold.losses import Logistic
+from everyfold.meaning import check_folds, meanings
 from everyfold.model import read_weights
 from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
@@ -313,6 +314,10 @@ def _evaluate(
     if scorer is not None:
         judge = Judge(scorer, target, data, routed.scorer.score, error_score)
     trial = set_up(Bench(target, weights, folds), judge)
+    if scorer is not None and trial.test is not None:
+        check_folds({"score": scorer}, trial.test, needs_all=False)
+        for words in meanings({"score": scorer}, trial.test):
+            warnings.warn(words, UserWarning, stacklevel=3)
     units = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)
     units = share_out(units, local_threads(n_jobs)) or units
     with blas_threads(n):

@@ -25,12 +25,20 @@ from sklearn.utils import Bunch, get_tags, indexable
 from sklearn.utils.validation import _check_method_params, check_consistent_length
 
 from everyfold.criteria import Folds
+from everyfold.meaning import check_folds, meanings
 from everyfold.operators.base import Array
 from everyfold.preprocess import read_rows, take_apart
+from everyfold.scoring import by_name
 from everyfold.search.candidates import Options, Readable, read_candidates
 from everyfold.search.ladder import climbs, ladder
 from everyfold.search.progress import Progress
 from everyfold.search.record import summarise
+from everyfold.search.remarks import (
+    Remark,
+    constant_remarks,
+    edge_remarks,
+    identity_remarks,
+)
 from everyfold.search.setup import MANY_FOLDS, Setup, StreamSetup, set_up_table
 from everyfold.streaming import set_up_stream
 from everyfold.streams import RowSource
@@ -110,6 +118,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             params = _check_method_params(X, params=params)
         routed = self._get_routed_params_for_fit(params)
         setup = self._set_up(X, y, routed, readable, scorers, options)
+        _check_scorers(setup, scorers, metric)
         progress = Progress(self, (X, y), setup.n_kernels, len(grid))
         if isinstance(setup, Setup) and climbs(setup, options):
             setup = ladder(setup, metric)
@@ -212,18 +221,46 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         warn_if_inexact(list(state.verdicts.values()))
         self._choose(state, results)
         confirmed = self._confirm(state, results, exact, options)
-        if hasattr(self, "best_index_") and results["is_identity"][self.best_index_]:
-            warnings.warn(
-                f"the kernel of the best candidate, {self.best_params_}, is numerically the "
-                "identity: every row is like itself only, and all new rows get the same "
-                "prediction. Its width does not fit the data: search smaller values of gamma, or "
-                "standardise the features.",
-                UserWarning,
-                stacklevel=5,
-            )
-        self._record(state, results, exact, confirmed)
+        remarks = self._remarks(state, results)
+        self._record(state, results, exact, confirmed, [remark.words for remark in remarks])
+        self._say(remarks)
         if self.refit:
+            if not hasattr(self, "best_index_"):
+                raise ValueError(
+                    f"no candidate has a score: mean_test_{state.metric} is NaN for all of them, "
+                    "so that none is better than another and none was refitted. The warnings say "
+                    "why, and cv_results_ has the table; refit=False is content with that"
+                )
             self._refit_best(state)
+
+    def _remarks(self, state: _Run, results: dict[str, Any]) -> list[Remark]:
+        """What is to be said of the scores and of the winner."""
+        setup = state.setup
+        remarks: list[Remark] = []
+        if isinstance(setup, Setup) and (side := setup.units[0].trial.test) is not None:
+            said = meanings(by_name(state.scorers), side)  # as a warning, before the work
+            remarks += [Remark(words, is_warning=False) for words in said]
+        if not hasattr(self, "best_index_"):
+            return remarks
+        best, params = int(self.best_index_), self.best_params_
+        number = state.finished[best]
+        if results["is_identity"][best]:
+            remarks += identity_remarks(params)
+        elif isinstance(setup, Setup) and number in state.verdicts:
+            verdict, trial = state.verdicts[number], setup.trial_of(number)
+            remarks += constant_remarks(verdict, trial, params)
+        if not callable(self.refit):
+            remarks += edge_remarks(self._grids(), results, best, state.metric)
+        return remarks
+
+    def _grids(self) -> Sequence[Any]:
+        """What the candidates are points of, if that has edges."""
+        return ()
+
+    def _say(self, remarks: Sequence[Remark]) -> None:
+        for remark in remarks:
+            if remark.is_warning:
+                warnings.warn(remark.words, UserWarning, stacklevel=5)
 
     def _keep_what_is_finished(self, state: _Run) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
@@ -239,7 +276,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self._choose(state, results)
         results["confirmed_test_score"] = np.full(len(results["params"]), np.nan)
         self._record(state, results, exact, 0, ("interrupted before all candidates were done",))
-        if self.refit:
+        if self.refit and hasattr(self, "best_index_"):
             self._refit_best(state)
 
     def _tabulate(self, state: _Run) -> tuple[dict[str, Any], Array]:
@@ -307,7 +344,12 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         return self.error_score
 
     def _choose(self, state: _Run, results: dict[str, Any]) -> None:
+        """The best candidate, if there is one: none of those without a score is."""
+        for former in ("best_index_", "best_score_", "best_params_", "best_estimator_"):
+            self.__dict__.pop(former, None)
         if not self.refit and self.multimetric_:
+            return
+        if not callable(self.refit) and np.isnan(results[f"mean_test_{state.metric}"]).all():
             return
         self.best_index_ = self._select_best_index(self.refit, state.metric, results)
         if not callable(self.refit):
@@ -384,6 +426,18 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
+
+
+def _check_scorers(setup: Setup | StreamSetup, scorers: Any, metric: Any) -> None:
+    """Refuse a search that no score could decide, and say so if scores are not what they seem."""
+    side = setup.units[0].trial.test if isinstance(setup, Setup) else None
+    if side is None:
+        return
+    named = by_name(scorers)
+    decisive = {metric: named[metric]} if isinstance(metric, str) and metric in named else named
+    check_folds(decisive, side, needs_all=True)
+    for words in meanings(named, side):
+        warnings.warn(words, UserWarning, stacklevel=4)
 
 
 def _is_exact(state: _Run, number: int) -> bool:

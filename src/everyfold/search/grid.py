@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,6 +129,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 
     def _candidates(self) -> Iterable[dict[str, Any]]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
+
+    def _grids(self) -> Sequence[Any]:
+        return ParameterGrid(self.param_grid).param_grid  # type: ignore[no-any-return]
 
 
 class FastRandomizedSearchCV(FastSearchCV):

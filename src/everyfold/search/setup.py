@@ -20,7 +20,7 @@ from everyfold.preprocess import freeze
 from everyfold.scoring import Judge
 from everyfold.search.candidates import Options
 from everyfold.streaming import StreamTrial, run_stream
-from everyfold.units import Candidate, Rawdata, Unit, Verdict, group, run, set_up, share_out
+from everyfold.units import Candidate, Rawdata, Trial, Unit, Verdict, group, run, set_up, share_out
 from everyfold.validation import read_fit_params
 
 MANY_FOLDS = 20
@@ -62,6 +62,15 @@ class Setup:
     def longest_path(self) -> int:
         """The largest number of candidates that share a kernel and all but the ridge."""
         return max(len(members) for unit in self.units for members in unit.groups)
+
+    def trial_of(self, number: int) -> Trial:
+        """How a candidate is judged."""
+        return next(
+            unit.trial
+            for unit in self.units
+            for group in unit.groups
+            if any(candidate.number == number for candidate in group)
+        )
 
     def work(self, n_jobs: int | None) -> Iterator[list[Verdict]]:
         """The verdicts of all candidates, kernel by kernel, in the order they get done.
