@@ -30,6 +30,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit
 from numba.extending import intrinsic
 
+from everyfold.operators.compiled import Entry
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
@@ -60,10 +62,7 @@ _OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
 
 def _entry(function: _Function) -> _Function:
     """Compile on first call, to the disk cache where there is a place for one."""
-    try:
-        return cast(_Function, _njit(cache=True, **_OPTIONS)(function))
-    except RuntimeError:  # a read-only installation without a home directory
-        return cast(_Function, _njit(**_OPTIONS)(function))
+    return cast(_Function, Entry(function, _OPTIONS))
 
 
 def _compiled(function: _Function) -> _Function:
