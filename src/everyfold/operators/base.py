@@ -323,8 +323,13 @@ class KernelOperator(ABC):
         """The function f of these coefficients, without the matrix."""
 
     def link(self, X: Any) -> Array:
-        """What turns coefficients fitted on all rows into values at the rows of ``X``."""
-        return self.expand(np.empty((self.n, 0))).link(X)
+        """What turns coefficients fitted on all rows into values at the rows of ``X``.
+
+        It follows from ``expand``: the values of each coefficient alone. An operator with as many
+        coefficients as rows has a cheaper way.
+        """
+        width = len(self.coefficients(np.zeros((self.n, 1))))
+        return self.expand(np.eye(width))(X)
 
 
 class Expansion(ABC):

@@ -160,6 +160,10 @@ class DenseMatrix(KernelOperator):
         K_new: Array = self.K[np.ix_(new, rows)]
         return K_new
 
+    def link(self, X: Any) -> Array:
+        """See base class: the kernel between the new rows and these."""
+        return self.expand(np.empty((self.n, 0))).link(X)
+
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class."""
         if self._kernel is None:

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import fft
@@ -137,6 +137,10 @@ class CirculantMatrix(KernelOperator):
     def cross(self, new: Rows, rows: Rows) -> Array:
         """See base class: the entries of the matrix between the two sets."""
         return self.grid.gather(self.column, new[:, None], rows[None, :])
+
+    def link(self, X: Any) -> NoReturn:
+        """Not available: there is no function behind the matrix."""
+        refuse_new_rows()
 
     def expand(self, coef: Array) -> NoReturn:
         """Not available: there is no function behind the matrix."""

@@ -69,6 +69,10 @@ class SplitOnly(KernelOperator):
         """Not available."""
         self._no_matrix()
 
+    def link(self, X: Any) -> Array:
+        """Not available."""
+        self._no_matrix()
+
 
 class PerFold(SplitOnly):
     """A kernel that is chosen by the training rows themselves, as ``gamma="scale"`` is."""
