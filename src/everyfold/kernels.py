@@ -103,6 +103,13 @@ class Kernel(ABC):
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
 
+    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+        """What to pass as Y for some of the training rows: the rows ``taken``, of numbers ``rows``.
+
+        So ``kernel(X, kernel.anchors(X[rows], rows))`` is the kernel between all rows and these.
+        """
+        return taken
+
 
 class _Plain(Kernel):
     """A kernel that is its own base matrix."""
@@ -304,22 +311,35 @@ class Cosine(_Plain):
 class Precomputed(_Plain):
     """A kernel whose matrix is given in place of the rows.
 
-    X is K between the rows in question and the training rows, as in scikit-learn, and Y is ignored.
-    Pass the training matrix through `check_precomputed` once; the methods here do not check it.
+    X is K between the rows in question and the training rows, as in scikit-learn. Y is ignored,
+    unless it is an array of the numbers of some training rows (`anchors`): then their columns are
+    meant. Pass the training matrix through `check_precomputed` once; the methods here do not check
+    it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from everyfold.kernels import Precomputed
-    >>> Precomputed().diagonal(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> Precomputed().diagonal(K)
     array([2., 3.])
+    >>> Precomputed()(K, np.array([1]))
+    array([[1.],
+           [3.]])
     """
 
     base: ClassVar[str | None] = "precomputed"
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
-        """X as float64, without a copy where it is that already."""
-        return np.asarray(dense(X), dtype=np.float64)
+        """X, or some of its columns, as float64; without a copy where it is that already."""
+        chosen: Any = X
+        if isinstance(Y, np.ndarray) and Y.ndim == 1:
+            chosen = chosen[:, Y]
+        return np.asarray(dense(chosen), dtype=np.float64)
+
+    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+        """See base class: rows are known by their columns."""
+        return rows
 
     def base_diagonal(self, X: Rows) -> Array:
         """The diagonal of X."""
