@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
+from sklearn.utils.validation import _num_samples
 
 from everyfold.pairwise import (
     Array,
@@ -413,23 +414,24 @@ class Custom(_Plain):
 
     def base_diagonal(self, X: Rows) -> Array:
         """The values k(x, x), row by row."""
-        X = in_double(X)
         if not self.on_matrices:
+            X = in_double(X)
             pairs = (X[[i], :] if is_sparse(X) else X[i] for i in range(X.shape[0]))
             return np.array([self.function(x, x, **self.params) for x in pairs], dtype=np.float64)
-        blocks = [X[i : i + 64] for i in range(0, X.shape[0], 64)]
+        blocks = [in_double(X[i : i + 64]) for i in range(0, X.shape[0], 64)]
         return np.concatenate([self._evaluate(rows, rows).diagonal() for rows in blocks])
 
-    def _evaluate(self, X: Rows, Y: Rows) -> Array:
+    def _evaluate(self, X: Any, Y: Any) -> Array:
         if self.on_matrices:
             K = self.function(X, Y, **self.params)
         else:
             K = pairwise_kernels(X, Y, metric=self.function, filter_params=True, **self.params)
         # A copy, since a function on matrices may hand out an array it keeps.
         K = np.array(dense(K), dtype=np.float64)
-        if K.shape != (X.shape[0], Y.shape[0]):
+        n_rows, n_others = _num_samples(X), _num_samples(Y)
+        if K.shape != (n_rows, n_others):
             raise ValueError(
-                f"{self._owner} returned shape {K.shape} for {X.shape[0]} and {Y.shape[0]} rows; "
+                f"{self._owner} returned shape {K.shape} for {n_rows} and {n_others} rows; "
                 "with on_matrices=True it must return one value per pair of rows."
             )
         return K

@@ -117,6 +117,8 @@ class Source:
     steps: tuple[Step, ...]
     X: Any
     y: Any
+    takes_any: bool = False
+    """Whether the kernel is a function that gets what the steps make, whatever it is."""
 
 
 class Folded(Material):
@@ -140,7 +142,8 @@ class Folded(Material):
         kept = self._shelf.get(key)
         if kept is None:
             source = self._source
-            kept = prepare_fold(source.steps, source.X, source.y, train, test)
+            data = source.X, source.y
+            kept = prepare_fold(source.steps, *data, train, test, takes_any=source.takes_any)
             self._shelf.put(key, *kept)
         return kept[0], kept[1], key[1:]
 

@@ -54,6 +54,11 @@ class KernelChoice:
         )
 
     @property
+    def takes_any_rows(self) -> bool:
+        """Whether only the user's own function looks at the rows, whatever they are."""
+        return self.on_matrices and not isinstance(self.kernel, Kernel)
+
+    @property
     def is_precomputed(self) -> bool:
         """Whether X is the kernel matrix itself."""
         return isinstance(self.kernel, str) and self.kernel == "precomputed"

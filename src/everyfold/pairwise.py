@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise as sklearn_pairwise
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples
 
 Array: TypeAlias = NDArray[np.float64]
 Rows: TypeAlias = "NDArray[Any] | sparse.csr_array[Any] | sparse.csr_matrix[Any]"
@@ -36,8 +38,28 @@ def dense(X: Any) -> Any:
     return X.toarray() if is_sparse(X) else X
 
 
-def in_double(X: Rows) -> Rows:
+class Objects:
+    """Rows of any kind: strings, graphs, a list, a data frame. Only the user's function knows them.
+
+    Examples
+    --------
+    >>> rows = Objects(["one", "two", "three"])
+    >>> rows.shape, rows[np.array([2, 0])].rows
+    ((3, 1), ['three', 'one'])
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.shape = (_num_samples(rows), 1)
+
+    def __getitem__(self, chosen: Any) -> Objects:
+        return Objects(_safe_indexing(self.rows, chosen))
+
+
+def in_double(X: Any) -> Any:
     """Rows for a function of the user's: what is not a float is left as it is."""
+    if isinstance(X, Objects):
+        return X.rows
     X = X if is_sparse(X) else np.asarray(X)
     return X.astype(np.float64, copy=False) if X.dtype.kind == "f" else X
 

@@ -16,6 +16,7 @@ from sklearn.utils.metaestimators import _safe_split
 from sklearn.utils.validation import _check_method_params, check_array
 
 from everyfold.operators.base import Rows
+from everyfold.pairwise import Objects
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
 
@@ -157,8 +158,13 @@ def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, A
     return routed
 
 
-def read_rows(X: Any, estimator: Any = None) -> Any:
-    """Check rows that go into a kernel: finite numbers in double precision, dense or CSR."""
+def read_rows(X: Any, estimator: Any = None, *, takes_any: bool = False) -> Any:
+    """Check rows that go into a kernel: finite numbers in double precision, dense or CSR.
+
+    With ``takes_any``, the kernel is a function that gets whatever the user has.
+    """
+    if takes_any:
+        return Objects(X)
     return check_array(
         X, accept_sparse="csr", dtype=np.float64, input_name="X", estimator=estimator
     )
@@ -172,7 +178,7 @@ def prepare_once(steps: tuple[Step, ...], X: Any) -> Any:
 
 
 def prepare_fold(
-    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows
+    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows, *, takes_any: bool = False
 ) -> tuple[Any, Any]:
     """Transform the rows of a fold by steps fitted on its training rows, as a Pipeline would."""
     whole = X
@@ -184,5 +190,7 @@ def prepare_fold(
         transformer, X_train = step.fit(X_train, y_train, params)
         if len(test):
             X_test = transformer.transform(X_test)
-    X_train = read_rows(X_train)
-    return X_train, read_rows(X_test) if len(test) else X_train[:0]
+    X_train = read_rows(X_train, takes_any=takes_any)
+    if not len(test):
+        return X_train, X_train[:0]
+    return X_train, read_rows(X_test, takes_any=takes_any)

@@ -359,13 +359,10 @@ class Rawdata:
 
 def group(candidates: Sequence[Candidate], data: Rawdata, trial: Trial) -> list[Unit]:
     """Units of work: candidates with the same rows and kernel, next to those with the same rows."""
-    by_rows: dict[Any, list[Candidate]] = {}
-    for candidate in candidates:
-        by_rows.setdefault(candidate.parts.key, []).append(candidate)
     units = []
-    for members in by_rows.values():
+    for members in _gather(candidates, lambda c: (c.parts.key, c.model.choice.takes_any_rows)):
         kernels = _gather(members, lambda candidate: candidate.kernel_key)
-        material = _material(members[0].parts, data, trial, _shared_bases(kernels))
+        material = _material(members[0], data, trial, _shared_bases(kernels))
         for same_kernel in kernels:
             groups = _gather(same_kernel, lambda candidate: candidate.ridge_key)
             units.append(Unit(material, tuple(tuple(found) for found in groups), trial))
@@ -388,15 +385,17 @@ def _shared_bases(kernels: Sequence[Sequence[Candidate]]) -> list[str]:
     return [base for base, count in Counter(bases).items() if base is not None and count > 1]
 
 
-def _material(parts: Parts, data: Rawdata, trial: Trial, shared: list[str]) -> Material:
+def _material(candidate: Candidate, data: Rawdata, trial: Trial, shared: list[str]) -> Material:
+    parts, takes_any = candidate.parts, candidate.model.choice.takes_any_rows
     if not parts.steps:
-        return Whole(read_rows(data.X, parts.final), shared)
+        return Whole(read_rows(data.X, parts.final, takes_any=takes_any), shared)
     if not data.is_per_fold:
         rows = data.prepared.get(parts.key)
         if rows is None:
             rows = prepare_once(parts.steps, data.X)
-        return Whole(read_rows(rows, parts.final), shared)
-    return Folded(Source(parts.steps, data.X, data.y), trial.bench.folds, shared)
+        return Whole(read_rows(rows, parts.final, takes_any=takes_any), shared)
+    source = Source(parts.steps, data.X, data.y, takes_any)
+    return Folded(source, trial.bench.folds, shared)
 
 
 def check(candidate: Candidate, order: Any) -> None:

@@ -302,7 +302,7 @@ def _evaluate(
     candidate = Candidate(0, read_estimator(parts.final), parts)
     check(candidate, "auto")
     target = candidate.model.target(y)
-    if not parts.steps:
+    if not parts.steps and not candidate.model.choice.takes_any_rows:
         X = read_rows(X, estimator)
     n = _num_samples(X)
     check_consistent_length(X, target.columns)

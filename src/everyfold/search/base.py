@@ -156,7 +156,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             return self._set_up_source(X, y, candidates, scorers, options)
         candidates[0].model.target(y)  # raises what is wrong with y before the folds are read
         has_steps = any(candidate.parts.steps for candidate in candidates)
-        rows = X if has_steps else read_rows(X, self.estimator)
+        is_foreign = any(candidate.model.choice.takes_any_rows for candidate in candidates)
+        rows = X if has_steps or is_foreign else read_rows(X, self.estimator)
         check_consistent_length(rows, y)
         folds = self._folds(rows, y, routed.splitter.split, has_steps)
         judge = scorers, self.return_train_score
