@@ -71,6 +71,10 @@ class Material(ABC):
         """The trace of a model's kernel matrix, where the rows are the same for every fold."""
         raise TypeError("these rows differ from fold to fold")
 
+    def among(self, rows: Rows) -> Material:
+        """Some of the rows, where they are the same for every fold."""
+        raise TypeError("these rows differ from fold to fold")
+
     def _operator(self, model: Model, kernel: Kernel, X: Any, key: Any) -> KernelOperator:
         """Bind through the base matrix where several kernels share it."""
         structure = model.structure(kernel, X.shape)
@@ -108,6 +112,10 @@ class Whole(Material):
     def trace(self, model: Model) -> float:
         """See base class."""
         return float(model.choice.resolve(self._X).diagonal(self._X).sum())
+
+    def among(self, rows: Rows) -> Whole:
+        """See base class."""
+        return Whole(self._X[rows], self._shared)
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,12 @@ class Judge:
             if metric is not None:
                 self._known[name] = metric
 
+    def among(self, rows: Rows, target: Target) -> Judge:
+        """The same judge of some of the rows, whose target is given; failures count as NaN."""
+        data = take(self._X, rows), take(self._y, rows)
+        params = _check_method_params(self._X, params=self._params, indices=rows)
+        return Judge(self._scorer, target, data, params, np.nan)
+
     def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
         """A score, or one for each scorer by name, of every fold.
 

@@ -36,6 +36,10 @@ class Target(ABC):
     def decide(self, values: Array) -> NDArray[Any]:
         """The values in the shape scikit-learn gives ``decision_function`` or ``predict``."""
 
+    @abstractmethod
+    def among(self, rows: Rows) -> Target:
+        """The same target of some of the rows; labels keep all their classes."""
+
     def mask(self, values: Array, train: Rows) -> Array:
         """Values of a fold without what its training rows cannot know; here, all are known."""
         return values
@@ -69,6 +73,10 @@ class Numbers(Target):
         return values[:, 0] if self.is_flat else values
 
     decide = predict
+
+    def among(self, rows: Rows) -> Numbers:
+        """See base class."""
+        return replace(self, columns=self.columns[rows])
 
 
 @dataclass(frozen=True)
@@ -123,9 +131,13 @@ class Labels(Target):
         scaled: Array = positive / positive.sum(axis=1, keepdims=True)
         return scaled
 
+    def among(self, rows: Rows) -> Labels:
+        """See base class."""
+        return replace(self, codes=self.codes[rows], columns=self.columns[rows])
+
     def emptied(self) -> Labels:
         """The same without its rows, to decide about others."""
-        return replace(self, codes=self.codes[:0], columns=self.columns[:0])
+        return self.among(np.empty(0, dtype=np.intp))
 
     def mask(self, values: Array, train: Rows) -> Array:
         """A class that the training rows do not have cannot be predicted."""
@@ -188,14 +200,13 @@ class Pairs(Labels):
         """One pair as a problem of its own."""
         return Labels(self.classes, self.codes, self.columns[:, [k]])
 
-    def emptied(self) -> Pairs:
+    def among(self, rows: Rows) -> Pairs:
         """See base class."""
-        none = slice(0)
         return Pairs(
             self.classes,
-            self.codes[none],
-            self.columns[none],
-            self.takes_part[none],
+            self.codes[rows],
+            self.columns[rows],
+            self.takes_part[rows],
             self.voting,
         )
 

@@ -116,6 +116,21 @@ class Folds:
             {j: self.odd[i] for j, i in enumerate(chosen) if i in self.odd},
         )
 
+    def among(self, rows: Rows) -> Folds:
+        """The same folds of some of the rows (no row twice); without those that test none of them.
+
+        All folds must be removals.
+        """
+        place = np.full(self.n, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        tests, helds = [], []
+        for test, held in zip(self.tests, self.helds, strict=True):
+            kept = place[test][place[test] >= 0]
+            if len(kept):
+                tests.append(kept)
+                helds.append(kept if held is test else place[held][place[held] >= 0])
+        return Folds(len(rows), tuple(tests), tuple(helds))
+
     @property
     def are_removable(self) -> bool:
         """Whether every fold is a removal of rows."""

@@ -2,8 +2,9 @@
 
 A kernel matrix of rank r costs n r² instead of n³. Whether that is enough differs between kernels
 and ridges, and is seen only afterwards, so that a search climbs: all candidates at a low rank,
-those that are not certain and could still win at twice the rank, and so on; the best are evaluated
-on the full matrix, which decides. Every candidate says how far it got.
+those that are not certain and could still win at twice the rank, and so on. Kernels that low rank
+does not capture are looked at on a sample of rows instead. The best are evaluated on the full
+matrix, which decides. Every candidate says how far it got.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import numpy as np
 from everyfold.execute import map_unordered
 from everyfold.kernels import Linear
 from everyfold.operators import Iterative, Nystrom
+from everyfold.operators.base import Rows
 from everyfold.plan import available_memory
 from everyfold.search.candidates import Options
 from everyfold.search.setup import Setup
+from everyfold.search.views import Curve, draw, look, perfect_scores, ridge_of, sample_size
 from everyfold.units import Candidate, Unit, Verdict, run
 
 LADDER_ROWS = 2500
@@ -29,6 +32,12 @@ FIRST_RANK = 128
 
 CERTAIN = 0.03
 """A candidate is certified where the residual trace is at most this share of its ridge."""
+
+CAPTURED = 0.01
+"""A kernel is captured where the residual trace is at most this share of its trace."""
+
+OUT_OF_REACH = 0.5
+"""Where the residual trace is more than this share, the next rank will not capture it either."""
 
 CONVERGED = 1e-3
 """A score has converged where twice the rank moves it by less than this share of their spread."""
@@ -40,6 +49,9 @@ CONTENDERS = 3
 """How many candidates are evaluated on the full matrix at first."""
 
 MOST_EXACT = 12
+
+THE_SAME, ABOUT_AS_GOOD = 1.1, 1.5
+"""Factors between the errors of two ridges of a kernel that are called so."""
 
 ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
@@ -54,20 +66,36 @@ class _Standing:
     candidate: Candidate
     unit: Unit
     rho: float
+    trace: float
     score: float = -np.inf
     gain: float = np.inf
     residual: float = np.inf
     is_full: bool = False
     is_exact: bool = False
+    promise: float | None = None
+    """What samples of rows promise, where low rank says nothing."""
+    is_weighed: bool = False
+    """Whether the promises of the same kernel have been compared with this full score."""
 
     @property
     def is_certified(self) -> bool:
         return not self.is_full and self.residual <= CERTAIN * self.rho
 
     @property
+    def is_captured(self) -> bool:
+        return self.is_full or self.is_certified or self.residual <= CAPTURED * self.trace
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        return not self.is_captured and self.residual > OUT_OF_REACH * self.trace
+
+    @property
     def potential(self) -> float:
-        is_known = self.is_full or self.is_certified
-        return self.score if is_known else self.score + PROMISE * abs(self.gain)
+        if self.is_full or self.is_certified:
+            return self.score
+        if self.promise is not None:
+            return self.promise
+        return self.score + PROMISE * abs(self.gain)
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,7 @@ class LadderSetup(Setup):
                 climb.read(verdicts, self.metric)
                 yield climb.marked(verdicts)
             standings, rank = climb.uncertain(), 2 * rank
+        _look_again(climb, self.metric, n_jobs)
         while True:
             chosen = climb.contenders()
             if not chosen:
@@ -146,8 +175,7 @@ def _members(unit: Unit) -> list[Candidate]:
 
 
 def _stand(candidate: Candidate, unit: Unit) -> _Standing:
-    problem = candidate.model.problem(unit.trial.bench.target, unit.trial.bench.weights)
-    return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_active))
+    return _Standing(candidate, unit, ridge_of(candidate, unit.trial), unit.trace())
 
 
 def _full(n: int) -> Any:
@@ -157,18 +185,22 @@ def _full(n: int) -> Any:
     return Iterative(rank=ITERATIVE_RANK, is_held=2 * 8 * n * n < available_memory())
 
 
+def _by_unit(standings: Sequence[_Standing]) -> list[list[_Standing]]:
+    found: dict[int, list[_Standing]] = {}
+    for standing in standings:
+        found.setdefault(id(standing.unit), []).append(standing)
+    return list(found.values())
+
+
 def _units(standings: Sequence[_Standing], structure: Any) -> list[Unit]:
     """Units of some candidates with a structure; low rank stops where the last is certain."""
-    by_unit: dict[int, list[_Standing]] = {}
-    for standing in standings:
-        by_unit.setdefault(id(standing.unit), []).append(standing)
     made = []
-    for members in by_unit.values():
+    for members in _by_unit(standings):
         unit = members[0].unit
         chosen = {standing.candidate.number for standing in members}
         operator = structure
         if isinstance(structure, Nystrom):
-            trace = unit.trace()
+            trace = members[0].trace
             tol = CERTAIN * min(s.rho for s in members) / trace if trace > 0.0 else 0.0
             operator = replace(structure, tol=min(0.5, tol))
         groups = [
@@ -188,6 +220,7 @@ class _Climb:
 
     def __init__(self, standings: list[_Standing]) -> None:
         self.standings = standings
+        self.curve: Curve | None = None
         self._by_number = {standing.candidate.number: standing for standing in standings}
 
     def read(self, verdicts: Sequence[Verdict], metric: Any, *, is_full: bool = False) -> None:
@@ -212,7 +245,8 @@ class _Climb:
             return "exact"
         if standing.is_certified:
             return "certified"
-        return "converged" if abs(standing.gain) <= CONVERGED * self._spread else "estimated"
+        has_settled = abs(standing.gain) <= CONVERGED * self._spread
+        return "converged" if has_settled and standing.is_captured else "estimated"
 
     @property
     def _scores(self) -> Any:
@@ -234,23 +268,142 @@ class _Climb:
         return [
             standing
             for standing in self.standings
-            if self._status(standing) == "estimated" and standing.potential >= floor
+            if self._status(standing) == "estimated"
+            and not standing.is_out_of_reach
+            and standing.potential >= floor
         ]
 
+    def suspects(self) -> list[_Standing]:
+        """Those whose kernel no rank has captured: their scores say nothing."""
+        return [standing for standing in self.standings if not standing.is_captured]
+
+    @property
+    def trusted(self) -> float:
+        """The best score that says something."""
+        scores = [standing.score for standing in self.standings if standing.is_captured]
+        return max(scores, default=-np.inf)
+
     def contenders(self) -> list[_Standing]:
-        """The next to be evaluated on the full matrix: the best, until none can be much better."""
-        done = sum(standing.is_full for standing in self.standings)
-        order = sorted(self.standings, key=lambda s: s.potential, reverse=True)
-        if done == 0:
-            return [standing for standing in order[:CONTENDERS] if np.isfinite(standing.score)]
-        known = max(standing.score for standing in self.standings if standing.is_full)
+        """The next to be evaluated on the full matrix: the best, until none can be much better.
+
+        Whatever has the best score of all is evaluated in any case.
+        """
+        full = [standing for standing in self.standings if standing.is_full]
+        if not full:
+            return self._first()
+        alike = [other for standing in full for other in self._alike(standing)]
+        if alike:
+            return alike
+        known = max(standing.score for standing in full)
         best = max(self.standings, key=lambda s: s.potential)
         is_settled = best.potential <= known + CONVERGED * self._spread
-        return [] if is_settled or done >= MOST_EXACT else [best]
+        if not is_settled and len(full) < MOST_EXACT:
+            return [self._spokesman(best)]
+        leader = max(self.standings, key=lambda s: s.score)
+        return self._beside(leader) if leader.is_full else [leader]
+
+    def _beside(self, leader: _Standing) -> list[_Standing]:
+        """The next smaller and larger ridge, where only samples spoke for the leader's kernel."""
+        if leader.promise is None:
+            return []
+        same = [s for s in self.standings if s.unit is leader.unit]
+        below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
+        above = min((s for s in same if s.rho > leader.rho), key=lambda s: s.rho, default=leader)
+        return [standing for standing in (below, above) if not standing.is_full]
+
+    def _first(self) -> list[_Standing]:
+        """The most promising, and of kernels that only samples speak for one ridge each."""
+        chosen: list[_Standing] = []
+        for standing in sorted(self.standings, key=lambda s: s.potential, reverse=True):
+            is_repeated = standing.promise is not None and any(
+                other.unit is standing.unit for other in chosen
+            )
+            if np.isfinite(standing.score) and not is_repeated:
+                chosen.append(standing)
+        return [self._spokesman(standing) for standing in chosen[:CONTENDERS]]
+
+    def _unknown(self, standing: _Standing) -> list[_Standing]:
+        """The other ridges of a kernel that only samples speak for."""
+        return [
+            other
+            for other in self.standings
+            if other.unit is standing.unit
+            and other is not standing
+            and not other.is_full
+            and other.promise is not None
+        ]
+
+    def _spokesman(self, best: _Standing) -> _Standing:
+        """Of the ridges of a kernel that promise the same, the largest.
+
+        It is the least likely to disappoint: samples have fewer rows that are nearly alike.
+        """
+        if best.promise is None or self.curve is None:
+            return best
+        bar = self.curve.better(best.promise, THE_SAME)
+        equals = [other for other in self._unknown(best) if other.potential >= bar]
+        return max([best, *equals], key=lambda s: s.rho)
+
+    def _alike(self, standing: _Standing) -> list[_Standing]:
+        """The other ridges of a kernel that one ridge has confirmed, if they promise about as much.
+
+        What samples promise for the ridges of one kernel is mistaken together: where the full
+        matrix disappoints, the others are trusted as much less.
+        """
+        if standing.promise is None or standing.is_weighed or self.curve is None:
+            return []
+        standing.is_weighed = True
+        unknown = self._unknown(standing)
+        bar = self.curve.better(self.trusted, ABOUT_AS_GOOD)
+        if standing.score >= bar:
+            return [other for other in unknown if other.potential >= bar]
+        factor = self.curve.ratio(standing.score, standing.promise)
+        for other in unknown:
+            other.promise = self.curve.better(other.potential, max(1.0, factor))
+        return []
+
+
+def _look_again(climb: _Climb, metric: Any, n_jobs: int | None) -> None:
+    """Look at kernels that low rank does not capture on two samples of rows."""
+    suspects = climb.suspects()
+    if not suspects:
+        return
+    trial = suspects[0].unit.trial
+    n = trial.bench.folds.n
+    best = _mean_of(perfect_scores(trial), metric)
+    if not np.isfinite(best):
+        return
+    curve, m = Curve(best, n), sample_size(n)
+    climb.curve = curve
+    rows = draw(trial.bench.folds, m, 0)
+    half = draw(trial.bench.folds.among(rows), m // 2, 0)
+    before = _views(suspects, rows[half], metric, n_jobs)
+    seen = [standing for standing in suspects if standing.candidate.number in before]
+    for standing in seen:
+        standing.promise = curve.bound(before[standing.candidate.number], len(half))
+    hopeful = [standing for standing in seen if standing.potential >= climb.trusted]
+    after = _views(hopeful, rows, metric, n_jobs)
+    for standing in hopeful:
+        number = standing.candidate.number
+        if number in after:
+            standing.promise = curve.promise(before[number], after[number], len(rows))
+
+
+def _views(
+    standings: Sequence[_Standing], rows: Rows, metric: Any, n_jobs: int | None
+) -> dict[int, float]:
+    """The scores of some candidates on some rows, by number; without those that have none."""
+    verdicts = look(_units(standings, "dense"), rows, n_jobs) if standings else []
+    scores = {verdict.number: _mean(verdict, metric) for verdict in verdicts}
+    return {number: score for number, score in scores.items() if np.isfinite(score)}
 
 
 def _mean(verdict: Verdict, metric: Any) -> float:
-    scores = [s[metric] if isinstance(s, dict) else s for s in verdict.test]
+    return _mean_of(verdict.test, metric)
+
+
+def _mean_of(test: Sequence[Any], metric: Any) -> float:
+    scores = [s[metric] if isinstance(s, dict) else s for s in test]
     known = [float(score) for score in scores if score is not None]
     mean = float(np.mean(known)) if len(known) == len(scores) and known else -np.inf
     return mean if np.isfinite(mean) else -np.inf
