@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import sklearn.model_selection as refitting
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.svm import SVC, SVR
 
+from everyfold import HuberSVC, KernelLogisticClassifier, cross_val_score
 from everyfold.criteria import Folds, HeldOut, Refit
 from everyfold.kernels import RBF
 from everyfold.losses import (
@@ -343,3 +345,29 @@ def test_many_targets_are_fitted_one_by_one():
     (single,) = HeldOut().evaluate(problem, operator, [0.3], folds)
     assert_allclose(result.values[:, 0], single.values[:, 0], atol=1e-8)
     assert_allclose(result.values[:, 1], -single.values[:, 0], atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_folds_that_start_far_from_their_minimum_converge(seed):
+    """The fit on all rows, cut to half of them, is no near start for an unbounded kernel."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(30, 2)) + 3.0
+    y = X[:, 0] + 0.5 * rng.normal(size=30) > 3.0
+    cv = refitting.ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=seed)
+    machine = KernelLogisticClassifier(kernel="polynomial", gamma=0.5, C=5.0)
+    ours = cross_val_score(machine, X, y, cv=cv, scoring="roc_auc", error_score="raise")
+    assert_allclose(ours, refitting.cross_val_score(machine, X, y, cv=cv, scoring="roc_auc"))
+
+
+@pytest.mark.parametrize(("seed", "C"), [(21, 1.0), (92, 60.0)])
+def test_steps_do_not_go_in_circles(seed, C):
+    """Full steps that lower the violation of the optimality may raise the objective."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(30, 2)) + rng.uniform(-4, 4, 2)) * 10 ** rng.uniform(-1, 0.4)
+    y = X[:, 0] + 0.5 * X[:, 0].std() * rng.normal(size=30) > np.median(X[:, 0])
+    machine = HuberSVC(kernel="polynomial", gamma=0.7, coef0=0.0, C=C, class_weight="balanced")
+    machine.fit(X, y)  # warns if it does not converge, and warnings are errors
+    sign, w = np.where(y, 1.0, -1.0), 15.0 / np.where(y, y.sum(), (~y).sum())
+    forces = w * HuberHinge(machine.h).slope(sign, machine.decision_function(X))
+    assert_allclose(machine.dual_coef_[:, 0], -C * forces, atol=1e-6)
+    assert_allclose(forces.sum(), 0.0, atol=1e-6)

@@ -36,6 +36,8 @@ STATIONARITY = 1e-10
 
 MAX_STEPS = 200
 _OVERSHOOT = 0.1
+_RISE = 1e-9
+_FAR = 10.0
 _FLOOR = 1e-15
 _BALANCE = 1e-13
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
@@ -318,7 +320,7 @@ class _Newton:
                 condition = response.condition
                 target = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
             moved, after = target, self._violation(target)
-            if after > 0.5 * violation:
+            if after > 0.5 * violation or self._rises(point, target):
                 if violation <= self._limit(point):  # rounding is all that is left
                     settled = self._settle(point)
                     return _Outcome(settled, step, violation, condition, True, response)
@@ -366,13 +368,29 @@ class _Newton:
         return _Iterate(point.coef, point.f, self._best_intercept(point.f, point.b))
 
     def _start(self, start: tuple[Array, float] | None) -> _Iterate:
-        n = self.problem.n
-        if start is None:
-            zero = np.zeros(n)
-            coef = self.operator.coefficients(zero[:, None])[:, 0]
-            return _Iterate(coef, zero, self._best_intercept(zero, 0.0))
-        coef, b = start
-        return _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+        """The solution that is at hand, unless f = 0 is far better.
+
+        Without the rows that balanced it, what is left of an unbounded kernel's solution can be so
+        far out that the loss has no curvature there, and no step leads back.
+        """
+        zero = np.zeros(self.problem.n)
+        nothing = _Iterate(self.operator.coefficients(zero[:, None])[:, 0], zero, 0.0)
+        if start is not None:
+            coef, b = start
+            near = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+            if self._objective(near) <= _FAR * self._objective(nothing):
+                return near
+        return replace(nothing, b=self._best_intercept(zero, 0.0))
+
+    def _rises(self, point: _Iterate, target: _Iterate) -> bool:
+        """Whether a step leads up, by more than rounding: full steps that do can go in circles."""
+        return self._objective(target) > (1.0 + _RISE) * self._objective(point)
+
+    def _objective(self, point: _Iterate) -> float:
+        """What is minimised."""
+        y, w = self.problem.y[:, self.column], self.problem.w
+        norm = self.operator.inner(point.coef, point.coef, point.f)
+        return float(w @ self.problem.loss.value(y, point.u)) + self.rho * norm
 
     def _slope(self, u: Array) -> Array:
         g: Array = self.problem.w * self.problem.loss.slope(self.problem.y[:, self.column], u)
