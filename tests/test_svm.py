@@ -166,17 +166,18 @@ def test_smooth_machines_where_the_kernel_depends_on_the_rows_are_exact():
 
 
 def test_a_fold_with_one_class():
-    labels = np.repeat([0, 1], 80)
+    labels, rows = np.repeat([0, 1], 80), np.arange(160)
+    halves = [(rows[:80], rows[80:]), (rows[::2], rows[1::2])]
     with pytest.warns(FitFailedWarning, match="one class"):
-        scores = cross_val_score(SVC(gamma=0.2), X, labels, cv=ms.KFold(2), error_score=-1.0)
-    assert_array_equal(scores, [-1.0, -1.0])
+        scores = cross_val_score(SVC(gamma=0.2), X, labels, cv=halves, error_score=-1.0)
+    assert scores[0] == -1.0
+    assert scores[1] == ms.cross_val_score(SVC(gamma=0.2), X, labels, cv=halves[1:])
 
 
-def test_a_fit_that_does_not_converge_is_error_score(monkeypatch):
+def test_a_fit_that_does_not_converge_is_no_score(monkeypatch):
     monkeypatch.setattr("everyfold.solve.MAX_STEPS", 1)
-    with pytest.warns(FitFailedWarning, match="did not converge"):
-        scores = cross_val_score(HuberSVC(gamma=0.2), X, LABELS, cv=3, error_score=-5.0)
-    assert_array_equal(scores, [-5.0] * 3)
+    with pytest.raises(ValueError, match=r"(?s)all 3 folds failed.*did not converge"):
+        cross_val_score(HuberSVC(gamma=0.2), X, LABELS, cv=3, error_score=-5.0)
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn import config_context
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, mean_squared_error
+from sklearn.pipeline import make_pipeline
 from sklearn.svm import NuSVC
 
 from everyfold import LSSVC, LSSVR, KernelRegressor, cross_val_predict, cross_val_score
@@ -169,14 +171,26 @@ def test_a_class_that_a_fold_does_not_know_is_not_predicted():
 
 
 def test_a_fold_with_one_class_gets_error_score():
-    labels = np.repeat([0, 1], 24)
+    labels, rows = np.repeat([0, 1], 24), np.arange(48)
+    halves = [(rows[:24], rows[24:]), (rows[::2], rows[1::2])]
     with pytest.warns(FitFailedWarning, match="one class only"):
-        scores = cross_val_score(LSSVC(), X, labels, cv=ms.KFold(2), error_score=-7.0)
-    assert_array_equal(scores, [-7.0, -7.0])
+        scores = cross_val_score(LSSVC(), X, labels, cv=halves, error_score=-7.0)
+    assert scores[0] == -7.0
+    assert scores[1] == ms.cross_val_score(LSSVC(), X, labels, cv=halves[1:])
     with pytest.raises(ValueError, match="one class only"):
         cross_val_score(LSSVC(), X, labels, cv=ms.KFold(2), error_score="raise")
     with pytest.raises(ValueError, match="one class only"):
         cross_val_predict(LSSVC(), X, labels, cv=ms.KFold(2))
+
+
+@pytest.mark.parametrize("error_score", [np.nan, 0.0])
+def test_scores_of_folds_that_all_fail_are_refused(error_score):
+    """As in scikit-learn: an array of error_score would look like a result."""
+    model = make_pipeline(SelectKBest(f_regression, k=2), KernelRidge())
+    both = np.column_stack([y, y])
+    for function in (ms.cross_val_score, cross_val_score):
+        with pytest.raises(ValueError, match=r"(?i)all (the )?3 (fits|folds) failed"):
+            function(model, X, both, cv=3, error_score=error_score)
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,11 @@ def cross_val_score(
     if verdict.errors and error_score == "raise":
         assert verdict.exception is not None
         raise verdict.exception
+    if len(verdict.errors) == len(verdict.test):
+        raise ValueError(
+            f"all {len(verdict.test)} folds failed, so that there is no score; error_score='raise' "
+            f"shows where. The first of them:\n{verdict.errors[0]}"
+        ) from verdict.exception
     for i, trace in sorted(verdict.errors.items()):
         warnings.warn(
             f"Fold {i} could not be fitted and gets error_score={error_score}: {trace}",
