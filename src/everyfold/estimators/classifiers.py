@@ -7,13 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from everyfold.estimators.base import KernelMachine
+from everyfold.losses import Logistic, find_loss
 from everyfold.model import ClassWeight
 from everyfold.operators.base import Array
 from everyfold.streams import RowSource
 from everyfold.targets import Labels
+
+
+def _has_probabilities(machine: KernelClassifier) -> bool:
+    return isinstance(find_loss(machine.loss), Logistic)
 
 
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
@@ -130,6 +136,24 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         values = self._values(X)
         labels: NDArray[Any] = self._decoder.predict(values)
         return labels
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, for the logistic loss.
+
+        More than two are one-versus-rest ones scaled to sum 1.
+        """
+        if self.multi_class != "ovr":
+            raise AttributeError("probabilities need multi_class='ovr'")
+        values = self._values(X)
+        probabilities: Array = self._decoder.probabilities(values)
+        return probabilities
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
 
 
 class LSSVC(KernelClassifier):
@@ -271,16 +295,3 @@ class KernelLogisticClassifier(KernelClassifier):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.multi_class = multi_class
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes; more than two are one-versus-rest ones scaled to sum 1."""
-        if self.multi_class != "ovr":
-            raise AttributeError("probabilities need multi_class='ovr'")
-        values = self._values(X)
-        probabilities: Array = self._decoder.probabilities(values)
-        return probabilities
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))
