@@ -16,9 +16,17 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, mean_squared_error
 from sklearn.pipeline import make_pipeline
-from sklearn.svm import NuSVC
+from sklearn.svm import SVC, NuSVC
 
-from everyfold import LSSVC, LSSVR, KernelRegressor, cross_val_predict, cross_val_score
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    KernelRegressor,
+    cross_val_predict,
+    cross_val_score,
+)
 
 X, Y = make_regression(n_samples=48, n_features=5, n_targets=3, noise=5.0, random_state=0)
 X /= 2.0
@@ -168,6 +176,35 @@ def test_a_class_that_a_fold_does_not_know_is_not_predicted():
     ours = cross_val_predict(model, X, y, cv=ms.KFold(3))
     assert_array_equal(ours, ms.cross_val_predict(model, X, y, cv=ms.KFold(3)))
     assert (ours != y).all()
+
+
+def first_label(estimator, X, y):
+    """A scorer that looks at what the model of a fold knows."""
+    return float(len(estimator.classes_) + np.ndim(estimator.decision_function(X)) / 10.0)
+
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn says which scores it could not compute
+@pytest.mark.parametrize("n_missing", [1, 2])
+@pytest.mark.parametrize("scoring", [first_label, "f1_macro", "top_k_accuracy", "neg_log_loss"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LSSVC(gamma=0.1),
+        SVC(gamma=0.1, tol=1e-6),
+        SVC(gamma=0.1, tol=1e-6, decision_function_shape="ovo"),
+        KernelLogisticClassifier(gamma=0.1),
+        KernelClassifier("logistic", multi_class="ovo", gamma=0.1),
+    ],
+    ids=repr,
+)
+def test_scorers_see_a_model_of_the_classes_that_a_fold_knows(model, scoring, n_missing):
+    labels = np.digitize(y, np.quantile(y, [0.25, 0.5, 0.75]))
+    lacking = np.flatnonzero(labels >= n_missing)
+    rows = np.arange(48)
+    cv = [(lacking[::2], rows[1::2]), (rows[:32], rows[32:])]
+    ours = cross_val_score(model, X, labels, cv=cv, scoring=scoring)
+    theirs = ms.cross_val_score(model, X, labels, cv=cv, scoring=scoring)
+    assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_a_fold_with_one_class_gets_error_score():

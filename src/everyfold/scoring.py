@@ -60,7 +60,7 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """All labels, known to the fold's training rows or not."""
+        """The labels of the fold's training rows."""
         assert isinstance(self.target, Labels)
         return self.target.classes
 
@@ -184,7 +184,7 @@ class Judge:
         for i in range(len(side.parts)):
             found = {name: column[i] for name, column in table.items() if column[i] is not None}
             if len(found) < len(self._scorers):
-                found = self._ask(values, side, i, found)
+                found = self._ask(values, side, i, found, trains.get(i))
             results.append(found if self.is_multimetric else found["score"])
         return results
 
@@ -207,15 +207,24 @@ class Judge:
                 table[name][i] = None
         return table
 
-    def _ask(self, values: Array, side: Side, i: int, found: dict[str, Any]) -> dict[str, Any]:
-        """Let scikit-learn score fold i by what is not known yet."""
+    def _ask(
+        self, values: Array, side: Side, i: int, found: dict[str, Any], train: Rows | None
+    ) -> dict[str, Any]:
+        """Let scikit-learn score fold i by what is not known yet.
+
+        ``train`` are the training rows if they lack a class, which a refit does not know either.
+        """
         rows = side.parts[i]
         scorer = self._scorer
         if self.is_multimetric:
             rest = {name: item for name, item in self._scorers.items() if name not in found}
             scorer = _MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
         X, y = take(self._X, rows), take(self._y, rows)
-        model = stand_in(X, self._target, values[side.bounds[i] : side.bounds[i + 1]])
+        target, part = self._target, values[side.bounds[i] : side.bounds[i + 1]]
+        if train is not None:
+            assert isinstance(target, Labels)
+            target, part = target.known_by(part, train)
+        model = stand_in(X, target, part)
         params = _check_method_params(self._X, params=self._params, indices=rows)
         scores = _score(model, X, y, scorer, params, self._error_score)
         if model.was_asked_elsewhere:

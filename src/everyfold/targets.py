@@ -141,6 +141,17 @@ class Labels(Target):
         masked[:, ~seen] = np.finfo(np.float64).min
         return masked
 
+    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+        """The target of a model that knows the classes of its training rows only, and its values.
+
+        Two classes that are left are one problem, positive for the second.
+        """
+        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        if seen.all():
+            return self, values
+        kept = values[:, seen] if seen.sum() > 2 else values[:, [np.flatnonzero(seen)[-1]]]
+        return replace(self.emptied(), classes=self.classes[seen]), kept
+
 
 @dataclass(frozen=True)
 class Voting:
@@ -241,3 +252,14 @@ class Pairs(Labels):
         masked[:, ~seen[first] & seen[second]] = -np.finfo(np.float32).max
         masked[:, ~seen[first] & ~seen[second]] = 0.0
         return masked
+
+    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+        """See base class."""
+        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        if seen.all():
+            return self, values
+        first, second = self._pairs(len(self.classes))
+        kept, empty = values[:, seen[first] & seen[second]], self.emptied()
+        if seen.sum() == 2:  # a pair alone is positive for its second class
+            return Labels(self.classes[seen], empty.codes, empty.columns[:, :1]), -kept
+        return replace(empty, classes=self.classes[seen]), kept
