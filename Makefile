@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+CASES  ?= 3000
+START  ?= 1000
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format bench clean
+.PHONY: help demo test fuzz lint format bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -27,6 +29,9 @@ demo: $(VENV)/.installed  ## install, compare with scikit-learn on bundled data,
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, from seed START
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --start $(START)
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Measure the constants of the cost model in ``everyfold.evaluate.exact`` on this machine.
+"""Measure the constants of the cost model in ``everyfold.evaluate.costs`` on this machine.
 
 The planner needs only their ratios. Run it, compare with ``CostModel``, and change that class if a
 ratio moved by more than a factor of two.
@@ -14,7 +14,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from threadpoolctl import threadpool_limits
 
-from everyfold.evaluate.exact import CostModel
+from everyfold.evaluate.costs import CostModel
 from everyfold.kernels import RBF
 from everyfold.operators.systems import Cholesky, Eigen, Tridiagonal
 

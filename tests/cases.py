@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.linalg import circulant
 from scipy.sparse import csr_matrix
+from scipy.spatial.distance import cdist
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -13,11 +18,29 @@ from sklearn.model_selection import (
     RepeatedKFold,
     ShuffleSplit,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from everyfold.criteria import Folds
+from everyfold.evaluate.bind import FoldRows
+from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import RBF, Linear, Polynomial, Precomputed
 from everyfold.losses import Squared
-from everyfold.operators import Dense, LowRank, Nystrom, Primal
+from everyfold.models.adapters import read_estimator
+from everyfold.models.estimators import LSSVR
+from everyfold.models.pipelines import take_apart
+from everyfold.operators import (
+    Circulant,
+    Dense,
+    Expansion,
+    Iterative,
+    KernelOperator,
+    LowRank,
+    Nystrom,
+    Primal,
+)
+from everyfold.operators.base import Made, Splits
+from everyfold.operators.blockwise import Blockwise
 from everyfold.solve import Problem
 
 N, D = 30, 3
@@ -37,30 +60,171 @@ def sparse_features(X):
     return csr_matrix(np.where(np.abs(X) > 0.5, X, 0.0))
 
 
-def operator(name):
-    """A bound operator and, for the oracle, the dense matrix it stands for."""
-    X = features()
+def rbf(A, B, gamma):
+    """The kernel between the rows of A and of B, entry by entry."""
+    return np.exp(-gamma * cdist(A, B, "sqeuclidean"))
+
+
+@dataclass(frozen=True)
+class Item:
+    """An operator of the market and, for the oracle, what it stands for.
+
+    ``fold(train, test)`` gives the matrix of a fold's training rows and that between its test rows
+    and them. ``new`` are rows for ``link`` and ``expand``, and ``K_new`` is the matrix between
+    these and all rows; None where the operator cannot predict.
+    """
+
+    operator: KernelOperator | Splits
+    fold: Callable
+    K: np.ndarray | None = None
+    new: object = None
+    K_new: np.ndarray | None = None
+
+
+def _cut(K):
+    return lambda train, test: (K[np.ix_(train, train)], K[np.ix_(test, train)])
+
+
+def _item(bound, K, new=None, K_new=None):
+    return Item(bound, _cut(K), K, new, K_new)
+
+
+def _landmarks(bound, rows, K, K_new):
+    """K̃ = C W⁻¹ Cᵀ and its continuation to new rows."""
+    inverse = np.linalg.pinv(K[np.ix_(rows, rows)], hermitian=True)
+    mixed = inverse @ K[rows]
+    return K[:, rows] @ mixed, K_new[:, rows] @ mixed
+
+
+class Waves(LowRank):
+    """An operator that says by ``expand`` alone what it does with new rows."""
+
+    def __init__(self, X, directions):
+        super().__init__(waves(X, directions))
+        self._directions = directions
+
+    def expand(self, coef):
+        return WavesExpansion(self._directions, coef)
+
+
+@dataclass(frozen=True)
+class WavesExpansion(Expansion):
+    directions: np.ndarray
+    coef: np.ndarray
+
+    def link(self, X):
+        return waves(X, self.directions)
+
+    @property
+    def width(self):
+        return len(self.coef)
+
+
+def waves(X, directions):
+    phases = X @ directions
+    return np.hstack([np.cos(phases), np.sin(phases)]) / np.sqrt(directions.shape[1])
+
+
+def _circulant(factors, step, gamma):
+    """A Kronecker product of circulants, clipped to be positive semi-definite."""
+    K = np.ones((1, 1))
+    for n in factors:
+        sets = [{0} if j == 0 else {j, n - j} for j in range(n)]
+        column = [sum(np.exp(-gamma * (step * l) ** 2) for l in points) for points in sets]
+        K = np.kron(K, circulant(column))
+    values, U = np.linalg.eigh(K)
+    return U @ np.diag(np.maximum(values, 0.0)) @ U.T
+
+
+def _per_fold(X):
+    """A kernel whose gamma is that of its training rows."""
+
+    def fold(train, test):
+        gamma = 1.0 / X[train].var()
+        return rbf(X[train], X[train], gamma), rbf(X[test], X[train], gamma)
+
+    return Item(Moving(), fold)
+
+
+def _per_split(X):
+    """A kernel on rows that are scaled by their training rows."""
+    pipeline = make_pipeline(StandardScaler(with_std=False), LSSVR(gamma=0.3))
+    parts = take_apart(pipeline, {})
+    candidate = Candidate(0, read_estimator(parts.final), parts)
+    data = Data(X, np.zeros(len(X)), len(X), (), {0: candidate})
+
+    def fold(train, test):
+        return rbf(X[train], X[train], 0.3), rbf(X[test], X[train], 0.3)
+
+    return Item(FoldRows(data, candidate, Dense()), fold)
+
+
+def item(name):
+    """An operator by its name in the market."""
+    X, new = features(), features(5, seed=9)
+    K, K_new = rbf(X, X, 0.3), rbf(new, X, 0.3)
+    linear = X @ X.T, new, new @ X.T
     if name == "rbf":
-        bound = Dense().bind(RBF(gamma=0.3), X)
-    elif name == "linear":
-        bound = Dense().bind(Linear(), X)
-    elif name == "primal":
-        bound = Primal().bind(Linear(), X)
-    elif name == "nystrom":
-        bound = Nystrom(9, random_state=0).bind(RBF(gamma=0.3), X)
-    elif name == "polynomial":
+        return _item(Dense().bind(RBF(gamma=0.3), X), K, new, K_new)
+    if name == "blockwise":
+        return _item(Blockwise().bind(RBF(gamma=0.3), X), K, new, K_new)
+    if name == "iterative":
+        return _item(Iterative(rank=5).bind(RBF(gamma=0.3), X), K, new, K_new)
+    if name == "linear":
+        return _item(Dense().bind(Linear(), X), *linear)
+    if name == "primal":
+        return _item(Primal().bind(Linear(), X), *linear)
+    if name == "polynomial":
         bound = Dense().bind(Polynomial(degree=2, gamma=0.5, coef0=1.0), X)
-    elif name == "precomputed":
-        bound = Dense().bind(Precomputed(), RBF(gamma=0.5)(X))
-    elif name == "sparse":
-        bound = Dense().bind(RBF(gamma=0.3), sparse_features(X))
-    else:
-        raise KeyError(name)
-    dense = bound.V @ bound.V.T if isinstance(bound, LowRank) else bound.K
-    return bound, dense
+        return _item(bound, (0.5 * X @ X.T + 1.0) ** 2, new, (0.5 * new @ X.T + 1.0) ** 2)
+    if name == "precomputed":
+        return _item(Dense().bind(Precomputed(), K), K, K_new, K_new)
+    if name == "sparse":
+        X, new = sparse_features(X), sparse_features(new)
+        bound = Dense().bind(RBF(gamma=0.3), X)
+        A, B = X.toarray(), new.toarray()
+        return _item(bound, rbf(A, A, 0.3), new, rbf(B, A, 0.3))
+    if name == "nystrom":
+        bound = Nystrom(9, random_state=0).bind(RBF(gamma=0.3), X)
+        low, low_new = _landmarks(bound, bound.pivots, K, K_new)
+        return _item(bound, low, new, low_new)
+    if name == "nystrom_precomputed":
+        bound = Nystrom(9, random_state=0).bind(Precomputed(), K)
+        low, low_new = _landmarks(bound, bound.pivots, K, K_new)
+        return _item(bound, low, K_new, low_new)
+    if name == "waves":
+        directions = np.random.default_rng(3).normal(size=(D, 4))
+        V, V_new = waves(X, directions), waves(new, directions)
+        return _item(Waves(X, directions), V @ V.T, new, V_new @ V.T)
+    if name == "circulant":
+        bound = Circulant(factors=(5, 6), steps=0.9).bind(RBF(1.0), np.zeros((N, 2)))
+        return _item(bound, _circulant((5, 6), 0.9, 1.0))
+    if name == "per_fold":
+        return _per_fold(X)
+    if name == "per_split":
+        return _per_split(X)
+    raise KeyError(name)
 
 
+def operator(name):
+    """A bound operator and the dense matrix it stands for."""
+    found = item(name)
+    return found.operator, found.K
+
+
+# Those that can be factorised with any weights, and so go with every criterion.
 OPERATORS = ("rbf", "linear", "primal", "nystrom", "polynomial", "precomputed", "sparse")
+
+WITH_MATRIX = (
+    *OPERATORS,
+    "nystrom_precomputed",
+    "waves",
+    "blockwise",
+    "iterative",
+    "circulant",
+)
+
+EVERY = (*WITH_MATRIX, "per_fold", "per_split")
 
 GROUPS = np.repeat(np.arange(7), [2, 5, 4, 3, 6, 7, 3])
 
@@ -99,3 +263,14 @@ def weights(name, n=N):
 def problem(q=1, weight="none", intercept=True, scaling="sum"):
     Y = targets(features(), q)
     return Problem(Y, weights(weight), Squared(), intercept, scaling)
+
+
+class Moving(Splits):
+    """A kernel that is chosen by the training rows: it can only be split."""
+
+    n = N
+
+    def split(self, train, test):
+        X = features()
+        operator = Dense().bind(RBF(gamma=1.0 / X[train].var()), X[train])
+        return Made(train, test, operator, operator.link(X[test]))

@@ -333,6 +333,34 @@ def test_edges_are_reported_and_expand_goes_beyond(cli, iris, tmp_path):
     assert record["best"]["mean_test_score"] > first["best"]["mean_test_score"]
 
 
+def test_a_winner_that_needs_no_model_is_warned_of_once(cli, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b": rng.normal(size=60)})
+    frame["class"] = np.where(np.arange(60) % 6 == 0, "rare", "usual")
+    frame.to_csv(tmp_path / "rare.csv", index=False)
+    constant = ("--model", "svc", "-g", "gamma=0.1", "--cv", "3")
+    done = cli("search", "rare.csv", *constant, "-g", "C=0.001")
+    assert done.err.count("predicts 'usual' for every held-out row") == 1
+    assert "predicts 'usual' for every held-out row" in done.out  # among the notes of the plan
+    grown = cli("search", "rare.csv", *constant, "-g", "C=0.001,0.002", "--expand", "--json")
+    assert grown.err.count("predicts 'usual' for every held-out row") == 1
+    plans = json.loads(grown.out)["plans"]
+    assert any("'usual' for every held-out row" in note for note in plans[0]["notes"])
+    assert not cli("search", "rare.csv", *constant, "-g", "C=0.001", "--quiet").err
+
+
+def test_scores_of_single_rows_are_refused_before_work(cli, tmp_path):
+    X, y = load_diabetes(return_X_y=True, as_frame=True)
+    X.assign(target=y)[:40].to_csv(tmp_path / "few.csv", index=False)
+    args = ("few.csv", "--model", "ridge", "-k", "linear", "--cv", "loo")
+    for command in ("search", "plan"):
+        done = cli(command, *args, "--scoring", "r2")
+        assert done.code == 2
+        assert "use scoring='neg_mean_squared_error'" in done.err
+    done = cli("search", *args, "--scoring", "neg_root_mean_squared_error")
+    assert done.err.count("of single rows is the mean absolute error") == 1
+
+
 def test_confirm_scores_again_by_refits(cli, iris):
     args = ("--model", "logistic", "--no-standardise", *QUICK, "--confirm", "2")
     done = cli("search", iris, *args, "--json")

@@ -10,7 +10,7 @@ from sklearn.model_selection import KFold, TimeSeriesSplit
 from everyfold.criteria import ConjugateGradient, Folds, Refit, conjugate
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import Dense, DenseMatrix, PerFold, StructureError, blockwise
+from everyfold.operators import Dense, DenseMatrix, StructureError, blockwise
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import NotPositiveDefiniteError
@@ -381,7 +381,7 @@ def test_what_it_cannot_do_is_refused_with_advice():
                 Problem(y, np.ones(30), Logistic(), True), bound, [1.0], folds("equal")
             )
         )
-    moving = PerFold(cases.features(), Dense(), lambda X: RBF(gamma=1.0 / X.var()))
+    moving = cases.Moving()
     with pytest.raises(StructureError, match="use Refit"):
         next(ConjugateGradient().evaluate(cases.problem(), moving, [1.0], folds("equal")))
     with pytest.raises(ValueError, match=r"basis of shape \(29, 2\)"):
@@ -415,9 +415,9 @@ def test_blockwise_is_dense(kernel, is_sparse, monkeypatch):
     assert_allclose(block.matmat(B), dense.matmat(B), rtol=1e-10, atol=1e-12)
     assert_allclose(block.diagonal(), dense.diagonal(), rtol=1e-12)
     assert_allclose(block.cross(new, rows), dense.cross(new, rows), rtol=1e-10, atol=1e-12)
-    inside, cross = block.split(rows, new)
-    assert_allclose(inside.matmat(np.eye(5)), dense.restrict(rows).K, rtol=1e-10, atol=1e-12)
-    assert_allclose(cross, dense.cross(new, rows), rtol=1e-10, atol=1e-12)
+    part = block.split(rows, new)
+    assert_allclose(part.operator.matmat(np.eye(5)), dense.restrict(rows).K, rtol=1e-10, atol=1e-12)
+    assert_allclose(part.cross, dense.cross(new, rows), rtol=1e-10, atol=1e-12)
     assert_allclose(block.expand(B)(X[:3]), dense.expand(B)(X[:3]), rtol=1e-10, atol=1e-12)
 
 

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,34 @@ def test_the_order_of_imports_on_the_map_is_the_one_that_is_enforced():
     lines = [line for line in section.partition("\nA room")[0].splitlines() if line.strip()]
     floors = "".join(lines).split("→")
     assert [set(re.findall(r"\w+", floor)) for floor in floors] == FLOORS
+
+
+def test_the_walk_is_the_way_that_a_search_takes():
+    """The functions that the walk names by their files are called, first calls in this order."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    walk = text.partition("\n## A walk through the rooms\n")[2].partition("\n### ")[0]
+    assert re.findall(r"^(\d+)\. ", walk, re.MULTILINE) == [str(i) for i in range(1, 11)]
+    named = re.findall(r"`([\w/]+\.py):(\w+)`", walk)
+    package, called = Path(everyfold.__file__).parent, {}
+
+    def note(frame, event, _):
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and package in file.parents:
+            name = frame.f_code.co_name
+            called.setdefault((file.relative_to(package).as_posix(), name), len(called))
+
+    namespace = {"__name__": "__page__"}
+    _, source = next(blocks(walk))
+    exec(source, namespace)  # compiles, so that the second time is short
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        namespace["search"].fit(namespace["X"], namespace["y"])
+    finally:
+        sys.setprofile(None)
+        threading.setprofile(None)
+    assert [step for step in named if step not in called] == []
+    assert named == sorted(named, key=called.get)
 
 
 def test_the_first_screen_of_the_readme():

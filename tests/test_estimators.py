@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import sklearn.model_selection as refitting
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris
@@ -24,6 +25,7 @@ from everyfold import (
     KernelLogisticClassifier,
     KernelRegressor,
     QuadraticSVR,
+    cross_val_predict,
 )
 from everyfold.losses import HuberHinge
 from tests import cases
@@ -159,9 +161,9 @@ def test_many_rows_are_predicted_in_blocks(monkeypatch):
 
 
 def test_losses_belong_to_their_kind():
-    with pytest.raises(ValueError, match="not one for a regressor"):
+    with pytest.raises(ValueError, match=r"KernelRegressor; use 'squared', .* or 'smooth_epsilon'"):
         KernelRegressor(loss="logistic").fit(X, y)
-    with pytest.raises(ValueError, match="not one for a classifier"):
+    with pytest.raises(ValueError, match=r"KernelClassifier; use 'squared', .* or 'logistic'"):
         KernelClassifier(loss="quadratic_epsilon").fit(X, LABELS)
     with pytest.raises(ValueError, match="multi_class='all' is not known"):
         KernelClassifier(multi_class="all").fit(X, LABELS)
@@ -186,3 +188,17 @@ def test_separable_data_with_a_huge_penalty_give_a_finite_answer():
         values = model.fit(X, labels).decision_function(X)
         assert np.isfinite(values).all()
         assert (np.sign(values) == labels).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_classifier_by_its_logistic_loss_has_probabilities(n_classes):
+    """Cross-validation gave them, and scored log-losses, where the refitted winner had none."""
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < n_classes][::3], y[y < n_classes][::3]
+    by_loss, by_name = KernelClassifier("logistic", C=2.0), KernelLogisticClassifier(C=2.0)
+    expected = by_name.fit(X, y).predict_proba(X)
+    assert_allclose(by_loss.fit(X, y).predict_proba(X), expected)
+    theirs = refitting.cross_val_predict(by_loss, X, y, cv=4, method="predict_proba")
+    ours = cross_val_predict(by_loss, X, y, cv=4, method="predict_proba")
+    assert_allclose(ours, theirs, atol=1e-8)
+    assert not hasattr(KernelClassifier("squared_hinge").fit(X, y), "predict_proba")

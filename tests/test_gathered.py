@@ -173,7 +173,7 @@ features.update({name: False for name in features if name.startswith("avx512")})
 binding.get_host_cpu_features = lambda: features
 
 import numpy as np
-from everyfold.operators import _gathered_core as core
+from everyfold.operators import gathered as core
 
 assert core.LANES == 4
 rng = np.random.default_rng(0)

@@ -7,22 +7,30 @@ import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_wine, make_classification
+from sklearn.metrics import average_precision_score, make_scorer, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
-from everyfold.criteria import Folds
-from everyfold.evaluate.engines import paths, single
+from everyfold.criteria import Folds, single
 from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Lanes
-from everyfold.svm.paths import Leaving, epsilon_paths, epsilon_without, hinge_paths, hinge_without
+from everyfold.svm.paths import (
+    Leaving,
+    epsilon_paths,
+    epsilon_without,
+    hinge_paths,
+    hinge_refits,
+    hinge_without,
+)
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
     pytest.mark.filterwarnings("ignore::everyfold.InexactWarning"),
+    pytest.mark.filterwarnings("ignore:f1_score of single rows"),
 ]
 
 X, LABELS = make_classification(90, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=3)
@@ -42,20 +50,149 @@ def refits(model, X, y, sample_weight=None, method="predict"):
     return np.array(found)
 
 
-@pytest.mark.parametrize("C", [0.01, 0.3, 3.0, 100.0, 1e4])
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 5.0])
 @pytest.mark.parametrize("weighting", ["none", "samples", "classes"])
-def test_labels_of_svc_are_nearly_all_those_of_refits(C, gamma, weighting):
+def test_labels_of_svc_are_nearly_all_those_of_refits(gamma, weighting):
     pytest.importorskip("numba")
     class_weight = {0: 2.5, 1: 0.7} if weighting == "classes" else None
     w = WEIGHTS if weighting == "samples" else None
-    model = SVC(C=C, gamma=gamma, class_weight=class_weight)
     params = {} if w is None else {"sample_weight": w}
-    ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut(), params=params)
-    true = refits(model, X, LABELS, w)
-    # A wide kernel with a huge C has some rows of which the step is sure and wrong.
-    assert np.count_nonzero(ours != true) <= 3
-    assert abs(np.count_nonzero(ours != LABELS) - np.count_nonzero(true != LABELS)) <= 2
+    n_wrong, n_moved = 0, 0
+    for C in (0.01, 0.3, 3.0, 100.0, 1e4):
+        model = SVC(C=C, gamma=gamma, class_weight=class_weight)
+        ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut(), params=params)
+        true = refits(model, X, LABELS, w)
+        # A wide kernel with a huge C has some rows of which the step is sure and wrong.
+        assert np.count_nonzero(ours != true) <= 3
+        assert abs(np.count_nonzero(ours != LABELS) - np.count_nonzero(true != LABELS)) <= 2
+        n_wrong += np.count_nonzero(ours != true)
+        training = model.fit(X, LABELS, sample_weight=w).predict(X)
+        n_moved += np.count_nonzero(training != true)
+    # At a small C the labels of the training rows would do; over all Cs they must not.
+    assert n_moved >= max(2 * n_wrong, 10)
+
+
+@pytest.mark.parametrize("C", [0.01, 3.0, 100.0])
+@pytest.mark.parametrize("gamma", [0.3, 5.0])
+@pytest.mark.parametrize("weighting", ["none", "samples", "classes"])
+def test_decision_values_of_svc_rank_rows_as_refits_do(C, gamma, weighting):
+    pytest.importorskip("numba")
+    class_weight = {0: 2.5, 1: 0.7} if weighting == "classes" else None
+    w = WEIGHTS if weighting == "samples" else None
+    model = SVC(C=C, gamma=gamma, class_weight=class_weight, tol=1e-4)
+    params = {} if w is None else {"sample_weight": w}
+    loo, method = ms.LeaveOneOut(), "decision_function"
+    ours = cross_val_predict(model, X, LABELS, cv=loo, params=params, method=method)
+    true = refits(model, X, LABELS, w, method)
+    assert_allclose(ours, true, atol=1e-3)
+    for measure in (roc_auc_score, average_precision_score):
+        assert abs(measure(LABELS, ours) - measure(LABELS, true)) < 0.01
+    training = model.fit(X, LABELS, sample_weight=w).decision_function(X)
+    assert abs(roc_auc_score(LABELS, training) - roc_auc_score(LABELS, true)) > 0.01
+
+
+def margin(model, X, y):
+    """A scorer of which nothing is known; it reads values."""
+    return float(model.decision_function(X)[0])
+
+
+@pytest.mark.parametrize(
+    ("scoring", "is_refitted"),
+    [
+        (margin, True),
+        (make_scorer(lambda y, u: float(u[0]), response_method="decision_function"), True),
+        ({"label": "accuracy", "value": margin}, True),
+        ({"label": "accuracy", "other": "f1"}, False),
+        (make_scorer(lambda y, u: float(u[0]), response_method="predict"), False),
+        (None, False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
+def test_scorers_that_read_values_get_those_of_refits(scoring, is_refitted):
+    pytest.importorskip("numba")
+    rows = np.random.default_rng(0).permutation(len(X))[:40]
+    splits = [(np.delete(np.arange(len(X)), i), np.array([i])) for i in rows]
+    options = {"scoring": scoring, "refit": False, "n_confirm": 0, "cv": splits}
+    search = FastGridSearchCV(SVC(tol=1e-4), {"C": [0.5, 20.0], "gamma": [0.3]}, **options)
+    found = search.fit(X, LABELS).cv_results_
+    assert found["is_exact"].all() == found["is_exact"].any() == is_refitted
+    assert ("without each support vector" in str(search.plan_)) == is_refitted
+    if is_refitted:
+        name = "value" if isinstance(scoring, dict) else "score"
+        for k, C in enumerate([0.5, 20.0]):
+            true = refits(SVC(C=C, gamma=0.3, tol=1e-4), X, LABELS, method="decision_function")
+            ours = [found[f"split{i}_test_{name}"][k] for i in range(40)]
+            assert_allclose(ours, true[rows], atol=1e-3)
+
+
+def test_values_of_five_classes_and_labels_by_broken_ties_are_those_of_refits():
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    points, y = rng.normal(size=(90, 6)), np.arange(90) % 5
+    loo = ms.LeaveOneOut()
+    model = SVC(C=2.0, gamma=0.05, tol=1e-5)
+    values = cross_val_predict(model, points, y, cv=loo, method="decision_function")
+    true = ms.cross_val_predict(model, points, y, cv=loo, method="decision_function")
+    assert_allclose(values, true, atol=1e-3)
+    model.set_params(break_ties=True)
+    labels = cross_val_predict(model, points, y, cv=loo)
+    by_values = true.argmax(axis=1)
+    by_votes = ms.cross_val_predict(SVC(C=2.0, gamma=0.05), points, y, cv=loo)
+    assert np.array_equal(labels, by_values)
+    assert np.count_nonzero(by_values != by_votes) >= 2  # otherwise votes would have passed
+
+
+def test_rows_shared_out_over_threads_have_the_same_values():
+    pytest.importorskip("numba")
+    model, loo = SVC(C=3.0, gamma=0.3), ms.LeaveOneOut()
+    one, two = (
+        cross_val_predict(model, X, LABELS, cv=loo, n_jobs=n, method="decision_function")
+        for n in (1, 2)
+    )
+    assert np.array_equal(one, two)
+    assert_allclose(two, refits(model, X, LABELS, method="decision_function"), atol=5e-3)
+
+
+@pytest.mark.parametrize(("n", "flagged"), [(90, 0), (91, 46)])
+def test_a_bias_that_is_not_unique_is_said_of_single_rows(n, flagged):
+    """Without one of 46 rows against 45 all others are at their bound; else a free one is left."""
+    pytest.importorskip("numba")
+    y = np.where(np.arange(n) % 2 == 0, 1, -1)
+    points = np.random.default_rng(0).normal(size=(n, 2))
+    model, loo = SVC(C=1e-3, gamma=0.1), ms.LeaveOneOut()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ours = cross_val_predict(model, points, y, cv=loo, method="decision_function")
+    words = " ".join(str(w.message) for w in caught)
+    assert ("bias is not unique" in words) == (flagged > 0)
+    assert (f"up to {flagged} rows" in words) == (flagged > 0)
+    # libsvm takes the middle of the interval as well where all rows weigh the same.
+    assert_allclose(ours, refits(model, points, y, method="decision_function"), atol=2e-3)
+
+
+def test_refits_that_run_out_of_steps_are_not_called_exact():
+    pytest.importorskip("numba")
+    K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
+    full = hinge_paths(K, SIGNS, [10.0], WEIGHTS[None], tol=1e-6, keep_coef=True)
+    leaving = Leaving(10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows)
+    (few,) = hinge_refits(K, SIGNS, WEIGHTS, [leaving], tol=1e-6, max_iter=3)
+    (many,) = hinge_refits(K, SIGNS, WEIGHTS, [leaving], tol=1e-6)
+    held = np.tile(WEIGHTS, (len(rows), 1))
+    held[np.arange(len(rows)), rows] = 0.0
+    true = hinge_paths(K, SIGNS, [10.0], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
+    assert (many.violation <= 1e-6).all()
+    assert_allclose(many.values, true, atol=1e-4)
+    is_off = np.abs(few.values - true) > 1e-3
+    assert np.count_nonzero(is_off) > 5
+    assert (few.violation[is_off] > 1e-6).all()
+
+
+def test_balanced_classes_are_refitted():
+    """The weights of all rows depend on which one is left out, so that no step leads there."""
+    model = SVC(gamma=0.3, class_weight="balanced", tol=1e-5)
+    arguments = {"cv": ms.LeaveOneOut(), "method": "decision_function"}
+    ours = cross_val_predict(model, X[:40], LABELS[:40], **arguments)
+    assert_allclose(ours, ms.cross_val_predict(model, X[:40], LABELS[:40], **arguments), atol=1e-4)
 
 
 def test_labels_of_three_classes_are_those_of_refits():
@@ -216,15 +353,6 @@ def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
     assert np.all(SIGNS * leave(Lanes(K)) >= SIGNS * step - 1e-12)
 
 
-def test_without_numba_the_step_stands_alone(monkeypatch):
-    monkeypatch.setattr(paths, "HAS_NUMBA", False)
-    monkeypatch.setattr(single, "hinge_without", None)
-    for C in (0.3, 30.0):
-        model = SVC(C=C, gamma=0.3)
-        ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut())
-        assert np.count_nonzero(ours != refits(model, X, LABELS)) <= 5
-
-
 def test_larger_cs_that_change_nothing_share_their_record():
     pytest.importorskip("numba")
     problem = Problem(SIGNS[:, None], np.ones(len(X)), Hinge(), intercept=True)
@@ -243,9 +371,12 @@ def test_some_rows_and_any_order_of_folds():
     arguments = {"scoring": "accuracy", "refit": False, "n_confirm": 0}
     grid = {"C": [10.0], "gamma": [0.3]}
     some = FastGridSearchCV(SVC(), grid, cv=splits, **arguments).fit(X, LABELS).cv_results_
-    every = FastGridSearchCV(SVC(), grid, cv=ms.LeaveOneOut(), **arguments).fit(X, LABELS)
-    for k, i in enumerate(rows):
-        assert some[f"split{k}_test_score"] == every.cv_results_[f"split{i}_test_score"]
+    ours = np.array([some[f"split{k}_test_score"][0] for k in range(40)])
+    model = SVC(C=10.0, gamma=0.3)
+    true = refits(model, X, LABELS)[rows] == LABELS[rows]
+    training = model.fit(X, LABELS).predict(X[rows]) == LABELS[rows]
+    assert np.count_nonzero(ours != true) <= 1
+    assert np.count_nonzero(training != true) >= 3
 
 
 def test_the_plan_says_one_step_and_nothing_is_called_exact():
@@ -258,13 +389,18 @@ def test_the_plan_says_one_step_and_nothing_is_called_exact():
     assert "one step for every fold" in str(search.plan_)
 
 
-def test_a_huge_C_on_repeated_rows_has_a_finite_answer():
+def test_huge_Cs_on_repeated_rows_have_the_scores_of_refits():
     pytest.importorskip("numba")
-    twice = np.repeat(np.random.default_rng(0).normal(size=(30, 3)), 2, axis=0)
-    labels = np.where(twice[:, 0] > 0.0, 1, -1)
-    grid = {"C": [1.0, 1e10, 1e14], "gamma": [1e-3]}
+    points = np.random.default_rng(1).normal(size=(40, 3))
+    points = np.repeat(points, np.where(np.arange(40) < 20, 2, 1), axis=0)
+    labels = np.where(points[:, 0] > 0.0, 1, -1)
+    grid = {"C": [1.0, 1e10, 1e14], "gamma": [1e-3, 1.0]}
     search = FastGridSearchCV(SVC(), grid, cv=ms.LeaveOneOut(), refit=False, n_confirm=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", InexactWarning)  # said of systems that are not well posed
-        scores = search.fit(twice, labels).cv_results_["mean_test_score"]
-    assert np.all(scores[1:] >= 0.9)
+        found = search.fit(points, labels).cv_results_
+    for params, score in zip(found["params"], found["mean_test_score"], strict=True):
+        true = np.mean(refits(SVC(**params), points, labels) == labels)
+        assert abs(score - true) < 1.5 / len(labels)
+        if params["gamma"] == 1.0:  # not one of the rows would be wrong in training
+            assert SVC(**params).fit(points, labels).score(points, labels) > true + 2.5 / 60

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import sklearn.model_selection as refitting
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from sklearn.svm import SVC, SVR
 
+from everyfold import HuberSVC, KernelLogisticClassifier, KernelRegressor, cross_val_score
 from everyfold.criteria import Folds, HeldOut, Refit
 from everyfold.kernels import RBF
 from everyfold.losses import (
@@ -16,6 +18,7 @@ from everyfold.losses import (
     SquaredHinge,
 )
 from everyfold.operators import Dense, DenseMatrix, LowRank
+from everyfold.operators.base import Solution
 from everyfold.solve import STATIONARITY, Problem, solve, solve_path
 from tests import cases
 
@@ -208,6 +211,87 @@ def test_order_exact_equals_refitting(loss, intercept, weight, scaling):
         assert result.is_exact.all()
 
 
+def optimal_intercepts(problem, f):
+    """The ends of the interval of b at which the forces add up to 0 for given f, by bisection."""
+    y, w = problem.y[:, 0], problem.w
+
+    def end(is_beyond):
+        inside, outside = -1e6, 1e6
+        for _ in range(200):
+            middle = 0.5 * (inside + outside)
+            force = float(w @ problem.loss.slope(y, f + middle))
+            inside, outside = (inside, middle) if is_beyond(force) else (middle, outside)
+        return inside
+
+    return end(lambda force: force >= -1e-9), end(lambda force: force > 1e-9)
+
+
+def loose(loss, seed, n=20):
+    """A problem whose rows are likely to leave the intercept some room: few, of balanced labels."""
+    X, y = data(loss, n, seed)
+    y = np.where(np.arange(n) % 2 == 0, 1.0, -1.0) if loss.is_margin else y
+    return RBF(0.5)(X), Problem(y[:, None], np.ones(n), loss, intercept=True)
+
+
+FLAT = pytest.mark.parametrize(
+    ("loss", "ridge"),
+    [
+        (SmoothEpsilon(0.1, 0.02), 50.0),
+        (SmoothEpsilon(0.5, 0.02), 500.0),
+        (SmoothEpsilon(100.0, 0.02), 0.5),
+        (QuadraticEpsilon(3.0), 0.5),
+        (HuberHinge(0.05), 500.0),
+    ],
+    ids=str,
+)
+
+
+@FLAT
+def test_a_flat_intercept_is_the_middle_wherever_the_search_began(loss, ridge):
+    n_flat = 0
+    for seed in range(10):
+        K, problem = loose(loss, seed)
+        operator = DenseMatrix(K)
+        first = solve(problem, operator, ridge)
+        low, high = optimal_intercepts(problem, K @ first.solution.coef[:, 0])
+        n_flat += high - low > 1e-3
+        for b in (None, -2.0, low, high, 5.0):
+            start = None if b is None else Solution(first.solution.coef, np.array([b]))
+            (fit,) = solve_path(problem, operator, [ridge], start=start)
+            assert fit.is_converged
+            assert_allclose(fit.solution.intercept, [0.5 * (low + high)], atol=1e-7)
+    assert n_flat >= 3
+
+
+def test_a_tube_wider_than_the_targets_has_the_intercept_of_libsvm():
+    X, y = data(SmoothEpsilon())
+    wide = KernelRegressor("smooth_epsilon", C=1.0, epsilon=100.0, h=1e-6, gamma=0.5)
+    theirs = SVR(C=1.0, epsilon=100.0, gamma=0.5).fit(X, y + 7.0).predict(X)
+    assert_allclose(wide.fit(X, y + 7.0).predict(X), theirs, atol=1e-5)
+
+
+@FLAT
+@pytest.mark.parametrize("order", ["exact", np.inf])
+def test_folds_with_a_flat_intercept_are_refits_or_not_called_exact(loss, ridge, order):
+    n_flat = 0
+    for seed in range(6):
+        K, problem = loose(loss, seed)
+        folds = fold_set("equal", problem.n)
+        (result,) = HeldOut(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
+        ours = folds.split(result.values)
+        truth = folds.split(refits(problem, K, ridge, folds))
+        for fold, held, true, is_exact in zip(folds, ours, truth, result.is_exact, strict=True):
+            part = problem.restrict(fold.train)
+            inside = K[np.ix_(fold.train, fold.train)]
+            fit = solve(part, DenseMatrix(inside), ridge)
+            low, high = optimal_intercepts(part, inside @ fit.solution.coef[:, 0])
+            n_flat += high - low > 1e-3
+            if is_exact:
+                assert_allclose(held, true, atol=1e-7)
+        assert order == np.inf or result.is_exact.all()
+    assert n_flat >= 3
+
+
 def test_the_certificate_finds_exact_folds_and_others_and_is_right():
     right, wrong = 0, 0
     for loss in LOSSES:
@@ -343,3 +427,29 @@ def test_many_targets_are_fitted_one_by_one():
     (single,) = HeldOut().evaluate(problem, operator, [0.3], folds)
     assert_allclose(result.values[:, 0], single.values[:, 0], atol=1e-8)
     assert_allclose(result.values[:, 1], -single.values[:, 0], atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_folds_that_start_far_from_their_minimum_converge(seed):
+    """The fit on all rows, cut to half of them, is no near start for an unbounded kernel."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(30, 2)) + 3.0
+    y = X[:, 0] + 0.5 * rng.normal(size=30) > 3.0
+    cv = refitting.ShuffleSplit(4, test_size=0.3, train_size=0.5, random_state=seed)
+    machine = KernelLogisticClassifier(kernel="polynomial", gamma=0.5, C=5.0)
+    ours = cross_val_score(machine, X, y, cv=cv, scoring="roc_auc", error_score="raise")
+    assert_allclose(ours, refitting.cross_val_score(machine, X, y, cv=cv, scoring="roc_auc"))
+
+
+@pytest.mark.parametrize(("seed", "C"), [(21, 1.0), (92, 60.0)])
+def test_steps_do_not_go_in_circles(seed, C):
+    """Full steps that lower the violation of the optimality may raise the objective."""
+    rng = np.random.default_rng(seed)
+    X = (rng.normal(size=(30, 2)) + rng.uniform(-4, 4, 2)) * 10 ** rng.uniform(-1, 0.4)
+    y = X[:, 0] + 0.5 * X[:, 0].std() * rng.normal(size=30) > np.median(X[:, 0])
+    machine = HuberSVC(kernel="polynomial", gamma=0.7, coef0=0.0, C=C, class_weight="balanced")
+    machine.fit(X, y)  # warns if it does not converge, and warnings are errors
+    sign, w = np.where(y, 1.0, -1.0), 15.0 / np.where(y, y.sum(), (~y).sum())
+    forces = w * HuberHinge(machine.h).slope(sign, machine.decision_function(X))
+    assert_allclose(machine.dual_coef_[:, 0], -C * forces, atol=1e-6)
+    assert_allclose(forces.sum(), 0.0, atol=1e-6)

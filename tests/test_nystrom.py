@@ -10,15 +10,15 @@ from sklearn.datasets import make_blobs
 from sklearn.kernel_approximation import Nystroem
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
 from everyfold.criteria import Downdate, HeldOut
-from everyfold.evaluate.exact import plan_exact
-from everyfold.kernels import RBF, Linear, Precomputed
+from everyfold.evaluate.costs import plan_exact
+from everyfold.kernels import RBF, Linear
 from everyfold.losses import (
     HuberHinge,
     Logistic,
@@ -311,10 +311,98 @@ class TestBadInput:
             operator = Nystrom(500, random_state=0).bind(RBF(0.3), X)
         np.testing.assert_allclose(operator.V @ operator.V.T, RBF(0.3)(X), atol=1e-6)
 
-    @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky", "kmeans"])
-    def test_precomputed_kernels_are_refused(self, sampling):
-        with pytest.raises(ValueError, match="use operator='dense'"):
-            Nystrom(5, sampling=sampling).bind(Precomputed(), np.eye(20))
+    def test_a_precomputed_kernel_has_no_centres(self):
+        model = KernelRegressor(kernel="precomputed", operator=Nystrom(5, sampling="kmeans"))
+        search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=3)
+        for run in (model.fit, search.fit):
+            with pytest.raises(StructureError, match="use 'rpcholesky' or 'uniform'"):
+                run(np.eye(20), np.arange(20.0))
+
+    @pytest.mark.parametrize("sampling", ["uniform", "rpcholesky"])
+    @pytest.mark.parametrize("sign", [1.0, -1.0])
+    def test_a_matrix_that_is_not_positive_semi_definite_is_refused(self, sampling, sign):
+        K = RBF(0.3)(cases.features(20))
+        values, U = np.linalg.eigh(K)
+        values[-2] *= -1.0
+        K = sign * (U * values) @ U.T
+        model = KernelRegressor(kernel="precomputed", operator=Nystrom(15, sampling=sampling))
+        with pytest.raises(ValueError, match="not positive semi-definite"):
+            model.fit(0.5 * (K + K.T), np.arange(20.0))
+
+
+@pytest.mark.parametrize("sampling", ["uniform", "rpcholesky"])
+class TestPrecomputed:
+    """Landmarks of a matrix are columns."""
+
+    ROWS, NEW = cases.features(60), cases.features(7, seed=9)
+    K, K_NEW = cases.rbf(ROWS, ROWS, 0.3), cases.rbf(NEW, ROWS, 0.3)
+    Y = cases.targets(ROWS)[:, 0]
+
+    def model(self, sampling, **params):
+        operator = Nystrom(12, sampling=sampling, random_state=0)
+        return KernelRegressor(kernel="precomputed", operator=operator, **params)
+
+    def features(self, model):
+        """The features of the model's landmarks, by hand, at the rows and at the new ones."""
+        columns = model.fit(self.K, self.Y).expansion_.X
+        assert len(set(columns.tolist())) == 12
+        values, U = np.linalg.eigh(self.K[np.ix_(columns, columns)])
+        T = U / np.sqrt(values)
+        return self.K[:, columns] @ T, self.K_NEW[:, columns] @ T
+
+    def test_fit_and_predict(self, sampling):
+        model = self.model(sampling, alpha=0.5)
+        V, V_new = self.features(model)
+        twin = Ridge(0.5).fit(V, self.Y)
+        np.testing.assert_allclose(model.predict(self.K_NEW), twin.predict(V_new), rtol=1e-7)
+        assert model.expansion_(self.K_NEW).shape == (7, 1)
+
+    def test_cross_validation(self, sampling):
+        model = self.model(sampling, alpha=0.5)
+        V, _ = self.features(model)
+        cv = KFold(4)
+        np.testing.assert_allclose(
+            everyfold.cross_val_predict(model, self.K, self.Y, cv=cv),
+            cross_val_predict(Ridge(0.5), V, self.Y, cv=cv),
+            rtol=1e-7,
+        )
+        np.testing.assert_allclose(
+            everyfold.cross_val_score(model, self.K, self.Y, cv=cv),
+            cross_val_score(Ridge(0.5), V, self.Y, cv=cv),
+            rtol=1e-7,
+        )
+
+    def test_search(self, sampling):
+        grid = {"alpha": [0.01, 0.1, 1.0]}
+        model = self.model(sampling)
+        V, V_new = self.features(model)
+        ours = FastGridSearchCV(model, grid, cv=4).fit(self.K, self.Y)
+        theirs = GridSearchCV(Ridge(), grid, cv=4).fit(V, self.Y)
+        np.testing.assert_allclose(
+            ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], rtol=1e-7
+        )
+        np.testing.assert_allclose(ours.predict(self.K_NEW), theirs.predict(V_new), rtol=1e-6)
+        assert not ours.cv_results_["is_exact"].any()
+
+    def test_any_estimator_of_a_search(self, sampling):
+        grid = {"alpha": [0.01, 0.1, 1.0]}
+        operator = Nystrom(12, sampling=sampling, random_state=0)
+        model = KernelRidge(kernel="precomputed")
+        ours = FastGridSearchCV(model, grid, cv=4, operator=operator).fit(self.K, self.Y)
+        V, _ = self.features(self.model(sampling))
+        theirs = GridSearchCV(Ridge(fit_intercept=False), grid, cv=4).fit(V, self.Y)
+        np.testing.assert_allclose(
+            ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], rtol=1e-7
+        )
+
+    def test_landmarks_of_each_fold_with_steps_of_each_fold(self, sampling):
+        model = make_pipeline(KernelCenterer(), self.model(sampling))
+        grid = {"kernelregressor__alpha": [0.01, 0.1, 1.0]}
+        ours = FastGridSearchCV(model, grid, cv=4).fit(self.K, self.Y)
+        theirs = GridSearchCV(model, grid, cv=4).fit(self.K, self.Y)
+        np.testing.assert_allclose(
+            ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"], rtol=1e-7
+        )
 
 
 class TestUse:

@@ -1,12 +1,23 @@
 """One contract for every operator: whatever its structure, it answers like the dense matrix."""
 
+import inspect
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from everyfold.kernels import RBF, Linear
-from everyfold.operators import Dense, DenseMatrix, PerFold, Primal, Quadratic
+from everyfold.operators import (
+    Dense,
+    DenseMatrix,
+    KernelOperator,
+    Primal,
+    Quadratic,
+    StructureError,
+)
 from everyfold.operators.base import DualModel
+from everyfold.operators.blockwise import BlockwiseMatrix
 from everyfold.operators.spans import NestedSpans
 from everyfold.operators.systems import ROUTES, NotPositiveDefiniteError, factorise
 from tests import cases, reference
@@ -43,22 +54,120 @@ def close(actual, desired):
     assert_allclose(actual, desired, rtol=1e-8, atol=1e-9 * max(1.0, np.abs(desired).max()))
 
 
+@pytest.fixture(params=cases.WITH_MATRIX)
+def with_matrix(request):
+    return cases.item(request.param)
+
+
 class TestOperator:
-    def test_products_and_diagonal(self, pair):
-        operator, K = pair
+    """What every operator with a matrix of all rows answers."""
+
+    def test_products_and_diagonal(self, with_matrix):
+        operator, K = with_matrix.operator, with_matrix.K
+        assert operator.n == len(K)
         B = np.random.default_rng(0).normal(size=(operator.n, 2))
         close(operator.matmat(B), K @ B)
+        close(operator.evaluate(operator.coefficients(B)), K @ B)
         close(operator.diagonal(), K.diagonal())
+
+    def test_eigenvalues_and_rank(self, with_matrix):
+        operator, K = with_matrix.operator, with_matrix.K
+        assert np.linalg.matrix_rank(K, tol=1e-9 * K.max()) <= operator.rank <= operator.n
+        if isinstance(operator, BlockwiseMatrix):
+            with pytest.raises(StructureError, match="has no eigenvalues"):
+                operator.eigenvalues()
+            return
         close(operator.eigenvalues(), np.linalg.eigvalsh(K))
 
-    def test_restriction(self, pair):
-        operator, K = pair
+    def test_restriction_may_repeat_rows(self, with_matrix):
         rows = np.array([3, 1, 8, 8])
-        part = operator.restrict(rows)
-        close(part.matmat(np.eye(4)), K[np.ix_(rows, rows)])
-        inside, cross = operator.split(rows, np.array([0, 5]))
-        close(inside.matmat(np.eye(4)), K[np.ix_(rows, rows)])
-        assert cross.shape[0] == 2
+        part = with_matrix.operator.restrict(rows)
+        close(part.matmat(np.eye(4)), with_matrix.K[np.ix_(rows, rows)])
+
+    def test_link_and_expand_continue_the_function(self, with_matrix):
+        operator, new, K_new = with_matrix.operator, with_matrix.new, with_matrix.K_new
+        a = np.random.default_rng(0).normal(size=(operator.n, 2))
+        coef = operator.coefficients(a)
+        if K_new is None:
+            for ask in (operator.expand, lambda _: operator.link(cases.features(5))):
+                with pytest.raises(StructureError, match="cannot predict"):
+                    ask(coef)
+            return
+        close(operator.link(new) @ coef, K_new @ a)
+        kept = pickle.loads(pickle.dumps(operator.expand(coef)))
+        close(kept(new), K_new @ a)
+        close(kept.link(new) @ kept.coef, K_new @ a)
+        assert kept.link(new).shape == (new.shape[0], kept.width)
+
+    @pytest.mark.parametrize("chunk", [1, 2**23])
+    def test_expansions_are_the_same_in_pieces(self, with_matrix, chunk, monkeypatch):
+        monkeypatch.setattr("everyfold.operators.base.CHUNK", chunk)
+        monkeypatch.setattr("everyfold.operators.blockwise.CHUNK", chunk)
+        monkeypatch.setattr("everyfold.operators.nystrom.CHUNK", chunk)
+        operator = with_matrix.operator
+        a = np.random.default_rng(0).normal(size=(operator.n, 1))
+        close(operator.matmat(a), with_matrix.K @ a)
+        if with_matrix.K_new is not None:
+            f = operator.expand(operator.coefficients(a))
+            close(f(with_matrix.new), with_matrix.K_new @ a)
+
+
+@pytest.mark.parametrize("name", cases.EVERY)
+class TestFolds:
+    """What a fold asks of every operator: the matrix of its training rows, and a way to others."""
+
+    TRAIN, TEST = np.array([3, 1, 8, 20, 29, 11]), np.array([0, 5, 17])
+
+    def check(self, inside, cross, fold):
+        K, K_cross = fold(self.TRAIN, self.TEST)
+        a = np.random.default_rng(0).normal(size=(len(self.TRAIN), 2))
+        close(inside.matmat(a), K @ a)
+        close(inside.diagonal(), K.diagonal())
+        close(cross @ inside.coefficients(a), K_cross @ a)
+
+    def test_split(self, name):
+        item = cases.item(name)
+        part = item.operator.split(self.TRAIN, self.TEST)
+        self.check(part.operator, part.cross, item.fold)
+
+    def test_restrict_and_cross(self, name):
+        item = cases.item(name)
+        if not isinstance(item.operator, KernelOperator):
+            return  # it can only be split
+        inside = item.operator.restrict(self.TRAIN)
+        self.check(inside, item.operator.cross(self.TEST, self.TRAIN), item.fold)
+
+    def test_a_fold_that_tests_nothing(self, name):
+        item = cases.item(name)
+        part = item.operator.split(self.TRAIN, self.TEST[:0])
+        inside, cross = part.operator, part.cross
+        coef = inside.coefficients(np.ones((len(self.TRAIN), 1)))
+        assert (cross @ coef).shape == (0, 1)
+
+    def test_fits_of_a_fold_predict_its_test_rows(self, name):
+        item = cases.item(name)
+        part = item.operator.split(self.TRAIN, self.TEST)
+        inside, cross = part.operator, part.cross
+        z = cases.targets(cases.features(len(self.TRAIN)))
+        quadratic = Quadratic(np.ones(len(z)), z, True)
+        if name == "blockwise":
+            with pytest.raises(StructureError, match="cannot be factorised"):
+                inside.respond(quadratic, RHO)
+            return
+        solution = inside.respond(quadratic, RHO).solution()
+        K, K_cross = item.fold(self.TRAIN, self.TEST)
+        a, b = reference.fit(K, z[:, 0], np.ones(len(z)), RHO, True)
+        close((cross @ solution.coef + solution.intercept)[:, 0], K_cross @ a + b)
+
+
+def test_the_market_has_every_operator():
+    def leaves(kind):
+        below = kind.__subclasses__()
+        own = set() if inspect.isabstract(kind) else {kind}
+        return own.union(*(leaves(child) for child in below))
+
+    ours = {kind for kind in leaves(KernelOperator) if kind.__module__.startswith("everyfold.")}
+    assert ours <= {type(cases.item(name).operator) for name in cases.EVERY}
 
 
 class TestResponse:
@@ -138,13 +247,6 @@ def test_singular_matrix_at_ridge_zero_is_refused():
     for route in ROUTES:
         with pytest.raises(NotPositiveDefiniteError, match="needs a ridge > 0"):
             factorise(np.ones((4, 4)), route).at(0.0)
-
-
-def test_a_kernel_chosen_by_its_rows_has_no_matrix():
-    operator = PerFold(cases.features(), Dense(), lambda X: RBF(1.0 / X.var()))
-    for ask in (operator.diagonal, operator.eigenvalues, lambda: operator.matmat(np.eye(30))):
-        with pytest.raises(TypeError, match="depends on the training rows"):
-            ask()
 
 
 def test_a_primal_form_needs_a_linear_kernel():

@@ -29,7 +29,7 @@ from sklearn.preprocessing import KernelCenterer, MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import everyfold.evaluate.units
+import everyfold.evaluate.door
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -532,16 +532,16 @@ def test_the_identity_of_two_equal_rows_is_none():
 
 
 def interrupted(monkeypatch, after, send):
-    run = everyfold.evaluate.units.run
+    run = everyfold.evaluate.door.run
     calls = []
 
-    def slow_run(unit):
+    def slow_run(data, unit):
         calls.append(unit)
         if len(calls) > after:
             send()
-        return run(unit)
+        return run(data, unit)
 
-    monkeypatch.setattr("everyfold.evaluate.setup.run", slow_run)
+    monkeypatch.setattr("everyfold.evaluate.door.run", slow_run)
     return FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2, 0.4, 0.8], "alpha": ALPHAS})
 
 
@@ -670,8 +670,25 @@ def test_the_plan_reads_well():
     lines = str(search.plan_).splitlines()
     assert "6 candidates = 2 kernels with up to 3 ridges each, 40 rows, 4 folds" in lines[0]
     assert any(line.startswith("exact          all 6 candidates") for line in lines)
-    assert search.plan_.estimate > 0.0
-    assert search.plan_.memory > 0
+
+
+def test_the_estimate_of_a_plan_is_the_sum_over_kernels_and_each_is_counted_once():
+    def plan(gammas, alphas=ALPHAS, rows=40, **options):
+        grid = {"gamma": gammas, "alpha": alphas}
+        found = FastGridSearchCV(LSSVR(), grid, cv=4, **options)
+        return found.fit(np.tile(X, (rows // 40, 1)), np.tile(y, rows // 40)).plan_
+
+    one, two = plan([0.1]), plan([0.1, 0.2])
+    assert two.estimate == pytest.approx(2.0 * one.estimate)
+    assert plan([0.1, 0.2], n_jobs=2).estimate == pytest.approx(two.estimate)
+    # The ridges of a kernel share its factorisation: twice as many cost less than twice as much.
+    some, many = (plan([0.1], alphas, rows=160) for alphas in (ALPHAS, [*ALPHAS, 5.0, 7.0, 9.0]))
+    assert some.estimate < many.estimate < 1.8 * some.estimate
+    # Factorisations take n³ flops, a kernel matrix 8 n² bytes.
+    small, large = plan([0.1], rows=320), plan([0.1], rows=640)
+    assert 4.0 < large.estimate / small.estimate <= 8.0
+    assert 1 <= large.memory / (8 * 640**2) <= 8
+    assert large.memory == 4 * small.memory
 
 
 def test_operators_reach_the_models():

@@ -13,7 +13,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
-from everyfold import smo
+from everyfold.svm import paths as smo
 from everyfold.svm.paths import epsilon_paths, hinge_paths
 
 pytest.importorskip("numba")
@@ -206,6 +206,32 @@ def test_bias_is_the_mean_over_free_rows_or_the_middle(classes):
     top = residual[1, (at_zero & (y > 0)) | (at_bound & (y < 0))].max()
     bottom = residual[1, (at_zero & (y < 0)) | (at_bound & (y > 0))].min()
     assert_allclose(paths.intercept[0, 1], 0.5 * (top + bottom), atol=1e-5)
+
+
+def test_play_is_how_far_the_bias_may_move(classes):
+    """With equal totals of C every row of two small classes is at its bound."""
+    X, y = classes
+    K = rbf_kernel(X, gamma=0.1).astype(np.float32)
+    w = np.where(y > 0, 1.0 / (y > 0).sum(), 1.0 / (y < 0).sum())
+    paths = hinge_paths(K, y, [1e-3, 1e4], w[None], keep_coef=True)
+    residual = y - paths.coef[0, 0] @ K.astype(np.float64)
+    width = residual[y > 0].min() - residual[y < 0].max()
+    assert width > 1.0
+    assert_allclose(paths.play, [[width, 0.0]], atol=1e-5)
+    # Unequal totals: the larger class has a free row, and its end of the interval is the bias.
+    uneven = hinge_paths(K, y, [1e-3], (w * np.where(y > 0, 1.0, 1.1))[None])
+    assert_array_equal(uneven.play, 0.0)
+
+
+def test_play_of_the_bias_of_a_regression(numbers):
+    X, y = numbers
+    y = np.sort(y)
+    K = rbf_kernel(X, gamma=0.1).astype(np.float32)
+    w = np.ones(len(y))
+    paths = epsilon_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6)
+    assert_allclose(paths.play[0, 0], y[len(y) // 2] - y[len(y) // 2 - 1], atol=1e-3)
+    w[0] = 0.0  # an odd number of rows: the middle one is free
+    assert epsilon_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6).play[0, 0] == 0.0
 
 
 # --- paths, starts, order, threads ---------------------------------------------------------

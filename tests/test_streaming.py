@@ -1,10 +1,14 @@
 """Sources of rows: the same models and scores as in memory, whatever the blocks."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.metrics import make_scorer, max_error
-from sklearn.model_selection import KFold, PredefinedSplit, StratifiedKFold
+from sklearn.linear_model import Ridge
+from sklearn.metrics import make_scorer, max_error, mean_squared_error
+from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
+from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -142,6 +146,37 @@ class TestSearch:
         memory, source = pair(KernelRegressor(operator=OPERATOR), ridge_scaling="mean")
         assert_same(memory, source)
 
+    def test_mean_convention_counts_rows_of_positive_weight(self):
+        X, y = regression()
+        w = cases.weights("zeros", N)
+        assert 0 < np.count_nonzero(w) < N
+        model = KernelRegressor(kernel="linear")
+        options = {"cv": KFold(4), "ridge_scaling": "mean", "scoring": "neg_mean_squared_error"}
+        search = FastGridSearchCV(model, {"alpha": [0.03]}, **options)
+        search.fit(ArrayRows(X, y, sample_weight=w))
+        ridge = Ridge(alpha=0.03 * np.count_nonzero(w)).fit(X, y, sample_weight=w)
+        np.testing.assert_allclose(search.predict(X), ridge.predict(X), rtol=1e-10)
+        for k, (train, test) in enumerate(KFold(4).split(X)):
+            ridge = Ridge(alpha=0.03 * np.count_nonzero(w[train]))
+            ridge.fit(X[train], y[train], sample_weight=w[train])
+            score = -mean_squared_error(y[test], ridge.predict(X[test]), sample_weight=w[test])
+            np.testing.assert_allclose(search.cv_results_[f"split{k}_test_score"], score, rtol=1e-9)
+
+    def test_the_estimate_is_none_of_the_clock(self):
+        X, y = regression()
+
+        def estimate(times=1, cv=4, scoring="r2", landmarks=12, **grid):
+            rows = ArrayRows(np.tile(X, (times, 1)), np.tile(y, times))
+            model = KernelRegressor(operator=Nystrom(landmarks, random_state=0))
+            search = FastGridSearchCV(model, {**GRID, **grid}, cv=cv, refit=False, scoring=scoring)
+            return search.fit(rows).plan_.estimate
+
+        one = estimate()
+        assert one == estimate() > 0.0
+        more = {"times": 4}, {"cv": 40}, {"scoring": "neg_max_error"}, {"landmarks": 24}
+        assert all(estimate(**options) > one for options in more)
+        assert estimate(gamma=[0.05, 0.1, 0.2, 0.4]) == pytest.approx(2 * one)
+
     @pytest.mark.parametrize("sampling", ["rpcholesky", "kmeans"])
     def test_other_landmarks(self, sampling):
         operator = Nystrom(12, sampling=sampling, random_state=0)
@@ -250,6 +285,123 @@ class TestSources:
             np.testing.assert_allclose(ours, expected, rtol=1e-8)
 
 
+class TestOddFolds:
+    """Folds of which sums tell nothing, or too little: scikit-learn's answer, or a refusal."""
+
+    MODEL = KernelRegressor(kernel="linear")
+
+    def assert_as_sklearn(self, X, y, cv, scoring, **weights):
+        """Scores of Ridge, by scikit-learn's own loop."""
+        expected = GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=cv, scoring=scoring, refit=False)
+        search = FastGridSearchCV(
+            self.MODEL, {"alpha": [1.0]}, cv=cv, scoring=scoring, refit=False
+        ).fit(ArrayRows(X, y, **weights))
+        expected.fit(X, y, **weights)
+        for i in range(expected.n_splits_):
+            key = f"split{i}_test_score"
+            score = expected.cv_results_[key]
+            np.testing.assert_allclose(search.cv_results_[key], score, rtol=1e-8)
+        return search
+
+    @pytest.mark.filterwarnings("ignore:Scoring failed", "ignore:One or more of the test scores")
+    @pytest.mark.filterwarnings("ignore:The scoring .* does not support sample_weight")
+    @pytest.mark.parametrize(
+        "scoring", ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "neg_max_error"]
+    )
+    def test_weight_0_for_all_of_a_fold(self, scoring):
+        X, y = regression()
+        w = cases.weights("zeros", N)
+        w[:51] = 0.0
+        search = self.assert_as_sklearn(X, y, KFold(4), scoring, sample_weight=w)
+        is_nan = np.isnan(search.cv_results_["split0_test_score"]).all()
+        assert is_nan == (scoring != "neg_max_error")
+
+    @pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])
+    def test_constant_targets_in_a_fold(self, scoring):
+        X, y = regression()
+        y[51:102] = 1000.1
+        self.assert_as_sklearn(X, y, KFold(4), scoring)
+
+    def test_targets_that_differ_between_folds_by_far_more_than_within(self):
+        X, y = regression()
+        y = 1e-3 * (y - 1000.0) + 1000.0 * (np.arange(N) // 51)
+        self.assert_as_sklearn(X, y, KFold(4), "r2")
+
+    @pytest.mark.filterwarnings("ignore:R\\^2 score is not well-defined")
+    @pytest.mark.filterwarnings("ignore:One or more of the test scores")
+    def test_folds_of_one_row(self):
+        X, y = (part[:6] for part in regression())
+        fold = np.array([0, 0, 0, 1, 1, 2])
+        search = self.assert_as_sklearn(X, y, PredefinedSplit(fold), "r2")
+        assert np.isnan(search.cv_results_["split2_test_score"]).all()
+        self.assert_as_sklearn(X, y, KFold(6), "neg_mean_squared_error")
+
+    @pytest.mark.parametrize("rows", [1, 40])
+    def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
+        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: rows)
+        X, y = regression()
+        fold = np.random.default_rng(0).integers(3, size=N)
+        fold[40:120] = -1
+        for scoring in ("neg_mean_absolute_error", "neg_max_error", "r2"):
+            self.assert_as_sklearn(X, y, PredefinedSplit(fold), scoring)
+
+    @pytest.mark.parametrize("what", ["outlier", "weights", "level", "targets"])
+    @pytest.mark.parametrize("intercept", [True, False])
+    def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
+        """What is left without fold 0 is small beside it, or far from it, and not a difference."""
+        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: 10)
+        X, y = regression()
+        y, w = y - 1000.0, cases.weights("random", N)
+        first = np.arange(N) < 51
+        X[3] *= 1e7 if what == "outlier" else 1.0
+        X[~first] += 1e6 if what == "level" and intercept else 0.0
+        y[first] += 1e10 if what == "targets" else 0.0
+        w[first] *= 1e14 if what == "weights" else 1.0
+        model = KernelRegressor(kernel="linear", alpha=1.0, fit_intercept=intercept)
+        values = cross_val_predict(model, ArrayRows(X, y, sample_weight=w), cv=4)[first]
+        ridge = Ridge(fit_intercept=intercept, solver="svd")
+        ridge.fit(X[~first], y[~first], sample_weight=w[~first])
+        expected = ridge.predict(X[first])
+        scale = np.abs(expected).max(initial=1.0)
+        np.testing.assert_allclose(values / scale, expected / scale, atol=1e-9)
+
+    @pytest.mark.parametrize("model", [MODEL, LSSVC(kernel="linear")])
+    def test_no_training_rows(self, model):
+        X, y = regression() if model is self.MODEL else labels()
+        everything = np.zeros(N, dtype=int)
+        half = np.where(np.arange(N) < 100, 0.0, 1.0)
+        for options, cv in (
+            ({"fold": everything}, None),
+            ({}, PredefinedSplit(everything)),
+            ({"sample_weight": half}, PredefinedSplit(np.where(half > 0, 1, 0))),
+        ):
+            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+                cross_val_score(model, ArrayRows(X, y, **options), cv=cv)
+            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+                cross_val_predict(model, ArrayRows(X, y, **options), cv=cv)
+        with pytest.raises(ValueError, match="cv has no folds"):
+            cross_val_score(model, ArrayRows(X, y), cv=PredefinedSplit(everything - 1))
+
+    @pytest.mark.parametrize("model", [MODEL, LSSVC(kernel="linear")])
+    def test_weight_0_for_all_rows(self, model):
+        data = regression() if model is self.MODEL else labels()
+        rows = ArrayRows(*data, sample_weight=np.zeros(N))
+        for work in (lambda: model.fit(rows), lambda: cross_val_score(model, rows, cv=3)):
+            with pytest.raises(ValueError, match="zero for every row"):
+                work()
+
+    @pytest.mark.parametrize("q", [0, 1, 2])
+    def test_predictions_have_the_shape_of_the_targets(self, q):
+        X, y = regression(max(q, 1))
+        y = y.reshape(N, -1) if q else y
+        model = KernelRegressor(kernel="linear", alpha=1.0)
+        expected = sklearn_cross_val_predict(Ridge(), X, y, cv=4)
+        found = cross_val_predict(model, ArrayRows(X, y), cv=4)
+        np.testing.assert_allclose(found, expected.reshape(y.shape), rtol=1e-9)
+        expected = Ridge().fit(X, y).predict(X).reshape(y.shape)
+        np.testing.assert_allclose(model.fit(ArrayRows(X, y)).predict(X), expected, rtol=1e-9)
+
+
 class TestRefusals:
     def refuse(self, message, model=None, X=None, **options):
         data = regression() if X is None else X
@@ -267,6 +419,9 @@ class TestRefusals:
         self.refuse("needs all rows at once", cv=StratifiedKFold(3))
         self.refuse("KernelRegressor, LSSVR", SVC(), (X, y), grid={"C": [1.0]})
         self.refuse("balanced", KernelClassifier(class_weight="balanced"), (X, y))
+        for wrong, message in (({"pink": 2.0}, "names .'pink'"), ({"red": -1.0}, "at least 0")):
+            self.refuse(message, KernelClassifier(class_weight=wrong), (X, y))
+        self.refuse("or have it with weight 0", KernelClassifier(class_weight={"red": 0}), (X, y))
         weights = {"class_weight": [None, {"red": 2.0}]}
         self.refuse("search one at a time", KernelClassifier(), (X, y), grid=weights)
         self.refuse("alpha=0", grid={"alpha": [1.0, 0.0]})
@@ -299,6 +454,27 @@ class TestRefusals:
             FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3).fit(
                 IteratedRows(pieces)
             )
+
+    def test_a_file_rewritten_in_the_only_pass(self, tmp_path, monkeypatch):
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 50)
+        X, y = regression()
+        path = tmp_path / "t.parquet"
+        write = partial(pq.write_table, where=path, row_group_size=50)
+        columns = {f"x{j}": X[:, j] for j in range(X.shape[1])}
+        write(pa.table({**columns, "y": y}))
+
+        class Rewritten(ParquetRows):
+            def _pieces(self, size):
+                for start, piece in enumerate(super()._pieces(size)):
+                    yield piece
+                    if start == 1:
+                        write(pa.table({**columns, "y": -y}))
+
+        source = Rewritten(path, "y")
+        with pytest.raises(StreamError, match=r"t\.parquet was written to"):
+            cross_val_score(KernelRegressor(operator=OPERATOR), source, cv=4)
 
     def test_fit_takes_targets_from_the_source(self):
         X, y = regression()

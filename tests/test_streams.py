@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import os
 import pickle
 import sys
 import tracemalloc
@@ -436,20 +437,124 @@ def test_changed_labels_and_folds():
         list(source.blocks(4))
 
 
+def memmaps(folder, mode="r"):
+    np.save(folder / "X.npy", X)
+    np.save(folder / "y.npy", Y)
+    maps = [np.load(folder / name, mmap_mode=mode) for name in ("X.npy", "y.npy")]
+    return ArrayRows(maps[0][:20], maps[1][:20])
+
+
+def sparse_memmap(folder):
+    matrix = sparse.csr_array(X)
+    np.save(folder / "data.npy", matrix.data)
+    data = np.load(folder / "data.npy", mmap_mode="r")
+    return ArrayRows(sparse.csr_array((data, matrix.indices, matrix.indptr), X.shape), Y)
+
+
+FILES = {
+    "parquet": (lambda folder: parquet(folder, features=NAMES), "rows.parquet"),
+    "svmlight": (svmlight, "rows.svm"),
+    "svmlight, gz": (lambda folder: svmlight(folder, "rows.svm.gz"), "rows.svm.gz"),
+    "memmap": (memmaps, "X.npy"),
+    "memmap of y": (memmaps, "y.npy"),
+    "memmap to write": (lambda folder: memmaps(folder, "r+"), "X.npy"),
+    "memmap in CSR": (sparse_memmap, "data.npy"),
+}
+
+
+def rewrite(path, change=True, seconds=1):
+    """The same number of bytes, the last of them changed, later by the clock."""
+    before = path.stat()
+    with path.open("r+b") as file:
+        text = file.read()
+        file.seek(0)
+        file.write(text[:-1] + bytes([text[-1] ^ 1]) if change else text)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + seconds * 10**9))
+
+
+@pytest.mark.parametrize(("make", "name"), FILES.values(), ids=FILES)
+def test_a_file_rewritten_during_the_first_pass(make, name, tmp_path):
+    source = make(tmp_path)
+    blocks = source.blocks(4)
+    next(blocks)
+    rewrite(tmp_path / name)
+    with pytest.raises(StreamError, match=rf"{name} was written to .*make a new source"):
+        list(blocks)
+
+
+@pytest.mark.parametrize(("make", "name"), FILES.values(), ids=FILES)
+@pytest.mark.parametrize("seconds", [1, -1])
+def test_a_file_rewritten_after_rows_were_taken(make, name, seconds, tmp_path):
+    source = make(tmp_path)
+    assert source.take([3]).shape == (1, D)
+    rewrite(tmp_path / name, seconds=seconds)
+    for work in (lambda: list(source.blocks(4)), lambda: source.take([3])):
+        with pytest.raises(StreamError, match=rf"{name} was written to"):
+            work()
+
+
 def test_a_rewritten_file(tmp_path):
     source = svmlight(tmp_path)
     list(source.blocks(4))
     text = source.path.read_text()
-    source.path.write_text(text + "1 1:2\n")
-    with pytest.raises(StreamError, match=r"rows\.svm'\): there are more rows than the 23"):
-        list(source.blocks(4))
-    source.path.write_text(text.replace("1.5", "2.5"))
-    with pytest.raises(StreamError, match="changed since the first pass"):
-        list(source.blocks(4))
+    for other in (text + "1 1:2\n", text.replace("1.5", "2.5"), "nonsense"):
+        source.path.write_text(other)
+        rewrite(source.path, change=False)
+        with pytest.raises(StreamError, match=r"rows\.svm'\): .*rows\.svm was written to"):
+            list(source.blocks(4))
     source = parquet(tmp_path)
     parquet(tmp_path, {name: np.ones(5) for name in (*NAMES, "t", "w", "f")})
-    with pytest.raises(StreamError, match="the rows end after 5, fewer than the 23 that were anno"):
+    with pytest.raises(StreamError, match=r"rows\.parquet was written to"):
         list(source.blocks(4))
+
+
+def test_what_is_wrong_with_a_file_being_written_is_that(tmp_path, monkeypatch):
+    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 100)
+    path = tmp_path / "rows.svm"
+    path.write_text("1 1:2\n" * 10_000)
+    blocks = SvmlightRows(path, D).blocks(10)
+    next(blocks)
+    path.write_text("1 9:2\n" * 10_001)
+    with pytest.raises(StreamError, match=r"was written to .*had 60000 bytes and has 60006"):
+        list(blocks)
+
+
+def test_sums_tell_where_the_clock_does_not(tmp_path):
+    source = svmlight(tmp_path)
+    list(source.blocks(4))
+    before = source.path.stat()
+    text = source.path.read_text()
+    source.path.write_text(text.replace("1.5", "2.5"))
+    os.utime(source.path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert source.path.stat().st_size == before.st_size
+    with pytest.raises(StreamError, match="changed since the first pass"):
+        list(source.blocks(4))
+
+
+def test_a_pickled_source_may_find_a_copy_of_its_file(tmp_path):
+    source = parquet(tmp_path, sample_weight="w", features=NAMES)
+    list(source.blocks(4))
+    rewrite(source.path, change=False)
+    again = pickle.loads(pickle.dumps(source))
+    assert sum(map(len, again.blocks(4))) == N
+    columns = {**dict(zip(NAMES, X.T, strict=True)), "t": -Y, "w": W}
+    less = {"a": Y, "b": Y}
+    for wrong, message in ((columns, "y changed since the first"), (less, "cannot be read")):
+        parquet(tmp_path, wrong, "a")
+        with pytest.raises(StreamError, match="was written to"):
+            list(again.blocks(4))
+        with pytest.raises(StreamError, match=message):
+            list(pickle.loads(pickle.dumps(source)).blocks(4))
+
+
+def test_a_map_may_be_written_to_before_it_is_read(tmp_path):
+    source = memmaps(tmp_path, "r+")
+    source._data.X[3] = 7.0
+    found = np.vstack([block.X for block in source.blocks(4)])
+    np.testing.assert_array_equal(found[3], 7.0)
+    assert sum(map(len, source.blocks(6))) == 20
+    (tmp_path / "X.npy").unlink()  # the map outlives it
+    assert sum(map(len, source.blocks(6))) == 20
 
 
 @pytest.mark.parametrize(
@@ -672,6 +777,34 @@ def test_parquet_files_that_cannot_be_read(tmp_path):
     source.path.unlink()
     with pytest.raises(StreamError, match="no such file"):
         list(source.blocks(4))
+
+
+def damaged_parquet(path, **options):
+    """Row 13 of a file without compression has 9.0 in place of what was written."""
+    mark = 0.1234567
+    columns = {"a": spoilt(13, mark, X[:, 0]), "b": X[:, 1], "t": Y}
+    pq.write_table(pa.table(columns), path, compression="none", **options)
+    text = path.read_bytes()
+    assert text.count(np.float64(mark).tobytes()) >= 1
+    np.testing.assert_array_equal(ParquetRows(path, "t").take([13]), [[mark, X[13, 1]]])
+    path.write_bytes(text.replace(np.float64(mark).tobytes(), np.float64(9.0).tobytes()))
+    return ParquetRows(path, "t")
+
+
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_damage_under_a_checksum_of_parquet(version, dictionary, tmp_path):
+    options = {"data_page_version": version, "use_dictionary": dictionary}
+    source = damaged_parquet(tmp_path / "rows.parquet", write_page_checksum=True, **options)
+    for work in (lambda: list(source.blocks(4)), lambda: source.take([13])):
+        with pytest.raises(StreamError, match=r"rows\.parquet'\): .* may be damaged"):
+            work()
+
+
+def test_parquet_without_checksums_can_only_be_trusted(tmp_path):
+    source = damaged_parquet(tmp_path / "rows.parquet", write_page_checksum=False)
+    found = np.concatenate([block.X[:, 0] for block in source.blocks(4)])
+    np.testing.assert_array_equal(found, spoilt(13, 9.0, X[:, 0]))
 
 
 def test_without_pyarrow(tmp_path, monkeypatch):

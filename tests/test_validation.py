@@ -10,13 +10,23 @@ from scipy.sparse import csr_array, csr_matrix
 from sklearn import config_context
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, mean_squared_error
-from sklearn.svm import NuSVC
+from sklearn.pipeline import make_pipeline
+from sklearn.svm import SVC, NuSVC
 
-from everyfold import LSSVC, LSSVR, KernelRegressor, cross_val_predict, cross_val_score
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    KernelRegressor,
+    cross_val_predict,
+    cross_val_score,
+)
 
 X, Y = make_regression(n_samples=48, n_features=5, n_targets=3, noise=5.0, random_state=0)
 X /= 2.0
@@ -168,15 +178,56 @@ def test_a_class_that_a_fold_does_not_know_is_not_predicted():
     assert (ours != y).all()
 
 
+def first_label(estimator, X, y):
+    """A scorer that looks at what the model of a fold knows."""
+    return float(len(estimator.classes_) + np.ndim(estimator.decision_function(X)) / 10.0)
+
+
+@pytest.mark.filterwarnings("ignore")  # scikit-learn says which scores it could not compute
+@pytest.mark.parametrize("n_missing", [1, 2])
+@pytest.mark.parametrize("scoring", [first_label, "f1_macro", "top_k_accuracy", "neg_log_loss"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        LSSVC(gamma=0.1),
+        SVC(gamma=0.1, tol=1e-6),
+        SVC(gamma=0.1, tol=1e-6, decision_function_shape="ovo"),
+        KernelLogisticClassifier(gamma=0.1),
+        KernelClassifier("logistic", multi_class="ovo", gamma=0.1),
+    ],
+    ids=repr,
+)
+def test_scorers_see_a_model_of_the_classes_that_a_fold_knows(model, scoring, n_missing):
+    labels = np.digitize(y, np.quantile(y, [0.25, 0.5, 0.75]))
+    lacking = np.flatnonzero(labels >= n_missing)
+    rows = np.arange(48)
+    cv = [(lacking[::2], rows[1::2]), (rows[:32], rows[32:])]
+    ours = cross_val_score(model, X, labels, cv=cv, scoring=scoring)
+    theirs = ms.cross_val_score(model, X, labels, cv=cv, scoring=scoring)
+    assert_allclose(ours, theirs, atol=1e-5)
+
+
 def test_a_fold_with_one_class_gets_error_score():
-    labels = np.repeat([0, 1], 24)
+    labels, rows = np.repeat([0, 1], 24), np.arange(48)
+    halves = [(rows[:24], rows[24:]), (rows[::2], rows[1::2])]
     with pytest.warns(FitFailedWarning, match="one class only"):
-        scores = cross_val_score(LSSVC(), X, labels, cv=ms.KFold(2), error_score=-7.0)
-    assert_array_equal(scores, [-7.0, -7.0])
+        scores = cross_val_score(LSSVC(), X, labels, cv=halves, error_score=-7.0)
+    assert scores[0] == -7.0
+    assert scores[1] == ms.cross_val_score(LSSVC(), X, labels, cv=halves[1:])
     with pytest.raises(ValueError, match="one class only"):
         cross_val_score(LSSVC(), X, labels, cv=ms.KFold(2), error_score="raise")
     with pytest.raises(ValueError, match="one class only"):
         cross_val_predict(LSSVC(), X, labels, cv=ms.KFold(2))
+
+
+@pytest.mark.parametrize("error_score", [np.nan, 0.0])
+def test_scores_of_folds_that_all_fail_are_refused(error_score):
+    """As in scikit-learn: an array of error_score would look like a result."""
+    model = make_pipeline(SelectKBest(f_regression, k=2), KernelRidge())
+    both = np.column_stack([y, y])
+    for function in (ms.cross_val_score, cross_val_score):
+        with pytest.raises(ValueError, match=r"(?i)all (the )?3 (fits|folds) failed"):
+            function(model, X, both, cv=3, error_score=error_score)
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,60 @@ STATIONARITY = 1e-10
 
 MAX_STEPS = 200
 _OVERSHOOT = 0.1
+_RISE = 1e-9
+_FAR = 10.0
 _FLOOR = 1e-15
 _BALANCE = 1e-13
+_NUDGE = 1e-7
+_DOUBLINGS = 60
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
+
+
+class DidNotConvergeError(ArithmeticError):
+    """An iteration ended without a minimum, so that there is nothing to be scored."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The classes of rows, and what each of them weighs.
+
+    Attributes
+    ----------
+    codes : int array of shape (n,)
+        The class of each row.
+    factors : array of shape (classes,), optional
+        Weights by class; all 1 without.
+    balance : {"rows", "weights"}, optional
+        If given, weights are inverse to how often a class occurs among the rows at hand
+        (``class_weight="balanced"``), or to the sample weight it has among them.
+    """
+
+    codes: Rows
+    factors: Array | None = None
+    balance: Literal["rows", "weights"] | None = None
+
+    def weights(self, sample_weight: Array) -> Array:
+        """What each class weighs among these rows."""
+        size = int(self.codes.max(initial=-1)) + 1 if self.factors is None else len(self.factors)
+        if self.balance is None:
+            return np.ones(size) if self.factors is None else self.factors
+        count = np.bincount(self.codes, minlength=size).astype(np.float64)
+        present = count > 0
+        if self.balance == "weights":
+            count = np.bincount(self.codes, sample_weight, minlength=size).astype(np.float64)
+            if not count[present].all():
+                raise ValueError(
+                    "class_weight='balanced' divides by the weight of each class, but "
+                    "sample_weight is 0 for all training rows of one; leave its rows out, or give "
+                    "one a weight"
+                )
+        weights = np.ones(size)
+        weights[present] = count.sum() / (np.count_nonzero(present) * count[present])
+        return weights
+
+    def restrict(self, rows: Rows) -> Classes:
+        """Those of some of the rows."""
+        return replace(self, codes=self.codes[rows])
 
 
 @dataclass(frozen=True)
@@ -56,9 +107,11 @@ class Problem:
     ridge_scaling : {"sum", "mean"}
         What a ridge means when rows are left out. "sum" keeps it (scikit-learn), "mean" multiplies
         it by the number of rows with positive weight (the influence-function papers).
-    balance : int array of shape (n,), optional
-        Class numbers; if given, the weights are divided by the relative frequency of each row's
-        class (``class_weight="balanced"``), anew on every subset of the rows.
+    classes : Classes, optional
+        Those of the rows, and their weights; balanced ones are anew on every subset of the rows.
+    counts : bool array of shape (n,), optional
+        The rows whose number multiplies a ridge in the "mean" convention, if these are not the
+        rows with positive weight: a pair of classes has the ridge of all rows.
     """
 
     y: Array
@@ -66,7 +119,8 @@ class Problem:
     loss: Loss
     intercept: bool
     ridge_scaling: RidgeScaling = "sum"
-    balance: Rows | None = None
+    classes: Classes | None = None
+    counts: NDArray[np.bool_] | None = None
 
     @property
     def n(self) -> int:
@@ -75,22 +129,31 @@ class Problem:
 
     @cached_property
     def w(self) -> Array:
-        """Sample weights times balancing class weights."""
-        if self.balance is None:
+        """Sample weights times class weights."""
+        classes = self.classes
+        if classes is None or (classes.factors is None and not self.is_balanced):
             return self.sample_weight
-        count = np.bincount(self.balance)
-        present = np.count_nonzero(count)
-        w: Array = self.sample_weight * (self.n / (present * count[self.balance]))
+        w: Array = self.sample_weight * classes.weights(self.sample_weight)[classes.codes]
         return w
 
-    def rho(self, ridge: float, n_active: int) -> float:
-        """The rho for a public ridge and a sample of ``n_active`` rows."""
-        return ridge * n_active if self.ridge_scaling == "mean" else ridge
+    @property
+    def is_balanced(self) -> bool:
+        """Whether weights depend on which rows are at hand."""
+        return self.classes is not None and self.classes.balance is not None
+
+    def rho(self, ridge: float, n_counted: int) -> float:
+        """The rho for a public ridge and a sample of ``n_counted`` rows."""
+        return ridge * n_counted if self.ridge_scaling == "mean" else ridge
 
     @cached_property
     def n_active(self) -> int:
         """The number of rows with positive weight."""
         return int(np.count_nonzero(self.w))
+
+    @cached_property
+    def n_counted(self) -> int:
+        """The number of rows that a ridge in the "mean" convention is multiplied by."""
+        return self.n_active if self.counts is None else int(np.count_nonzero(self.counts))
 
     @cached_property
     def quadratic(self) -> Quadratic:
@@ -101,10 +164,10 @@ class Problem:
 
     def restrict(self, rows: Rows) -> Problem:
         """The same problem on some of the rows."""
-        balance = None if self.balance is None else self.balance[rows]
-        return replace(
-            self, y=self.y[rows], sample_weight=self.sample_weight[rows], balance=balance
-        )
+        classes = None if self.classes is None else self.classes.restrict(rows)
+        counts = None if self.counts is None else self.counts[rows]
+        w = self.sample_weight[rows]
+        return replace(self, y=self.y[rows], sample_weight=w, classes=classes, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -166,7 +229,7 @@ def solve_path(
     >>> fit.solution.intercept.round(6)
     array([1.])
     """
-    rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+    rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
     if problem.loss.has_constant_curvature:
         exact = np.zeros(problem.y.shape[1])
         for response in operator.respond_path(problem.quadratic, rhos, route):
@@ -189,6 +252,32 @@ def solve(
 ) -> Fit:
     """Fit one ridge."""
     return next(solve_path(problem, operator, [ridge], route))
+
+
+def has_flat_intercept(loss: Loss, y: Array, u: Array, w: Array) -> NDArray[np.bool_]:
+    """Whether b may move up or down from fitted values without any force to answer it.
+
+    A row at the very edge of a piece of its loss counts on the side on which it has curvature. One
+    curved row alone often ends there: with weights of 1 the others leave it a whole force or none.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array of shape (n,) or (n, 1)
+    u : array of shape (n,) or (n, t)
+        Fitted values of one fit or several.
+    w : array like u
+        Weights, 0 for rows that take no part.
+
+    Returns
+    -------
+    bool or bool array of shape (t,)
+    """
+    nudge = _NUDGE * max(1.0, float(np.abs(u).max(initial=0.0)))
+    bends_above, bends_below = (
+        np.asarray((w * loss.curvature(y, u + shift)).any(axis=0)) for shift in (nudge, -nudge)
+    )
+    return ~(bends_above & bends_below)
 
 
 # -- Newton's method ------------------------------------------------------------------------------
@@ -318,7 +407,7 @@ class _Newton:
                 condition = response.condition
                 target = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
             moved, after = target, self._violation(target)
-            if after > 0.5 * violation:
+            if after > 0.5 * violation or self._rises(point, target):
                 if violation <= self._limit(point):  # rounding is all that is left
                     settled = self._settle(point)
                     return _Outcome(settled, step, violation, condition, True, response)
@@ -356,23 +445,39 @@ class _Newton:
         return max(STATIONARITY, _ROUNDING * stiffest * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
-        """Where no row has curvature a whole interval of b is optimal: take its middle.
+        """Where a whole interval of b is optimal, also from one of its ends: take its middle.
 
         So does libsvm, and so the answer does not depend on where the search began.
         """
         y, w = self.problem.y[:, self.column], self.problem.w
-        if not self.problem.intercept or (w * self.problem.loss.curvature(y, point.u)).any():
+        if not self.problem.intercept or not has_flat_intercept(self.problem.loss, y, point.u, w):
             return point
         return _Iterate(point.coef, point.f, self._best_intercept(point.f, point.b))
 
     def _start(self, start: tuple[Array, float] | None) -> _Iterate:
-        n = self.problem.n
-        if start is None:
-            zero = np.zeros(n)
-            coef = self.operator.coefficients(zero[:, None])[:, 0]
-            return _Iterate(coef, zero, self._best_intercept(zero, 0.0))
-        coef, b = start
-        return _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+        """The solution that is at hand, unless f = 0 is far better.
+
+        Without the rows that balanced it, what is left of an unbounded kernel's solution can be so
+        far out that the loss has no curvature there, and no step leads back.
+        """
+        zero = np.zeros(self.problem.n)
+        nothing = _Iterate(self.operator.coefficients(zero[:, None])[:, 0], zero, 0.0)
+        if start is not None:
+            coef, b = start
+            near = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
+            if self._objective(near) <= _FAR * self._objective(nothing):
+                return near
+        return replace(nothing, b=self._best_intercept(zero, 0.0))
+
+    def _rises(self, point: _Iterate, target: _Iterate) -> bool:
+        """Whether a step leads up, by more than rounding: full steps that do can go in circles."""
+        return self._objective(target) > (1.0 + _RISE) * self._objective(point)
+
+    def _objective(self, point: _Iterate) -> float:
+        """What is minimised."""
+        y, w = self.problem.y[:, self.column], self.problem.w
+        norm = self.operator.inner(point.coef, point.coef, point.f)
+        return float(w @ self.problem.loss.value(y, point.u)) + self.rho * norm
 
     def _slope(self, u: Array) -> Array:
         g: Array = self.problem.w * self.problem.loss.slope(self.problem.y[:, self.column], u)
@@ -418,12 +523,16 @@ class _Newton:
         if not self.problem.intercept:
             return 0.0
         y = self.problem.y[:, self.column]
-        reach = float(np.abs(f).max() + np.abs(y).max() + 10.0)
         slack = _BALANCE * self.total
 
         def force(shift: float) -> float:
             return float(self._slope(f + shift).sum())
 
+        first = float(np.abs(f).max() + np.abs(y).max() + 10.0)
+        # A wide tube reaches further than y does; forces of one class alone never turn.
+        reaches = (first * 2.0**k for k in range(_DOUBLINGS))
+        turning = (r for r in reaches if force(b - r) < -slack and force(b + r) > slack)
+        reach = next(turning, first)
         low = _root(lambda shift: force(shift) + slack, b - reach, b + reach)
         high = _root(lambda shift: force(shift) - slack, b - reach, b + reach)
         return 0.5 * (low + high)

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Index", "Mask", "Matrix", "RidgeScaling", "Route"]
+__all__ = ["Array", "Index", "Mask", "Matrix", "Order", "RidgeScaling", "Route"]
 
 Array: TypeAlias = NDArray[np.float64]
 """Numbers in double precision."""
@@ -26,3 +26,6 @@ Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 
 RidgeScaling = Literal["sum", "mean"]
 """Whether a ridge stays what it is when rows are left out, or grows with their number."""
+
+Order: TypeAlias = float | Literal["auto", "exact"]
+"""How far the influence series of a fold goes, or whether to refit."""

@@ -37,6 +37,7 @@ from everyfold.cli.output import (
 from everyfold.cli.preview import preview
 from everyfold.cli.readers import read_file
 from everyfold.cli.watch import find_watcher
+from everyfold.selection.remarks import edge_words
 
 app = typer.Typer(
     name="everyfold",
@@ -131,10 +132,11 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
     sys.stdout.flush()
     if options.quiet or not is_complete:
         return
+    for words in outcome.remarks:
+        say(f"warning: {words}")
     for name, side in outcome.edges.items():
         advice = "give a wider --grid" if options.expand else f"use --expand or --grid {name}=…"
-        value = as_words({name: outcome.best_params[name]})
-        say(f"note: the best {value} is the {side} of its grid; {advice}")
+        say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
 
 
 def _keep(outcome: Outcome, options: SearchOptions) -> None:
@@ -172,7 +174,7 @@ def plan(options: SearchOptions) -> None:
     _introduce(job, options)
     found = preview(job)
     if options.json:
-        show_json_plan(job, found.plan, found.exactness)
+        show_json_plan(job, found)
         return
     for name, values in job.grid.items():
         print(f"{name:<14} {' '.join(as_words({'': value})[1:] for value in values)}")

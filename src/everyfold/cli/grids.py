@@ -150,25 +150,7 @@ def central_gamma(choice: Choice, data: Data, seed: int) -> float:
     return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
 
 
-# -- edges ---------------------------------------------------------------------------------------
-
-
-def edges(grid: Grid, best: dict[str, Any]) -> dict[str, str]:
-    """The parameters whose best value is at an end of the grid: "smallest" or "largest".
-
-    Examples
-    --------
-    >>> edges({"C": [1.0, 10.0, 100.0], "gamma": [0.1]}, {"C": 100.0, "gamma": 0.1})
-    {'C': 'largest'}
-    """
-    found = {}
-    for name, values in grid.items():
-        numbers = sorted(value for value in values if _is_real(value))
-        if len(numbers) < 2 or not _is_real(best.get(name)):
-            continue
-        if best[name] in (numbers[0], numbers[-1]):
-            found[name] = "smallest" if best[name] == numbers[0] else "largest"
-    return found
+# -- growth --------------------------------------------------------------------------------------
 
 
 def _is_real(value: Any) -> bool:

@@ -13,7 +13,7 @@ from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold.cli.data import Data
-from everyfold.cli.grids import Grid, edges, grow, read_grid
+from everyfold.cli.grids import Grid, grow, read_grid
 from everyfold.cli.manners import BadInput, choose, naming
 from everyfold.cli.models import Choice, check_names, decide_task
 from everyfold.cli.options import ModelOptions, SearchOptions
@@ -21,6 +21,7 @@ from everyfold.cli.readers import read_file
 from everyfold.cli.watch import WatchedSearch, Watcher
 from everyfold.operators.base import Rows
 from everyfold.selection import FastGridSearchCV, SearchPlan
+from everyfold.selection.remarks import edges
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
@@ -151,7 +152,7 @@ class Outcome:
     @property
     def winner(self) -> int:
         """The round that found the best candidate."""
-        scores = [search.best_score_ for search in self.rounds]
+        scores = [getattr(search, "best_score_", np.nan) for search in self.rounds]
         return int(np.argmax(np.nan_to_num(scores, nan=-np.inf)))
 
     @property
@@ -179,6 +180,11 @@ class Outcome:
     def edges(self) -> dict[str, str]:
         """The parameters whose best value is at an end of the grid."""
         return edges(self.grid, self.best_params)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What is to be said of the winner besides."""
+        return [remark.words for remark in self.rounds[self.winner].remarks if remark.is_warning]
 
     @property
     def n_folds(self) -> int:

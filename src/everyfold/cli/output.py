@@ -9,7 +9,6 @@ import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +119,15 @@ def show_json(outcome: Outcome, top: int, *, is_complete: bool) -> None:
         "best": rows[0],
         "top": rows[:top],
         "edges": outcome.edges,
-        "plans": [asdict(plan) for plan in outcome.plans],
+        "plans": [plan.as_dict() for plan in outcome.plans],
     }
     print_json(record)
 
 
-def show_json_plan(job: Job, plan: SearchPlan, exactness: str) -> None:
+def show_json_plan(job: Job, plan: SearchPlan) -> None:
     """Print a plan that was not run."""
-    known = {k: v for k, v in asdict(plan).items() if k not in ("seconds", "exact", "confirmed")}
-    print_json({**describe(job), "grid": job.grid, "plan": known, "exact": exactness})
+    record = {"grid": job.grid, "plan": plan.as_dict(), "exact": plan.exactness}
+    print_json({**describe(job), **record})
 
 
 def print_json(record: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -20,6 +21,7 @@ from rich.progress import (
 
 from everyfold.cli.manners import say
 from everyfold.selection import FastGridSearchCV
+from everyfold.selection.remarks import Remark
 
 MOST_LINES = 20
 
@@ -124,9 +126,19 @@ class _Relay:
 
 
 class WatchedSearch(FastGridSearchCV):
-    """A search that tells a watcher how far it is."""
+    """A search that tells a watcher how far it is, and keeps what is to be said of its winner.
+
+    Another round may find a better one, and knows more of the grid.
+    """
 
     watcher = Watcher()
+    remarks: Sequence[Remark] = ()
+
+    def _grids(self) -> Sequence[Any]:
+        return ()
+
+    def _say(self, remarks: Sequence[Remark]) -> None:
+        self.remarks = remarks
 
     def _evaluate(self, state: Any) -> None:
         state.progress = _Relay(state.progress, self.watcher)

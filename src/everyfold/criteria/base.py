@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,14 @@ class InexactWarning(UserWarning):
 
 
 @dataclass(frozen=True)
+class Failure:
+    """Why a fold has no values: the error, and where it came from in words."""
+
+    error: Exception
+    trace: str
+
+
+@dataclass(frozen=True)
 class OutOfFold:
     """The held-out predictions of one ridge.
 
@@ -39,12 +47,26 @@ class OutOfFold:
         That of M_SS D_S, the rate of the influence series; NaN where it was not asked for.
     condition : array of shape (t,)
         Estimated condition number of the linear system behind each fold.
+    failures : dict
+        The folds without values, by number, and why.
+    is_unique : bool array of shape (t,), optional
+        Whether each fold has one solution. Without it, all have.
+    words : str
+        How the values came about, where that differs from what was planned.
     """
 
     values: Array
     is_exact: NDArray[np.bool_]
     spectral_radius: Array
     condition: Array
+    failures: dict[int, Failure] = field(default_factory=dict)
+    is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    words: str = field(default="", kw_only=True)
+
+    @property
+    def has_one_solution(self) -> bool:
+        """Whether every fold has."""
+        return self.is_unique is None or bool(self.is_unique.all())
 
     def mistakes(self, y: Array, folds: Folds) -> Array:
         """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
@@ -106,6 +128,7 @@ class Closed(ABC):
 
 __all__ = [
     "Closed",
+    "Failure",
     "Folds",
     "InexactWarning",
     "OutOfFold",

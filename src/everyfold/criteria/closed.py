@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from everyfold.criteria.base import Closed
-from everyfold.operators.base import Array, KernelOperator, Route
-from everyfold.solve import Fit, NewtonModel, Problem, solve_path
+from everyfold.criteria.machines import Machine, fit_all
+from everyfold.operators.base import Array, KernelOperator, Quadratic, Route
+from everyfold.solve import Problem
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class GCV(Closed):
     ) -> Iterator[Array]:
         """See base class."""
         active = problem.quadratic.active
-        rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+        rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             trace = response.residual_trace(active)
             value: Array = problem.n_active * response.reduced_norm() / trace**2
@@ -44,14 +45,13 @@ class _FromFit(Closed):
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
-        for fit in solve_path(problem, operator, ridges):
-            u = operator.evaluate(fit.solution.coef) + fit.solution.intercept
-            value = self._value(problem, operator, fit, u)
-            yield value if fit.is_converged else np.full_like(value, np.inf)
+        for machine in fit_all(problem, operator, ridges):
+            value = self._value(problem, operator, machine)
+            yield value if machine.is_converged else np.full_like(value, np.inf)
 
     @abstractmethod
-    def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
-        """The criterion of each target, given fitted values u (n, q)."""
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+        """The criterion of each target, given the fit."""
 
 
 def _margins(problem: Problem, u: Array, name: str) -> Array:
@@ -59,13 +59,6 @@ def _margins(problem: Problem, u: Array, name: str) -> Array:
         raise ValueError(f"{name} is for classification: y must be -1 and +1")
     margins: Array = problem.y * u
     return margins
-
-
-def _dual(problem: Problem, fit: Fit, u: Array) -> Array:
-    """Dual coefficients a = -w g / 2 rho, whatever the operator's own coordinates are."""
-    g = problem.w[:, None] * problem.loss.slope(problem.y, u)
-    a: Array = -g / (2.0 * fit.rho)
-    return a
 
 
 def _mean(problem: Problem, rows: Array) -> Array:
@@ -81,13 +74,13 @@ class GACV(_FromFit):
               + \!\sum_{-1\le m_i\le 1}\!|a_i|K_{ii}\Bigr]
 
     An upper bound in spirit of the leave-one-out hinge loss. Rows beyond the margin have a = 0 and
-    cost nothing; with a rounded kink, support vectors just beyond it count with those at it.
-    **Cost** that of the fits.
+    cost nothing; with a rounded kink, support vectors just beyond it count with those at it. The
+    hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
-    def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
-        m = _margins(problem, u, "GACV")
-        push = np.abs(_dual(problem, fit, u)) * operator.diagonal()[:, None]
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+        m = _margins(problem, machine.u, "GACV")
+        push = np.abs(machine.a) * operator.diagonal()[:, None]
         # Only rows with a force push. For the hinge those are m <= 1; rounding its kink moves some
         # of them just beyond 1, which must not make them free.
         penalty = np.where(m < -1.0, 2.0 * push, push)
@@ -101,27 +94,32 @@ class SpanRule(_FromFit):
     The limit h → 0 of the hold-out formula for single rows: rows in the bend of the Huberised
     hinge are interpolated rather than attracted, :math:`\hat u_i = u_i - a_i S_i^2` with
     :math:`S_i^2 = 1/(\tilde K^{-1})_{ii}`, the span of the other support vectors. It counts the
-    rows with :math:`y_i \hat u_i \le 0`. Use it with a small h; it assumes, and does not check,
-    that no row changes sides.
+    rows with :math:`y_i \hat u_i \le 0`. Use it with the hinge itself, whose free support vectors
+    stand for the rows in the bend, or with a small h; it assumes, and does not check, that no row
+    changes sides.
     """
 
     stiffness: float = 1e4
 
-    def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
-        _margins(problem, u, "SpanRule")
-        errors = []
-        for k in range(problem.y.shape[1]):
-            newton = NewtonModel.at(problem, k, operator, u[:, k], fit.rho)
-            stiff = replace(newton.quadratic, s=self.stiffness * newton.quadratic.s)
-            response = operator.respond(stiff, fit.rho)
-            span = 2.0 * fit.rho * response.diagonal()
-            curved = stiff.s > 0.0
-            inverse = response.scale * response.residual_diagonal()[curved]
-            span[curved] = fit.rho / (stiff.s[curved] ** 2 * inverse)
-            held = u[:, k] + span * newton.g / (2.0 * fit.rho)
-            y = problem.y[:, k]
-            errors.append(np.where(y * held < 0.0, 1.0, np.where(y * held == 0.0, 0.5, 0.0)))
-        return _mean(problem, np.column_stack(errors))
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+        _margins(problem, machine.u, "SpanRule")
+        stiffness = self.stiffness if problem.loss.is_smooth else 1.0
+        spans = [
+            _span(problem, operator, machine.rho, stiffness * machine.s[:, k])
+            for k in range(problem.y.shape[1])
+        ]
+        held = problem.y * (machine.u - np.column_stack(spans) * machine.a)
+        return _mean(problem, np.where(held < 0.0, 1.0, np.where(held == 0.0, 0.5, 0.0)))
+
+
+def _span(problem: Problem, operator: KernelOperator, rho: float, s: Array) -> Array:
+    """Squared distances of all rows from the span of those that hold their values."""
+    response = operator.respond(Quadratic(s, np.zeros((len(s), 1)), problem.intercept), rho)
+    span: Array = 2.0 * rho * response.diagonal()
+    curved = s > 0.0
+    inverse = response.scale * response.residual_diagonal()[curved]
+    span[curved] = rho / (s[curved] ** 2 * inverse)
+    return span
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,12 @@ class EigenvalueRatio(_FromFit):
     eta: float = 1.0
     leading: float = 0.1
 
-    def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
         values = np.maximum(operator.eigenvalues()[::-1], 0.0)
         k = max(1, round(self.leading * len(values)))
         head, tail = float(values[:k].sum()), float(values[k:].sum())
         ratio = tail / head if head > 0.0 else np.inf
-        return _mean(problem, problem.loss.value(problem.y, u)) + self.eta * ratio
+        return _mean(problem, problem.loss.value(problem.y, machine.u)) + self.eta * ratio
 
 
 @dataclass(frozen=True)
@@ -156,9 +154,9 @@ class EigenvaluePerturbation(_FromFit):
 
     eta: float = 1.0
 
-    def _value(self, problem: Problem, operator: KernelOperator, fit: Fit, u: Array) -> Array:
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
         halves = [np.arange(problem.n)[start::2] for start in (0, 1)]
         spectra = [operator.restrict(half).eigenvalues()[::-1] / len(half) for half in halves]
         size = min(len(spectrum) for spectrum in spectra)
         moved = float(np.linalg.norm(spectra[0][:size] - spectra[1][:size]))
-        return _mean(problem, problem.loss.value(problem.y, u)) + self.eta * moved
+        return _mean(problem, problem.loss.value(problem.y, machine.u)) + self.eta * moved

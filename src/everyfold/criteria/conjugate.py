@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
-from everyfold.operators.base import Array, KernelOperator, Rows, StructureError
+from everyfold.operators.base import Array, KernelOperator, Multiplies, Rows, StructureError
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import EPS, NotPositiveDefiniteError, refuse
 from everyfold.rows.folds import Folds
@@ -34,7 +34,7 @@ MEMORY = 512e6
 _BLOCKS = 12
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Iterated(OutOfFold):
     """Held-out predictions of an iteration, and how far it came.
 
@@ -112,12 +112,13 @@ class ConjugateGradient(Predictive):
     ) -> Iterator[Iterated]:
         """See base class."""
         self._check(problem, operator, ridges)
+        basis = operator.basis if self.basis is None else self.basis
         record = _Record.blank(len(ridges), folds, problem.y.shape[1])
         for group in _groups(len(folds), len(ridges), problem):
             systems = _Systems.of(problem, ridges, folds, group)
             inverse = None
-            if self.basis is not None:
-                inverse = Preconditioner.of(self.basis, systems.s, operator.diagonal())
+            if basis is not None:
+                inverse = Preconditioner.of(basis, systems.s, operator.diagonal())
             _Block(systems, operator, inverse, record, self.tol).run(self.max_iter)
         for k in range(len(ridges)):
             yield record.ridge(k, self.tol)
@@ -125,7 +126,7 @@ class ConjugateGradient(Predictive):
     def _check(self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]) -> None:
         if not problem.loss.has_constant_curvature:
             raise ValueError(f"{problem.loss} has no linear system to iterate on; use Refit")
-        if operator.depends_on_rows:
+        if not isinstance(operator, Multiplies):
             raise StructureError(
                 "the kernel depends on the training rows of each fold, so that folds share no "
                 "matrix to multiply with; use Refit"
@@ -182,7 +183,7 @@ class _Systems:
             train = folds[first + k].train
             part = problem.restrict(train)
             np.add.at(s[:, k], train, part.w)
-            rhos[k] = [problem.rho(ridge, part.n_active) for ridge in ridges]
+            rhos[k] = [problem.rho(ridge, part.n_counted) for ridge in ridges]
         centre = np.zeros((s.shape[1], problem.y.shape[1]))
         if problem.intercept:
             total = s.sum(axis=0)
@@ -257,7 +258,15 @@ class _Record:
         exact = (residual <= tol) & (error <= TRUSTED_ERROR) & trusted
         unknown = np.full(len(self.folds), np.nan)
         steps = self.iterations[k].max(axis=1)
-        return Iterated(self.values[k], exact, unknown, condition, residual, error, steps)
+        return Iterated(
+            self.values[k],
+            exact,
+            unknown,
+            condition,
+            residual=residual,
+            error=error,
+            iterations=steps,
+        )
 
 
 # -- the iteration --------------------------------------------------------------------------------

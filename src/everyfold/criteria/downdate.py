@@ -9,7 +9,8 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.newtonstep import active_left
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.lowrank import LowRank
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
@@ -29,6 +30,8 @@ class Downdate(Predictive):
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
+        if not isinstance(operator, LowRank):
+            raise StructureError("only a kernel of low rank is a sum over its rows")
         moments = operator.moments(problem.quadratic, folds.helds)
         left = active_left(problem, folds)
         values = np.empty((len(ridges), int(folds.bounds[-1]), problem.y.shape[1]))

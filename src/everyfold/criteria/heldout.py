@@ -57,6 +57,8 @@ class HeldOut(Predictive):
         at the cost of one product with M a fold; by default for up to 100 folds.
     starts : tuple of Solution, optional
         For losses without a closed form: a solution for each ridge to start Newton's method from.
+    seed : int, default=0
+        Where power iterations for the spectral radius start.
 
     Notes
     -----
@@ -72,6 +74,7 @@ class HeldOut(Predictive):
     with_radius: bool | None = None
     certify: bool | None = None
     starts: tuple[Solution, ...] | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         order = self.order
@@ -125,7 +128,7 @@ class HeldOut(Predictive):
         """Group the folds by the ridge they see; one factorisation serves all groups."""
         left = active_left(problem, folds)
         if problem.ridge_scaling == "sum":
-            left = np.full(len(folds), problem.n_active)
+            left = np.full(len(folds), problem.n_counted)
         sizes = np.unique(left)
         groups = [np.flatnonzero(left == size) for size in sizes]
         parts = [folds if len(groups) == 1 else folds.subset(ids) for ids in groups]
@@ -232,7 +235,7 @@ class HeldOut(Predictive):
         """
         theta = spread_of_ridge(problem, folds)
         s = problem.quadratic.s[:, None]
-        rhos = [problem.rho(ridge, problem.n_active) for ridge in ridges]
+        rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             solution = response.solution()
             u = operator.evaluate(solution.coef) + solution.intercept
@@ -246,7 +249,7 @@ class HeldOut(Predictive):
             values = np.concatenate([u[test] + total[test, i] for test, i in pairs])
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
-            yield OutOfFold(values, nothing, _power(response, s, theta), condition)
+            yield OutOfFold(values, nothing, _power(response, s, theta, self.seed), condition)
 
 
 def _push(response: Response, B: Array) -> Array:
@@ -254,9 +257,9 @@ def _push(response: Response, B: Array) -> Array:
     return response.matmat(B.reshape(len(B), -1)).reshape(B.shape)
 
 
-def _power(response: Response, s: Array, theta: Array) -> Array:
+def _power(response: Response, s: Array, theta: Array, seed: int) -> Array:
     """Spectral radii of M D Theta for all folds at once, by power iteration."""
-    x = np.random.default_rng(0).standard_normal(theta.shape)
+    x = np.random.default_rng(seed).standard_normal(theta.shape)
     norm = np.ones(theta.shape[1])
     for _ in range(_POWER_STEPS):
         x /= np.maximum(np.linalg.norm(x, axis=0), np.finfo(float).tiny)

@@ -29,7 +29,7 @@ from everyfold.operators.base import (
     Solution,
 )
 from everyfold.rows.folds import Folds
-from everyfold.solve import Fit, NewtonModel, Problem, solve_path
+from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 
 CERTIFIED_FOLDS = 100
 """Up to this many folds the certificate is worked out by default; it costs a product for each."""
@@ -98,10 +98,10 @@ def _column(
     if not fit.converged[k]:
         return _unusable(folds)
     left = active_left(problem, folds)
-    ridge = fit.rho / (problem.n_active if problem.ridge_scaling == "mean" else 1)
+    ridge = fit.rho / (problem.n_counted if problem.ridge_scaling == "mean" else 1)
     if problem.ridge_scaling == "sum" or options.order < math.inf:
         # The series expands around the full sample; only its limit knows the fold's own ridge.
-        left = np.full(len(folds), problem.n_active)
+        left = np.full(len(folds), problem.n_counted)
     values = np.empty(int(folds.bounds[-1]))
     exact, radius = np.zeros(len(folds), dtype=bool), np.full(len(folds), np.nan)
     condition = np.empty(len(folds))
@@ -123,11 +123,12 @@ def _unusable(folds: Folds) -> OutOfFold:
 
 
 def active_left(problem: Problem, folds: Folds) -> Rows:
-    """How many rows with positive weight each fold trains on."""
-    if problem.n_active == problem.n:
+    """How many of the rows that count in the ridge each fold trains on."""
+    if problem.n_counted == problem.n:
         return problem.n - folds.sizes
-    out = [np.count_nonzero(problem.w[held]) for held in folds.helds]
-    return problem.n_active - np.array(out, dtype=np.intp)
+    counts = problem.w if problem.counts is None else problem.counts
+    out = [np.count_nonzero(counts[held]) for held in folds.helds]
+    return problem.n_counted - np.array(out, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,8 @@ class _Step:
         """Whether every remaining row stays on the piece of the loss that the model assumed.
 
         That the set of curved rows is unchanged is not enough: a row may jump from one straight
-        piece to another. On the same piece the force changes by exactly D δ.
+        piece to another. On the same piece the force changes by exactly D δ. Nor is it enough if
+        no remaining row has curvature to fix the intercept, which a refit would take elsewhere.
         """
         push = np.zeros((self.problem.n, len(folds)))
         for i, (rows, v_S) in enumerate(zip(folds.helds, v, strict=True)):
@@ -236,9 +238,13 @@ class _Step:
         actual = w * self.problem.loss.slope(y, after)
         assumed = self.g[:, None] + self.response.curvature[:, None] * (after - self.u[:, None])
         gap = np.abs(actual - assumed)
+        left = np.repeat(w, len(folds), axis=1)
         for i, rows in enumerate(folds.helds):
-            gap[rows, i] = 0.0
-        return np.asarray(gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3))
+            gap[rows, i], left[rows, i] = 0.0, 0.0
+        same = gap.max(axis=0) <= _SAME_PIECE * max(float(np.abs(self.g).max()), 1e-3)
+        if self.problem.intercept:
+            same &= ~has_flat_intercept(self.problem.loss, y, after, left)
+        return np.asarray(same)
 
     def _radius(self, folds: Folds, is_single: bool) -> Array:
         D = self.response.curvature
@@ -261,7 +267,7 @@ def _is_for(response: Response, newton: NewtonModel) -> bool:
 def spread_of_ridge(problem: Problem, folds: Folds) -> Array:
     r"""The :math:`\Theta` of the "mean" series, (n, t): 1 on held-out rows, -m/(n-m) elsewhere."""
     left = active_left(problem, folds)
-    theta = np.tile(-(problem.n_active - left) / left, (problem.n, 1))
+    theta = np.tile(-(problem.n_counted - left) / left, (problem.n, 1))
     for i, held in enumerate(folds.helds):
         theta[held, i] = 1.0
     return theta

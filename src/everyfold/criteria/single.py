@@ -1,4 +1,4 @@
-"""Leave-one-out of libsvm's machines: one step from the fit on all rows, and a few refits."""
+"""Leave-one-out of libsvm's machines: steps from the fit on all rows, and refits of some rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,16 @@ from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
 from everyfold.operators.base import Array, Rows
 from everyfold.operators.spans import NestedSpans
-from everyfold.solve import Problem
+from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Lanes
-from everyfold.svm.paths import FoldPaths, Leaving, epsilon_without, hinge_without
+from everyfold.svm.paths import (
+    FoldPaths,
+    Leaving,
+    epsilon_without,
+    hinge_paths,
+    hinge_refits,
+    hinge_without,
+)
 
 SMOOTHING = 0.1
 """How far from its kink, in units of the spread of y, a row answers when another one leaves."""
@@ -44,11 +51,15 @@ ISOLATED = 1e-3
 """Rows whose kernel with all others together is below this share of their own meet no other."""
 
 STRETCH, STIFF = 20.0, 0.01
-"""What the rounding of the kink adds to the diagonal of the kernel may differ by this factor
-between them, where it is more than this share of the diagonal."""
+"""Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
+differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii."""
 
 FEW, SHARE = 30, 0.3
-"""At most so many rows besides the free support vectors answer, or so many for each of these."""
+"""Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows)."""
+
+RANKED, FINEST = 0.01, 1e-3
+"""Values to rank rows by are solved to this share of their spread where that is below libsvm's
+tolerance, but to no less than this share of the tolerance."""
 
 _PIN = 1e-8
 
@@ -169,6 +180,86 @@ def leave_each(
         _refit_doubtful(problem, lanes, {k: machines[k] for k in held}, held)
     rows = np.concatenate(folds.tests)
     return [_record(held[k], spans[k][1], rows) for k in first]
+
+
+def refit_each(
+    problem: Problem, lanes: Lanes, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
+) -> list[OutOfFold]:
+    """Held-out values of ``SVC`` to libsvm's tolerance, each support vector by a fit without it.
+
+    :func:`leave_each` is for labels: it spends nothing on values whose sign is sure. Here values
+    may be compared with each other. Rows without a coefficient keep their values if a free support
+    vector fixes the bias.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the hinge.
+    lanes : Lanes
+        The kernel.
+    Cs : array of shape (n_C,)
+    folds : Folds
+        Single rows.
+    tol : float
+        libsvm's tolerance.
+    threads : int, default=1
+        Rows left out at a time.
+
+    Returns
+    -------
+    list of OutOfFold
+
+    Notes
+    -----
+    **Cost** some hundred pair steps for each support vector at each C.
+
+    **Exact?** To ``tol``, where the bias has no more room than that; to ``RANKED`` of the spread of
+    the values where that is less, as it is for a small C.
+    """
+    y, w = problem.y[:, 0], problem.w
+    rows = np.concatenate(folds.tests)
+    paths = hinge_paths(lanes, y, Cs, w[None], tol=tol, keep_coef=True)
+    check_fits(paths)
+    assert paths.coef is not None
+    records = []
+    for k in range(len(Cs)):
+        C, fine = Cs[[k]], _fine_enough(paths.decision[0, k], w, tol)
+        start = paths.coef[:, [k]]
+        full = hinge_paths(lanes, y, C, w[None], tol=fine, start=start, keep_coef=True)
+        leaving = _leave_support(full, float(C[0]), w, rows)
+        (left,) = hinge_refits(lanes, y, w, [leaving], tol=fine, n_threads=threads)
+        values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
+        values[leaving.rows], violation[leaving.rows] = left.values, left.violation
+        # Where no support vector is free, the violation is minus the room that the bias has.
+        is_exact = (violation <= fine) & (violation >= -tol)
+        unknown = np.full(len(rows), np.nan)
+        records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
+    return records
+
+
+def check_fits(paths: FoldPaths) -> None:
+    """Raise if there are no fits on all rows."""
+    if np.isnan(paths.decision).any():
+        raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
+
+
+def _fine_enough(u: Array, w: Array, tol: float) -> float:
+    """The tolerance at which the values of different fits can be told apart."""
+    return float(np.clip(RANKED * np.std(u[w > 0.0]), FINEST * tol, tol))
+
+
+def _leave_support(full: FoldPaths, C: float, w: Array, rows: Rows) -> Leaving:
+    """The rows without which the fit on all rows is another: its support vectors.
+
+    Where none of them is free, the rows beyond the margin bound the interval of the bias, whose
+    middle is taken.
+    """
+    assert full.coef is not None
+    a = full.coef[0, 0]
+    is_free = (a != 0.0) & (np.abs(a) < C * w)
+    matters = np.flatnonzero(a if is_free.any() else w)
+    values = full.decision[0, 0] - full.intercept[0, 0]
+    return Leaving(C, a, values, np.intersect1d(matters, rows), matters)
 
 
 def _first_alike(machines: Sequence[_Machine]) -> list[int]:

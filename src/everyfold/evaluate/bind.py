@@ -1,170 +1,137 @@
-"""The rows kernels are computed from, and what kernels on the same rows share."""
+"""From candidates to kernels on rows: what is fitted to which rows, and what kernels share."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from everyfold.criteria import Folds
+from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
-from everyfold.models.model import Model
-from everyfold.models.pipelines import Step, prepare_fold
-from everyfold.operators import KernelOperator, PerFold, PerSplit
-from everyfold.operators.base import Array, Rows
-from everyfold.operators.memory import available_memory
+from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
+from everyfold.operators import KernelOperator, Structure
+from everyfold.operators.base import Made, Part, Splits
+from everyfold.types import Array, Index
 
-_SHARE_OF_MEMORY = 0.25
-_MOST_BYTES = 2_000_000_000
+__all__ = ["FoldRows", "bind", "rows_of"]
+
+Bases = dict[Any, Array]
+"""Base matrices by their name and their rows."""
 
 
-class Shelf:
-    """Things worth keeping while other kernels may want them, within a share of the memory.
+def rows_of(data: Data, candidate: Candidate) -> Any:
+    """All rows as a candidate's kernel sees them, where every fold has the same.
 
-    A pickled shelf is empty: a worker process fills its own.
+    Steps of a Pipeline are fitted on all rows, once for all candidates with the same steps.
     """
-
-    def __init__(self) -> None:
-        self._kept: dict[Any, tuple[Any, ...]] = {}
-        self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
-
-    def get(self, key: Any) -> tuple[Any, ...] | None:
-        """What is kept under the key, if anything."""
-        return self._kept.get(key)
-
-    def put(self, key: Any, *items: Any) -> None:
-        """Keep the items, if there is room."""
-        size = sum(_bytes(item) for item in items)
-        if size <= self._left:
-            self._left -= size
-            self._kept[key] = items
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()  # type: ignore[misc]
+    steps = candidate.parts.steps
+    key = "rows", candidate.rows_key
+    kept = data.cache.get(key)
+    if kept is None:
+        X = _prepared(data, candidate) if steps else data.X
+        if steps or data.is_raw:
+            takes_any = candidate.model.choice.takes_any_rows
+            X = read_rows(X, candidate.parts.final, takes_any=takes_any)
+        if candidate.model.choice.is_precomputed:
+            X = check_precomputed(X)
+        kept = (X,)
+        data.cache.put(key, X)
+    return kept[0]
 
 
-def _bytes(item: Any) -> int:
-    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
+def _prepared(data: Data, candidate: Candidate) -> Any:
+    """All rows by steps fitted on all of them; the planner may have made them already."""
+    made = data.cache.get(("prepared", candidate.rows_key))
+    return prepare_once(candidate.parts.steps, data.X) if made is None else made[0]
 
 
-class Material(ABC):
-    """Rows that any number of kernels are put on."""
+def bind(
+    data: Data, candidate: Candidate, structure: Structure, shared: frozenset[str]
+) -> KernelOperator:
+    """The operator of a candidate's kernel on all rows.
 
-    n: int
-
-    def __init__(self, n: int, shared: Iterable[str] = ()) -> None:
-        self.n = n
-        self._shared = frozenset(shared)
-        self._shelf = Shelf()
-
-    @abstractmethod
-    def bind(self, model: Model) -> KernelOperator:
-        """The operator of a model's kernel on these rows."""
-
-    def trace(self, model: Model) -> float:
-        """The trace of a model's kernel matrix, where the rows are the same for every fold."""
-        raise TypeError("these rows differ from fold to fold")
-
-    def _operator(self, model: Model, kernel: Kernel, X: Any, key: Any) -> KernelOperator:
-        """Bind through the base matrix where several kernels share it."""
-        structure = model.structure(kernel, X.shape)
-        if not self._shares(model, kernel, X):
-            return structure.bind(kernel, X)
-        return structure.bind_shared(kernel, X, self._base(kernel, X, None, key))
-
-    def _shares(self, model: Model, kernel: Kernel, X: Any) -> bool:
-        return kernel.base in self._shared and model.structure(kernel, X.shape).needs_base
-
-    def _base(self, kernel: Kernel, X: Any, Y: Any, key: Any) -> Array:
-        kept = self._shelf.get((kernel.base, key))
-        if kept is None:
-            kept = (kernel.base_matrix(X, Y),)
-            self._shelf.put((kernel.base, key), *kept)
-        base: Array = kept[0]
-        return base
-
-
-class Whole(Material):
-    """The same rows for every fold."""
-
-    def __init__(self, X: Any, shared: Iterable[str] = ()) -> None:
-        super().__init__(X.shape[0], shared)
-        self._X = X
-
-    def bind(self, model: Model) -> KernelOperator:
-        """See base class."""
-        X = check_precomputed(self._X) if model.choice.is_precomputed else self._X
-        kernel = model.choice.resolve(X)
-        if model.choice.depends_on_rows:
-            return PerFold(X, model.structure(kernel, X.shape), model.choice.resolve)
-        return self._operator(model, kernel, X, None)
-
-    def trace(self, model: Model) -> float:
-        """See base class."""
-        return float(model.choice.resolve(self._X).diagonal(self._X).sum())
+    ``shared`` names the base matrices that further kernels are made of and that are kept for them.
+    """
+    X = rows_of(data, candidate)
+    kernel = candidate.model.choice.resolve(X)
+    if kernel.base not in shared or not structure.needs_base:
+        return structure.bind(kernel, X)
+    key = "base", kernel.base, candidate.rows_key
+    kept = data.cache.get(key)
+    if kept is None:
+        kept = (kernel.base_matrix(X, None),)
+        data.cache.put(key, *kept)
+    return structure.bind_shared(kernel, X, kept[0])
 
 
 @dataclass(frozen=True)
-class Source:
-    """What the steps of a Pipeline are fitted on."""
+class FoldRows(Splits):
+    """A kernel that every training set has for itself.
 
-    steps: tuple[Step, ...]
-    X: Any
-    y: Any
+    Its rows are transformed by steps fitted on them, or its gamma is chosen by them. Rows are kept
+    for further kernels of the same folds; base matrices only for those of one unit (``bases``).
+    """
 
+    data: Data
+    candidate: Candidate
+    structure: Structure
+    shared: frozenset[str] = frozenset()
+    bases: Bases = field(default_factory=dict)
 
-class Folded(Material):
-    """Rows that every fold transforms in its own way, by steps fitted on its training rows."""
+    @property
+    def n(self) -> int:  # type: ignore[override]  # an attribute of other operators
+        """The number of rows."""
+        return self.data.n
 
-    def __init__(self, source: Source, folds: Folds, shared: Iterable[str] = ()) -> None:
-        super().__init__(folds.n, shared)
-        self._source = source
-        self._folds = folds
-
-    def bind(self, model: Model) -> KernelOperator:
+    def split(self, train: Index, test: Index) -> Part:
         """See base class."""
-
-        def split(train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
-            return self._split(model, train, test)
-
-        return PerSplit(self.n, self._rank(model), split)
-
-    def _rows(self, train: Rows, test: Rows) -> tuple[Any, Any, Any]:
-        key = ("rows", train.tobytes(), test.tobytes())
-        kept = self._shelf.get(key)
-        if kept is None:
-            source = self._source
-            kept = prepare_fold(source.steps, source.X, source.y, train, test)
-            self._shelf.put(key, *kept)
-        return kept[0], kept[1], key[1:]
-
-    def _rank(self, model: Model) -> int:
-        """The rank to plan with: that of the first fold if it can be prepared, else the rows."""
-        try:
-            fold = self._folds[0]
-            X, _, _ = self._rows(fold.train, fold.test)
-            structure = model.structure(model.choice.resolve(X), X.shape)
-        except MemoryError:
-            raise
-        except Exception:
-            # The fold's own evaluation meets the same error and reports it.
-            return self.n
-        return min(self.n, structure.rank_for(self.n, X.shape[1]))
-
-    def _split(self, model: Model, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
-        X_train, X_test, key = self._rows(train, test)
+        X_train, X_test, key = self.rows(train, test)
+        model = self.candidate.model
         if model.choice.is_precomputed:
             X_train = check_precomputed(X_train)
         kernel = model.choice.resolve(X_train)
-        operator = self._operator(model, kernel, X_train, key[0])
-        if not len(test):
-            return operator, np.empty((0, operator.n))
-        if self._shares(model, kernel, X_train):
-            return operator, kernel.from_base(self._base(kernel, X_test, X_train, key))
-        return operator, operator.link(X_test)
+        if kernel.base not in self.shared or not self.structure.needs_base:
+            operator = self.structure.bind(kernel, X_train)
+        else:
+            operator = self.structure.bind_shared(
+                kernel, X_train, self._base(kernel, X_train, None, (key, "train"))
+            )
+        return Made(train, test, operator, self._cross(kernel, operator, X_train, X_test, key))
+
+    def rows(self, train: Index, test: Index) -> tuple[Any, Any, Any]:
+        """The rows of a fold as the kernel sees them, and a key for them."""
+        key = "fold", self.candidate.rows_key, train.tobytes(), test.tobytes()
+        kept = self.data.cache.get(key)
+        if kept is None:
+            steps = self.candidate.parts.steps
+            if steps:
+                takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
+                kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
+            else:
+                kept = take_rows(rows_of(self.data, self.candidate), train, test)
+            self.data.cache.put(key, *kept)
+        return kept[0], kept[1], key
+
+    def _cross(
+        self, kernel: Kernel, operator: KernelOperator, X_train: Any, X_test: Any, key: Any
+    ) -> Array:
+        if not X_test.shape[0]:
+            return np.empty((0, operator.n))
+        if kernel.base in self.shared and self.structure.needs_base:
+            return kernel.from_base(self._base(kernel, X_test, X_train, (key, "test")))
+        return operator.link(X_test)
+
+    def _base(self, kernel: Kernel, X: Any, Y: Any, key: Any) -> Array:
+        name = kernel.base, key
+        if name not in self.bases:
+            self.bases[name] = kernel.base_matrix(X, Y)
+        return self.bases[name]
+
+
+def shared_bases(choices: Mapping[Any, Any]) -> frozenset[str]:
+    """The base matrices that more than one kernel is made of."""
+    probe = np.eye(2)
+    bases = [choice.resolve(probe).base for choice in choices.values()]
+    return frozenset(base for base in bases if base is not None and bases.count(base) > 1)

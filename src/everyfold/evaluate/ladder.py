@@ -2,25 +2,27 @@
 
 A kernel matrix of rank r costs n r² instead of n³. Whether that is enough differs between kernels
 and ridges, and is seen only afterwards, so that a search climbs: all candidates at a low rank,
-those that are not certain and could still win at twice the rank, and so on; the best are evaluated
-on the full matrix, which decides. Every candidate says how far it got.
+those that are not certain and could still win at twice the rank, and so on. Kernels that low rank
+does not capture are looked at on a sample of rows instead. The best are evaluated on the full
+matrix, which decides. Every candidate says how far it got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from everyfold.evaluate.candidates import Options
-from everyfold.evaluate.setup import Setup
-from everyfold.evaluate.units import Candidate, Unit, Verdict, run
-from everyfold.evaluate.workers import map_unordered
+from everyfold.evaluate.bind import rows_of
+from everyfold.evaluate.data import Candidate, Data, Outcome
+from everyfold.evaluate.rounds import History, Rounds, mean_score
+from everyfold.evaluate.tiles import KernelPlan, Unit, cut
+from everyfold.evaluate.views import Curve, perfect_score, ridge_of, sample_size
 from everyfold.kernels import Linear
-from everyfold.operators import Iterative, Nystrom
+from everyfold.operators import Dense, Iterative, Nystrom, Structure
 from everyfold.operators.memory import available_memory
+from everyfold.types import Array, Order
 
 LADDER_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
@@ -29,6 +31,12 @@ FIRST_RANK = 128
 
 CERTAIN = 0.03
 """A candidate is certified where the residual trace is at most this share of its ridge."""
+
+CAPTURED = 0.01
+"""A kernel is captured where the residual trace is at most this share of its trace."""
+
+OUT_OF_REACH = 0.5
+"""Where the residual trace is more than this share, the next rank will not capture it either."""
 
 CONVERGED = 1e-3
 """A score has converged where twice the rank moves it by less than this share of their spread."""
@@ -41,74 +49,27 @@ CONTENDERS = 3
 
 MOST_EXACT = 12
 
+THE_SAME, ABOUT_AS_GOOD = 1.1, 1.5
+"""Factors between the errors of two ridges of a kernel that are called so."""
+
 ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
 
 ITERATIVE_RANK = 1000
 
 
-@dataclass
-class _Standing:
-    """Where one candidate stands."""
-
-    candidate: Candidate
-    unit: Unit
-    rho: float
-    score: float = -np.inf
-    gain: float = np.inf
-    residual: float = np.inf
-    is_full: bool = False
-    is_exact: bool = False
-
-    @property
-    def is_certified(self) -> bool:
-        return not self.is_full and self.residual <= CERTAIN * self.rho
-
-    @property
-    def potential(self) -> float:
-        is_known = self.is_full or self.is_certified
-        return self.score if is_known else self.score + PROMISE * abs(self.gain)
-
-
-@dataclass(frozen=True)
-class LadderSetup(Setup):
-    """Rows in memory, too many to factorise the full matrix of every kernel."""
-
-    metric: Any = "score"
-
-    def work(self, n_jobs: int | None) -> Iterator[list[Verdict]]:
-        """See base class; later verdicts of a candidate replace earlier ones."""
-        n = self.data.n
-        climb = _Climb([_stand(c, unit) for unit in self.units for c in _members(unit)])
-        rank, standings = FIRST_RANK, climb.standings
-        while standings and rank <= n // 4:
-            structure = Nystrom(rank, random_state=0)
-            for verdicts in map_unordered(run, _units(standings, structure), n_jobs, n):
-                climb.read(verdicts, self.metric)
-                yield climb.marked(verdicts)
-            standings, rank = climb.uncertain(), 2 * rank
-        while True:
-            chosen = climb.contenders()
-            if not chosen:
-                return
-            for verdicts in map_unordered(run, _units(chosen, _full(n)), n_jobs, n):
-                climb.read(verdicts, self.metric, is_full=True)
-                yield climb.marked(verdicts)
-
-
-def climbs(setup: Setup, options: Options) -> bool:
+def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
     """Whether a search may begin with low ranks: its kernels are large, and nobody asked otherwise.
 
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if options.order not in ("auto", np.inf) or setup.n < LADDER_ROWS:
+    if order not in ("auto", np.inf) or data.n < LADDER_ROWS:
         return False
-    if setup.has_steps and setup.is_per_fold:
+    if any(kernel.outline.is_per_fold for kernel in kernels):
         return False
-    trial = setup.units[0].trial
-    if trial.train is not None or not trial.bench.folds.are_removable:
+    if any(task.with_train or not task.folds.are_removable for task in data.tasks):
         return False
-    candidates = [candidate for unit in setup.units for candidate in _members(unit)]
+    candidates = list(data.candidates.values())
     return len(candidates) > CONTENDERS and all(_is_plain(c) for c in candidates)
 
 
@@ -124,103 +85,224 @@ def _is_plain(candidate: Candidate) -> bool:
     return not is_linear and model.class_weight != "balanced"
 
 
-def ladder(setup: Setup, metric: Any) -> LadderSetup:
-    """The same work, climbing."""
-    note = (
-        f"with {setup.n} rows all candidates were evaluated at low rank first and the best on the "
-        "full kernel matrix; cv_results_['status'] says which, and operator='dense' evaluates all"
-    )
-    return LadderSetup(
-        setup.data,
-        setup.folds,
-        setup.units,
-        setup.is_per_fold,
-        setup.has_steps,
-        (*setup.notes, note),
-        metric,
-    )
+@dataclass(frozen=True)
+class Step:
+    """A kernel of the ladder: its candidates and its trace."""
+
+    numbers: tuple[int, ...]
+    trace: float
 
 
-def _members(unit: Unit) -> list[Candidate]:
-    return [candidate for group in unit.groups for candidate in group]
+@dataclass(frozen=True)
+class Ladder(Rounds):
+    """Low ranks first, the full kernel last.
+
+    Attributes
+    ----------
+    kernels : tuple of Step
+    rhos : dict
+        The ridge of every candidate on all rows, by number.
+    metric : str
+        The score that decides.
+    order : Order
+    seed : int
+        Of the landmarks.
+    curve : Curve or None
+        What scores on samples of the rows are continued by; None where no perfect score is known.
+    first : sequence of Unit
+    """
+
+    kernels: tuple[Step, ...]
+    rhos: dict[int, float]
+    metric: str
+    order: Order
+    seed: int
+    curve: Curve | None = None
+    first: Sequence[Unit] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls, data: Data, kernels: Sequence[KernelPlan], metric: str, order: Order, seed: int
+    ) -> Ladder:
+        """The ladder of a search."""
+        steps = tuple(
+            Step(tuple(c.number for c in kernel.candidates), _trace(data, kernel))
+            for kernel in kernels
+        )
+        rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
+        best = perfect_score(data.tasks[0], metric)
+        curve = Curve(best, data.n) if np.isfinite(best) else None
+        ladder = cls(steps, rhos, metric, order, seed, curve)
+        return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        climb = _Climb.replay(self, history)
+        views = [round_[0].sample for round_ in history if round_ and round_[0].sample]
+        rank = FIRST_RANK * 2 ** len(history)
+        if not climb.has_full and not views and rank <= data.n // 4:
+            standings = climb.uncertain()
+            if standings:
+                return self._units(data, standings, rank)
+        if not climb.has_full and self.curve is not None:
+            units = self._look_again(climb, data, len(views))
+            if units:
+                return units
+        return self._units(data, climb.contenders(), None)
+
+    def _look_again(self, climb: _Climb, data: Data, done: int) -> list[Unit]:
+        """Kernels that low rank does not capture, on half a sample first, then on all of it."""
+        size = sample_size(data.n)
+        if done == 0:
+            return self._units(data, climb.suspects(), None, (size, size // 2))
+        if done == 1:
+            return self._units(data, climb.hopeful(), None, (size,))
+        return []
+
+    def statuses(self, history: History) -> dict[int, str]:
+        """See base class."""
+        climb = _Climb.replay(self, history)
+        return {number: climb.status(standing) for number, standing in climb.standings.items()}
+
+    def _units(
+        self, data: Data, numbers: Sequence[int], rank: int | None, sample: tuple[int, ...] = ()
+    ) -> list[Unit]:
+        """Units of some candidates at a rank, None for the full matrix; or on a sample of rows."""
+        chosen = set(numbers)
+        plans = []
+        for step in self.kernels:
+            own = [number for number in step.numbers if number in chosen]
+            if own:
+                structure = Dense() if sample else self._structure(data.n, step, own, rank)
+                outline = structure.outline(data.n, data.n)
+                candidates = tuple(data.candidates[number] for number in own)
+                plans.append(KernelPlan(candidates, structure, outline))
+        return [replace(unit, sample=sample) for unit in cut(data, plans, self.order)]
+
+    def _structure(self, n: int, step: Step, numbers: Sequence[int], rank: int | None) -> Structure:
+        """The full matrix, or landmarks until the last of the candidates is certain."""
+        if rank is None:
+            return _full(n, self.seed)
+        rho = min(self.rhos[number] for number in numbers)
+        tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
+        return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
 
 
-def _stand(candidate: Candidate, unit: Unit) -> _Standing:
-    problem = candidate.model.problem(unit.trial.bench.target, unit.trial.bench.weights)
-    return _Standing(candidate, unit, problem.rho(candidate.model.ridges[0], problem.n_active))
+def _trace(data: Data, kernel: KernelPlan) -> float:
+    candidate = kernel.candidates[0]
+    X = rows_of(data, candidate)
+    return float(candidate.model.choice.resolve(X).diagonal(X).sum())
 
 
-def _full(n: int) -> Any:
+def _full(n: int, seed: int) -> Structure:
     """The full matrix: factorised while that is quick, else iterated with, held if it fits."""
     if n < ITERATIVE_ROWS:
-        return "dense"
-    return Iterative(rank=ITERATIVE_RANK, is_held=2 * 8 * n * n < available_memory())
+        return Dense()
+    is_held = 2 * 8 * n * n < available_memory()
+    return Iterative(rank=ITERATIVE_RANK, is_held=is_held, random_state=seed)
 
 
-def _units(standings: Sequence[_Standing], structure: Any) -> list[Unit]:
-    """Units of some candidates with a structure; low rank stops where the last is certain."""
-    by_unit: dict[int, list[_Standing]] = {}
-    for standing in standings:
-        by_unit.setdefault(id(standing.unit), []).append(standing)
-    made = []
-    for members in by_unit.values():
-        unit = members[0].unit
-        chosen = {standing.candidate.number for standing in members}
-        operator = structure
-        if isinstance(structure, Nystrom):
-            trace = unit.trace()
-            tol = CERTAIN * min(s.rho for s in members) / trace if trace > 0.0 else 0.0
-            operator = replace(structure, tol=min(0.5, tol))
-        groups = [
-            tuple(
-                replace(candidate, model=replace(candidate.model, operator=operator))
-                for candidate in group
-                if candidate.number in chosen
-            )
-            for group in unit.groups
-        ]
-        made.append(replace(unit, groups=tuple(group for group in groups if group)))
-    return made
+@dataclass
+class _Standing:
+    """Where one candidate stands."""
+
+    number: int
+    rho: float
+    kernel: int
+    trace: float
+    score: float = -np.inf
+    gain: float = np.inf
+    residual: float = np.inf
+    is_full: bool = False
+    is_exact: bool = False
+    half: float = np.nan
+    """The score on the smaller sample."""
+    promise: float | None = None
+    """What samples of rows promise, where low rank says nothing."""
+
+    @property
+    def is_certified(self) -> bool:
+        return not self.is_full and self.residual <= CERTAIN * self.rho
+
+    @property
+    def is_captured(self) -> bool:
+        return self.is_full or self.is_certified or self.residual <= CAPTURED * self.trace
+
+    @property
+    def is_out_of_reach(self) -> bool:
+        return not self.is_captured and self.residual > OUT_OF_REACH * self.trace
+
+    @property
+    def potential(self) -> float:
+        if self.is_full or self.is_certified:
+            return self.score
+        if self.promise is not None:
+            return self.promise
+        return self.score + PROMISE * abs(self.gain)
 
 
 class _Climb:
     """The standings of all candidates."""
 
-    def __init__(self, standings: list[_Standing]) -> None:
-        self.standings = standings
-        self._by_number = {standing.candidate.number: standing for standing in standings}
+    def __init__(self, ladder: Ladder) -> None:
+        self._curve, self._metric = ladder.curve, ladder.metric
+        self._recent: set[int] = set()
+        self.standings = {
+            number: _Standing(number, ladder.rhos[number], k, step.trace)
+            for k, step in enumerate(ladder.kernels)
+            for number in step.numbers
+        }
 
-    def read(self, verdicts: Sequence[Verdict], metric: Any, *, is_full: bool = False) -> None:
-        """Take note of new scores."""
-        for verdict in verdicts:
-            standing = self._by_number[verdict.number]
-            score = _mean(verdict, metric)
-            is_first = not np.isfinite(standing.score)
-            standing.gain = np.inf if is_first else score - standing.score
-            standing.score = score
-            standing.residual = 0.0 if is_full else verdict.residual_trace
-            standing.is_full = is_full
-            record = verdict.record
-            standing.is_exact = is_full and record is not None and bool(record.is_exact.all())
+    @classmethod
+    def replay(cls, ladder: Ladder, history: History) -> _Climb:
+        """What all outcomes so far amount to."""
+        climb = cls(ladder)
+        for outcomes in history:
+            for outcome in outcomes:
+                if outcome.sample:
+                    climb._read_sample(outcome)
+                else:
+                    climb._read(outcome)
+            climb._recent = {outcome.number for outcome in outcomes}
+            climb._weigh()
+        return climb
 
-    def marked(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts with what is known about each."""
-        return [replace(v, status=self._status(self._by_number[v.number])) for v in verdicts]
+    def _read(self, outcome: Outcome) -> None:
+        standing = self.standings[outcome.number]
+        score = mean_score(outcome, self._metric)
+        is_first = not np.isfinite(standing.score)
+        standing.gain = np.inf if is_first else score - standing.score
+        standing.score = score
+        standing.is_full = not outcome.is_of_another_model
+        standing.residual = 0.0 if standing.is_full else outcome.residual_trace
+        standing.is_exact = standing.is_full and bool(outcome.is_exact.all())
 
-    def _status(self, standing: _Standing) -> str:
+    def _read_sample(self, outcome: Outcome) -> None:
+        assert self._curve is not None
+        standing, score = self.standings[outcome.number], mean_score(outcome, self._metric)
+        if not np.isfinite(score):
+            return
+        if len(outcome.sample) > 1:
+            standing.half = score
+            standing.promise = self._curve.bound(score, outcome.sample[-1])
+        elif np.isfinite(standing.half):
+            standing.promise = self._curve.promise(standing.half, score, outcome.sample[0])
+
+    @property
+    def has_full(self) -> bool:
+        return any(standing.is_full for standing in self.standings.values())
+
+    def status(self, standing: _Standing) -> str:
         if standing.is_exact:
             return "exact"
         if standing.is_certified:
             return "certified"
-        return "converged" if abs(standing.gain) <= CONVERGED * self._spread else "estimated"
+        has_settled = abs(standing.gain) <= CONVERGED * self._spread
+        return "converged" if has_settled and standing.is_captured else "estimated"
 
     @property
-    def _scores(self) -> Any:
-        return np.array([standing.score for standing in self.standings])
-
-    @property
-    def _best(self) -> float:
-        return float(np.max(self._scores))
+    def _scores(self) -> Array:
+        return np.array([standing.score for standing in self.standings.values()])
 
     @property
     def _spread(self) -> float:
@@ -228,29 +310,116 @@ class _Climb:
         scores = self._scores[np.isfinite(self._scores)]
         return float(scores.max() - np.median(scores)) if scores.size else 0.0
 
-    def uncertain(self) -> list[_Standing]:
+    @property
+    def _trusted(self) -> float:
+        """The best score that says something."""
+        scores = [s.score for s in self.standings.values() if s.is_captured]
+        return max(scores, default=-np.inf)
+
+    def uncertain(self) -> list[int]:
         """Those whose score is not certain and may still turn out to be the best."""
-        floor = self._best - CONVERGED * self._spread
+        floor = float(np.max(self._scores)) - CONVERGED * self._spread
         return [
-            standing
-            for standing in self.standings
-            if self._status(standing) == "estimated" and standing.potential >= floor
+            number
+            for number, standing in self.standings.items()
+            if self.status(standing) == "estimated"
+            and not standing.is_out_of_reach
+            and standing.potential >= floor
         ]
 
-    def contenders(self) -> list[_Standing]:
-        """The next to be evaluated on the full matrix: the best, until none can be much better."""
-        done = sum(standing.is_full for standing in self.standings)
-        order = sorted(self.standings, key=lambda s: s.potential, reverse=True)
-        if done == 0:
-            return [standing for standing in order[:CONTENDERS] if np.isfinite(standing.score)]
-        known = max(standing.score for standing in self.standings if standing.is_full)
-        best = max(self.standings, key=lambda s: s.potential)
-        is_settled = best.potential <= known + CONVERGED * self._spread
-        return [] if is_settled or done >= MOST_EXACT else [best]
+    def suspects(self) -> list[int]:
+        """Those whose kernel no rank has captured: their scores say nothing."""
+        return [k for k, standing in self.standings.items() if not standing.is_captured]
 
+    def hopeful(self) -> list[int]:
+        """Those of them that the smaller sample leaves a chance."""
+        return [
+            k
+            for k in self.suspects()
+            if np.isfinite(self.standings[k].half) and self.standings[k].potential >= self._trusted
+        ]
 
-def _mean(verdict: Verdict, metric: Any) -> float:
-    scores = [s[metric] if isinstance(s, dict) else s for s in verdict.test]
-    known = [float(score) for score in scores if score is not None]
-    mean = float(np.mean(known)) if len(known) == len(scores) and known else -np.inf
-    return mean if np.isfinite(mean) else -np.inf
+    def contenders(self) -> list[int]:
+        """The next to be evaluated on the full matrix: the best, until none can be much better.
+
+        Whatever has the best score of all is evaluated in any case.
+        """
+        full = [standing for standing in self.standings.values() if standing.is_full]
+        if not full:
+            return self._first()
+        recent = [standing for standing in full if standing.number in self._recent]
+        alike = [other.number for standing in recent for other in self._alike(standing)]
+        if alike:
+            return alike
+        order = sorted(self.standings.values(), key=lambda s: (-s.potential, s.number))
+        known = max(standing.score for standing in full)
+        is_settled = order[0].potential <= known + CONVERGED * self._spread
+        if not is_settled and len(full) < MOST_EXACT:
+            return [self._spokesman(order[0]).number]
+        leader = max(self.standings.values(), key=lambda s: (s.score, -s.number))
+        return self._beside(leader) if leader.is_full else [leader.number]
+
+    def _beside(self, leader: _Standing) -> list[int]:
+        """The next smaller and larger ridge, where only samples spoke for the leader's kernel."""
+        if leader.promise is None:
+            return []
+        same = [s for s in self.standings.values() if s.kernel == leader.kernel]
+        below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
+        above = min((s for s in same if s.rho > leader.rho), key=lambda s: s.rho, default=leader)
+        return [standing.number for standing in (below, above) if not standing.is_full]
+
+    def _first(self) -> list[int]:
+        """The most promising, and of kernels that only samples speak for one ridge each."""
+        chosen: list[_Standing] = []
+        for standing in sorted(self.standings.values(), key=lambda s: (-s.potential, s.number)):
+            is_repeated = standing.promise is not None and any(
+                other.kernel == standing.kernel for other in chosen
+            )
+            if np.isfinite(standing.score) and not is_repeated:
+                chosen.append(standing)
+        return [self._spokesman(standing).number for standing in chosen[:CONTENDERS]]
+
+    def _spokesman(self, best: _Standing) -> _Standing:
+        """Of the ridges of a kernel that promise the same, the largest.
+
+        It is the least likely to disappoint: samples have fewer rows that are nearly alike.
+        """
+        if best.promise is None or self._curve is None:
+            return best
+        bar = self._curve.better(best.promise, THE_SAME)
+        equals = [other for other in self._unknown(best) if other.potential >= bar]
+        return max([best, *equals], key=lambda s: s.rho)
+
+    def _unknown(self, standing: _Standing) -> list[_Standing]:
+        """The other ridges of a kernel that only samples speak for."""
+        return [
+            other
+            for other in self.standings.values()
+            if other.kernel == standing.kernel
+            and other is not standing
+            and not other.is_full
+            and other.promise is not None
+        ]
+
+    def _alike(self, standing: _Standing) -> list[_Standing]:
+        """The other ridges of a kernel that one has confirmed, if they promise about as much."""
+        if standing.promise is None or self._curve is None:
+            return []
+        bar = self._curve.better(self._trusted, ABOUT_AS_GOOD)
+        if standing.score < bar:
+            return []
+        return [other for other in self._unknown(standing) if other.potential >= bar]
+
+    def _weigh(self) -> None:
+        """Trust the promises of a kernel less where the full matrix has disappointed.
+
+        What samples promise for the ridges of one kernel is mistaken together.
+        """
+        for standing in (self.standings[number] for number in self._recent):
+            if not standing.is_full or standing.promise is None or self._curve is None:
+                continue
+            if standing.score >= self._curve.better(self._trusted, ABOUT_AS_GOOD):
+                continue
+            factor = max(1.0, self._curve.ratio(standing.score, standing.promise))
+            for other in self._unknown(standing):
+                other.promise = self._curve.better(other.potential, factor)

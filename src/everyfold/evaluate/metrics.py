@@ -19,6 +19,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.pipeline import Pipeline
 
+from everyfold.models.model import original
+from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.base import Array, Rows
 
@@ -188,7 +190,7 @@ def find_metric(scorer: Any, target: Target) -> Metric | None:
     True
     """
     known = _OF_LABELS if isinstance(target, Labels) else _OF_NUMBERS
-    own = _own_score(scorer)
+    own = own_score(scorer)
     if own is not None:
         return known.get(own)
     function = getattr(scorer, "_score_func", None)
@@ -226,7 +228,8 @@ _MEANS = (_squared_error, _absolute_error, _accuracy)
 def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Array | None:
     """The scores of folds by their sums of squared errors and spreads, (t, q), if that is enough.
 
-    ``weights`` are those of the folds: their sizes, if all rows count alike.
+    ``weights`` are those of the folds: their sizes, if all rows count alike. A spread of NaN is not
+    known.
 
     Examples
     --------
@@ -237,7 +240,13 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
     """
     plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
     found = _OF_SUMS.get(plain)
-    return None if found is None else sign * found(sse, spread, weights[:, None])
+    scores = None if found is None else sign * found(sse, spread, weights[:, None])
+    return None if scores is None or np.isnan(scores).any() else scores
+
+
+def is_of_sums(metric: Metric | None) -> bool:
+    """Whether ``from_sums`` knows the metric."""
+    return (metric.metric if isinstance(metric, Signed) else metric) in _OF_SUMS
 
 
 def is_mean(metric: Metric) -> bool:
@@ -245,16 +254,29 @@ def is_mean(metric: Metric) -> bool:
     return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
 
 
+def asks_for_predictions(scorer: Any) -> bool:
+    """Whether a scorer is known to call ``predict`` and nothing else.
+
+    Examples
+    --------
+    >>> [asks_for_predictions(metrics.get_scorer(name)) for name in ("f1", "roc_auc")]
+    [True, False]
+    """
+    if own_score(scorer) is not None:
+        return True
+    return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
+
+
 def check_own_score(scorer: Any) -> None:
     """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
-    if type(scorer).__name__ == "_PassthroughScorer" and _own_score(scorer) is None:
+    if type(scorer).__name__ == "_PassthroughScorer" and own_score(scorer) is None:
         raise ValueError(
             f"scoring=None means {scorer}, which is not scikit-learn's usual score and may need a "
             "fitted model; pass scoring by name or as a callable"
         )
 
 
-def _own_score(scorer: Any) -> Any:
+def own_score(scorer: Any) -> Any:
     """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
     if type(scorer).__name__ != "_PassthroughScorer":
         return None
@@ -262,4 +284,4 @@ def _own_score(scorer: Any) -> Any:
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}
-    return usual.get(getattr(type(estimator), "score", None))
+    return usual.get(getattr(original(type(estimator)), "score", None))

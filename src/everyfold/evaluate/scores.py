@@ -8,14 +8,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.metrics._scorer import _MultimetricScorer
-from sklearn.model_selection._validation import _score
-from sklearn.utils import _safe_indexing
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import _check_method_params
 
 from everyfold.criteria import Folds
-from everyfold.evaluate.metrics import Metric, Side, check_own_score, find_metric
+from everyfold.evaluate.metrics import (
+    Metric,
+    Side,
+    asks_for_predictions,
+    check_own_score,
+    find_metric,
+)
+from everyfold.models.private import (
+    BaseScorer,
+    MultimetricScorer,
+    check_method_params,
+    safe_indexing,
+)
+from everyfold.models.private import score as score_estimator
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.base import Array, Rows
 
@@ -60,7 +69,7 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """All labels, known to the fold's training rows or not."""
+        """The labels of the fold's training rows."""
         assert isinstance(self.target, Labels)
         return self.target.classes
 
@@ -73,6 +82,28 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
         """Probabilities of the classes of the test rows."""
         assert isinstance(self.target, Labels)
         return self.target.probabilities(self._answers(X))
+
+
+class _Answered(BaseScorer):  # type: ignore[misc]
+    """Stands in for a scorer whose answer is known, among others that are asked.
+
+    Scorers that are asked together share predictions, and only the first to need them says which
+    label is the positive one: whether a later one fails depends on those before it.
+    """
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__(None, 1, {}, "predict")
+        self._answer = answer
+
+    def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **_: Any) -> Any:
+        method_caller(estimator, "predict", X, pos_label=None)
+        return self._answer
+
+
+def _lacks_its_label(scorer: Any, target: Target) -> bool:
+    """Whether a scorer has a positive label that is none of the target's."""
+    label = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
+    return label is not None and isinstance(target, Labels) and label not in target.classes.tolist()
 
 
 def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
@@ -92,7 +123,13 @@ def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
 
 def take(rows: Any, index: NDArray[np.intp]) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
-    return rows if rows is None else _safe_indexing(rows, index)
+    return rows if rows is None else safe_indexing(rows, index)
+
+
+def by_name(scorer: Any) -> dict[str, Any]:
+    """Scorers by their names, whether there are several or one."""
+    several = isinstance(scorer, MultimetricScorer)
+    return dict(scorer._scorers) if several else {"score": scorer}
 
 
 def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
@@ -153,8 +190,8 @@ class Judge:
         self._X, self._y = data
         self._params = params
         self._error_score = error_score
-        self.is_multimetric = isinstance(scorer, _MultimetricScorer)
-        scorers = scorer._scorers if self.is_multimetric else {"score": scorer}
+        self.is_multimetric = isinstance(scorer, MultimetricScorer)
+        scorers = by_name(scorer)
         self._scorer = scorer
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
@@ -163,6 +200,26 @@ class Judge:
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+        self._shares_predictions = any(_lacks_its_label(s, target) for s in scorers.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its scores are called; empty where only a call of the user's function tells."""
+        if not self.is_multimetric and type(self._scorer).__module__ != "sklearn.metrics._scorer":
+            return ()
+        return tuple(self._scorers)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether a scorer may look at the held-out values, and not at predicted labels alone."""
+        are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
+        return not (are_labels and self._target.predicts_by_sign)
+
+    def among(self, rows: Rows, target: Target) -> Judge:
+        """The same judge of some of the rows, whose target is given; failures count as NaN."""
+        data = take(self._X, rows), take(self._y, rows)
+        params = check_method_params(self._X, params=self._params, indices=rows)
+        return Judge(self._scorer, target, data, params, np.nan)
 
     def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
         """A score, or one for each scorer by name, of every fold.
@@ -184,7 +241,7 @@ class Judge:
         for i in range(len(side.parts)):
             found = {name: column[i] for name, column in table.items() if column[i] is not None}
             if len(found) < len(self._scorers):
-                found = self._ask(values, side, i, found)
+                found = self._ask(values, side, i, found, trains.get(i))
             results.append(found if self.is_multimetric else found["score"])
         return results
 
@@ -207,17 +264,28 @@ class Judge:
                 table[name][i] = None
         return table
 
-    def _ask(self, values: Array, side: Side, i: int, found: dict[str, Any]) -> dict[str, Any]:
-        """Let scikit-learn score fold i by what is not known yet."""
+    def _ask(
+        self, values: Array, side: Side, i: int, found: dict[str, Any], train: Rows | None
+    ) -> dict[str, Any]:
+        """Let scikit-learn score fold i by what is not known yet.
+
+        ``train`` are the training rows if they lack a class, which a refit does not know either.
+        """
         rows = side.parts[i]
         scorer = self._scorer
         if self.is_multimetric:
             rest = {name: item for name, item in self._scorers.items() if name not in found}
-            scorer = _MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
+            if self._shares_predictions:
+                rest = {k: rest.get(k) or _Answered(found[k]) for k in self._scorers}
+            scorer = MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
         X, y = take(self._X, rows), take(self._y, rows)
-        model = stand_in(X, self._target, values[side.bounds[i] : side.bounds[i + 1]])
-        params = _check_method_params(self._X, params=self._params, indices=rows)
-        scores = _score(model, X, y, scorer, params, self._error_score)
+        target, part = self._target, values[side.bounds[i] : side.bounds[i + 1]]
+        if train is not None:
+            assert isinstance(target, Labels)
+            target, part = target.known_by(part, train)
+        model = stand_in(X, target, part)
+        params = check_method_params(self._X, params=self._params, indices=rows)
+        scores = score_estimator(model, X, y, scorer, params, self._error_score)
         if model.was_asked_elsewhere:
             model.predict(None)  # raises: no score can be had this way, whatever error_score is
         if not self.is_multimetric:

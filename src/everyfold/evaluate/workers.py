@@ -30,8 +30,9 @@ def local_threads(n_jobs: int | None = None) -> int:
     2
     """
     backend, _ = get_active_backend()
-    here = tuple(BACKENDS[name] for name in ("loky", "threading", "multiprocessing", "sequential"))
-    return effective_n_jobs(n_jobs) if isinstance(backend, here) else 1
+    # Backends of clusters derive from these, so that only the classes themselves work here.
+    here = [BACKENDS.get(k) for k in ("loky", "threading", "multiprocessing", "sequential")]
+    return effective_n_jobs(n_jobs) if type(backend) in here else 1
 
 
 def map_unordered(

@@ -36,8 +36,38 @@ def dense(X: Any) -> Any:
     return X.toarray() if is_sparse(X) else X
 
 
-def in_double(X: Rows) -> Rows:
+def count_rows(rows: Any) -> int:
+    """The number of rows of an array, a data frame or a list."""
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+class Objects:
+    """Rows of any kind: strings, graphs, a list, a data frame. Only the user's function knows them.
+
+    Examples
+    --------
+    >>> rows = Objects(["one", "two", "three"])
+    >>> rows.shape, rows[np.array([2, 0])].rows
+    ((3, 1), ['three', 'one'])
+    """
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.shape = (count_rows(rows), 1)
+
+    def __getitem__(self, chosen: Any) -> Objects:
+        if hasattr(self.rows, "iloc"):
+            return Objects(self.rows.iloc[chosen])
+        if hasattr(self.rows, "shape"):
+            return Objects(self.rows[chosen])
+        numbers = np.arange(len(self.rows))[chosen]
+        return Objects([self.rows[i] for i in numbers.tolist()])
+
+
+def in_double(X: Any) -> Any:
     """Rows for a function of the user's: what is not a float is left as it is."""
+    if isinstance(X, Objects):
+        return X.rows
     X = X if is_sparse(X) else np.asarray(X)
     return X.astype(np.float64, copy=False) if X.dtype.kind == "f" else X
 

@@ -26,6 +26,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from everyfold.kernels.distances import (
     Array,
     Rows,
+    count_rows,
     decay,
     dense,
     in_double,
@@ -73,6 +74,8 @@ class Kernel(ABC):
     """
 
     base: ClassVar[str | None]
+    is_semidefinite: ClassVar[bool] = True
+    """Whether every matrix of the kernel is known to be positive semi-definite."""
 
     @abstractmethod
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
@@ -102,6 +105,13 @@ class Kernel(ABC):
     def diagonal(self, X: Rows) -> Array:
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
+
+    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+        """What to pass as Y for some of the training rows: the rows ``taken``, of numbers ``rows``.
+
+        So ``kernel(X, kernel.anchors(X[rows], rows))`` is the kernel between all rows and these.
+        """
+        return taken
 
 
 class _Plain(Kernel):
@@ -304,22 +314,36 @@ class Cosine(_Plain):
 class Precomputed(_Plain):
     """A kernel whose matrix is given in place of the rows.
 
-    X is K between the rows in question and the training rows, as in scikit-learn, and Y is ignored.
-    Pass the training matrix through `check_precomputed` once; the methods here do not check it.
+    X is K between the rows in question and the training rows, as in scikit-learn. Y is ignored,
+    unless it is an array of the numbers of some training rows (`anchors`): then their columns are
+    meant. Pass the training matrix through `check_precomputed` once; the methods here do not check
+    it.
 
     Examples
     --------
     >>> import numpy as np
     >>> from everyfold.kernels import Precomputed
-    >>> Precomputed().diagonal(np.array([[2.0, 1.0], [1.0, 3.0]]))
+    >>> K = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> Precomputed().diagonal(K)
     array([2., 3.])
+    >>> Precomputed()(K, np.array([1]))
+    array([[1.],
+           [3.]])
     """
 
     base: ClassVar[str | None] = "precomputed"
+    is_semidefinite: ClassVar[bool] = False
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
-        """X as float64, without a copy where it is that already."""
-        return np.asarray(dense(X), dtype=np.float64)
+        """X, or some of its columns, as float64; without a copy where it is that already."""
+        chosen: Any = X
+        if isinstance(Y, np.ndarray) and Y.ndim == 1:
+            chosen = chosen[:, Y]
+        return np.asarray(dense(chosen), dtype=np.float64)
+
+    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+        """See base class: rows are known by their columns."""
+        return rows
 
     def base_diagonal(self, X: Rows) -> Array:
         """The diagonal of X."""
@@ -375,6 +399,7 @@ class Custom(_Plain):
     on_matrices: bool = False
 
     base: ClassVar[str | None] = None
+    is_semidefinite: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -393,23 +418,24 @@ class Custom(_Plain):
 
     def base_diagonal(self, X: Rows) -> Array:
         """The values k(x, x), row by row."""
-        X = in_double(X)
         if not self.on_matrices:
+            X = in_double(X)
             pairs = (X[[i], :] if is_sparse(X) else X[i] for i in range(X.shape[0]))
             return np.array([self.function(x, x, **self.params) for x in pairs], dtype=np.float64)
-        blocks = [X[i : i + 64] for i in range(0, X.shape[0], 64)]
+        blocks = [in_double(X[i : i + 64]) for i in range(0, X.shape[0], 64)]
         return np.concatenate([self._evaluate(rows, rows).diagonal() for rows in blocks])
 
-    def _evaluate(self, X: Rows, Y: Rows) -> Array:
+    def _evaluate(self, X: Any, Y: Any) -> Array:
         if self.on_matrices:
             K = self.function(X, Y, **self.params)
         else:
             K = pairwise_kernels(X, Y, metric=self.function, filter_params=True, **self.params)
         # A copy, since a function on matrices may hand out an array it keeps.
         K = np.array(dense(K), dtype=np.float64)
-        if K.shape != (X.shape[0], Y.shape[0]):
+        n_rows, n_others = count_rows(X), count_rows(Y)
+        if K.shape != (n_rows, n_others):
             raise ValueError(
-                f"{self._owner} returned shape {K.shape} for {X.shape[0]} and {Y.shape[0]} rows; "
+                f"{self._owner} returned shape {K.shape} for {n_rows} and {n_others} rows; "
                 "with on_matrices=True it must return one value per pair of rows."
             )
         return K

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
+from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 from everyfold.models.estimators import KernelClassifier, KernelRegressor
-from everyfold.models.model import KernelChoice, Model, read_penalty, read_ridge
+from everyfold.models.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.models.targets import Voting
 
 _LINEAR = KernelChoice("linear")
+
+_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+"""Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+
+RidgeClassifier and SVC count rows in every version.
+"""
 
 
 def _kernel_ridge(estimator: Any) -> Model:
@@ -56,7 +64,7 @@ def _svm_choice(estimator: Any) -> KernelChoice:
     )
 
 
-def _refuse_unbounded(estimator: Any) -> None:
+def _refuse_iteration_limit(estimator: Any) -> None:
     if estimator.max_iter != -1:
         raise ValueError(
             f"{type(estimator).__name__}(max_iter={estimator.max_iter}) stops libsvm at a point "
@@ -65,7 +73,7 @@ def _refuse_unbounded(estimator: Any) -> None:
 
 
 def _svc(estimator: Any) -> Model:
-    _refuse_unbounded(estimator)
+    _refuse_iteration_limit(estimator)
     if estimator.probability not in (False, "deprecated"):
         raise ValueError(
             "SVC(probability=True) calibrates by a cross-validation of its own; use "
@@ -82,11 +90,13 @@ def _svc(estimator: Any) -> Model:
         class_weight=estimator.class_weight,
         voting=voting,
         tolerance=float(estimator.tol),
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
     )
 
 
 def _svr(estimator: Any) -> Model:
-    _refuse_unbounded(estimator)
+    _refuse_iteration_limit(estimator)
     return Model(
         _svm_choice(estimator),
         EpsilonInsensitive(float(estimator.epsilon)),
@@ -95,6 +105,9 @@ def _svr(estimator: Any) -> Model:
         False,
         operator="dense",
         tolerance=float(estimator.tol),
+        has_one_target=True,
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
     )
 
 
@@ -136,6 +149,7 @@ def _logistic(estimator: Any) -> Model:
         True,
         class_weight=estimator.class_weight,
         is_joint=True,
+        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
     )
 
 
@@ -186,9 +200,11 @@ def read_estimator(estimator: Any) -> Model:
     >>> read_estimator(KernelRidge(alpha=0.5)).ridges
     (0.5,)
     """
+    # A subclass of scikit-learn's may override anything: only the classes themselves are known,
+    # and the patches that stand for them (on either side: a patch may have come first).
+    asked = original(type(estimator))
     for kind, read in _READERS.items():
-        # A subclass of scikit-learn's may override anything: only the classes themselves are known.
-        known = isinstance(estimator, kind) if read is _ours else type(estimator) is kind
+        known = isinstance(estimator, kind) if read is _ours else asked is original(kind)
         if known:
             return read(estimator)
     name = type(estimator).__name__

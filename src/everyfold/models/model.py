@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from everyfold.criteria import InexactWarning
-from everyfold.kernels import Kernel, Linear, check_precomputed, depends_on_rows, find_kernel
+from everyfold.kernels import Kernel, Linear, depends_on_rows, find_kernel
 from everyfold.losses import Logistic, Loss
-from everyfold.models.targets import Labels, Numbers, Pairs, Target, Voting
-from everyfold.operators import Dense, KernelOperator, Nystrom, PerFold, Primal, Structure
+from everyfold.models.targets import Labels, Reading, Target, Voting
+from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.base import Array
 from everyfold.operators.memory import check_memory, fits
-from everyfold.solve import Problem, RidgeScaling
+from everyfold.solve import Classes, Problem, RidgeScaling
 
 ClassWeight = dict[Any, float] | Literal["balanced"] | None
 
@@ -54,6 +55,11 @@ class KernelChoice:
         )
 
     @property
+    def takes_any_rows(self) -> bool:
+        """Whether only the user's own function looks at the rows, whatever they are."""
+        return self.on_matrices and not isinstance(self.kernel, Kernel)
+
+    @property
     def is_precomputed(self) -> bool:
         """Whether X is the kernel matrix itself."""
         return isinstance(self.kernel, str) and self.kernel == "precomputed"
@@ -81,33 +87,69 @@ class Model:
     """Whether every training set takes the best of the ridges by leave-one-out."""
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
+    weighs_balance: bool = False
+    """Whether balanced class weights come from the sample weights, and not from counts of rows."""
+    has_one_target: bool = False
+    """Whether y has to be one column."""
+    C: float | None = None
+    """The penalty as it was given, of which ``ridges`` keeps all but the last digit."""
+    shrinking: bool = True
+    """Whether libsvm leaves rows aside on its way."""
+    seed: int = 0
+    """Of random choices that "auto" makes."""
+
+    @property
+    def reading(self) -> Reading:
+        """How y is read: models that share it share the target."""
+        return Reading(
+            self.is_classifier,
+            self.voting,
+            isinstance(self.loss, Logistic),
+            self.is_joint,
+            self.has_one_target,
+        )
 
     def target(self, y: Any) -> Target:
         """Read y."""
-        if not self.is_classifier:
-            return Numbers.read(y)
-        labels = Labels.read(y)
-        if self.is_joint and len(labels.classes) > 2:
-            raise ValueError(
-                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
-                "one versus rest use KernelLogisticClassifier(kernel='linear')"
-            )
-        if isinstance(self.loss, Logistic):
-            labels = replace(labels, has_probabilities=self.voting is None)
-        if self.voting is None or len(labels.classes) == 2:
-            return labels
-        return Pairs.of(labels, self.voting)
+        return self.reading.read(y)
 
-    def problem(self, target: Target, sample_weight: Array) -> Problem:
-        """The problem of these targets."""
-        w, balance = sample_weight, None
-        if self.class_weight is not None:
-            assert isinstance(target, Labels)
-            if self.class_weight == "balanced":
-                balance = target.codes
-            else:
-                w = w * _class_factors(self.class_weight, target)[target.codes]
-        return Problem(target.columns, w, self.loss, self.intercept, self.ridge_scaling, balance)
+    def check_labels(self, target: Target) -> None:
+        """Raise if class weights are given for labels that y does not have."""
+        if isinstance(self.class_weight, Mapping) and isinstance(target, Labels):
+            refuse_absent(self.class_weight, target.classes)
+
+    @property
+    def penalty(self) -> float:
+        """The C that stands for the ridge."""
+        return 1.0 / (2.0 * self.ridges[0]) if self.C is None else self.C
+
+    def problems(self, target: Target, sample_weight: Array) -> list[Problem]:
+        """The problem of a target, or one for each pair of its classes on the rows of the two."""
+        classes = self._classes(target)
+        problem = Problem(
+            target.columns, sample_weight, self.loss, self.intercept, self.ridge_scaling, classes
+        )
+        if not target.has_pairs:
+            return [problem]
+        counts = sample_weight > 0.0
+        return [
+            replace(problem, y=y, sample_weight=sample_weight * rows, counts=counts)
+            for y, rows in target.pairs()
+        ]
+
+    def _classes(self, target: Target) -> Classes | None:
+        """The classes of a target and their weights; None where there is nothing to tell apart."""
+        if not isinstance(target, Labels):
+            return None
+        if isinstance(self.class_weight, Mapping):
+            return Classes(target.codes, _class_factors(self.class_weight, target))
+        if self.class_weight is None:
+            return Classes(target.codes)
+        return Classes(target.codes, balance="weights" if self.weighs_balance else "rows")
+
+    def structure_for_any(self) -> Structure:
+        """The structure where nothing is known of the rows."""
+        return self.operator if isinstance(self.operator, Structure) else Dense()
 
     def structure(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure the kernel matrix gets: what was asked for, or the cheapest exact one."""
@@ -124,9 +166,16 @@ class Model:
         if self.operator == "auto" and isinstance(kernel, Linear) and n_features < n_rows:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
-            return _low_rank(n_rows, n_features)
+            return _low_rank(n_rows, n_features, self.seed)
         check_memory(n_rows, n_rows)
         return Dense()
+
+    def draws_landmarks(self, n_rows: int | None) -> bool:
+        """Whether "auto" means random landmarks for this many rows, or for rows of a source."""
+        if self.operator != "auto" or self.choice.is_precomputed:
+            return False
+        fits_whole = n_rows is not None and fits(n_rows, n_rows)
+        return not fits_whole and not isinstance(self.choice.resolve(np.eye(2)), Linear)
 
     def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure of the model that is kept: not every one can predict new rows."""
@@ -136,18 +185,10 @@ class Model:
             check_memory(shape[0], shape[0])
         return kept
 
-    def bind(self, X: Any) -> KernelOperator:
-        """The operator of the rows of X, one for all folds or one for each."""
-        if self.choice.is_precomputed:
-            X = check_precomputed(X)
-        kernel = self.choice.resolve(X)
-        structure = self.structure(kernel, X.shape)
-        if self.choice.depends_on_rows:
-            return PerFold(X, structure, self.choice.resolve)
-        return structure.bind(kernel, X)
-
     def columns_of_ridges(self, q: int) -> list[tuple[float, list[int]]]:
         """The distinct ridges, each with the target columns it belongs to."""
+        if self.chooses_ridge:
+            return [(self.ridges[0], list(range(q)))]
         ridges = self.ridges if len(self.ridges) > 1 else self.ridges * q
         if len(ridges) != q:
             raise ValueError(
@@ -160,9 +201,9 @@ class Model:
         return list(groups.items())
 
 
-def _low_rank(n_rows: int, n_features: int) -> Structure:
+def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     """What "auto" takes where the full matrix does not fit; says so."""
-    structure = Nystrom(random_state=0)
+    structure = Nystrom(random_state=seed)
     rank = structure.rank_for(n_rows, n_features)
     check_memory(n_rows, rank)
     warnings.warn(
@@ -175,13 +216,39 @@ def _low_rank(n_rows: int, n_features: int) -> Structure:
     return structure
 
 
-def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
-    unknown = [label for label in class_weight if label not in set(target.classes.tolist())]
+def refuse_absent(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> None:
+    """Raise if a class weight names a label that is not there: most likely it is misspelt."""
+    labels = classes.tolist()
+    unknown = [label for label in class_weight if label not in labels]
     if unknown:
         raise ValueError(
-            f"class_weight names {unknown}, which are not labels of y ({target.classes.tolist()})"
+            f"class_weight names {unknown}, which are not labels of y ({labels}); name labels of y"
         )
+
+
+def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
+    refuse_absent(class_weight, target.classes)
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
+
+
+_PATCHES = ("sklearnex", "daal4py")
+"""Packages that replace scikit-learn's estimators by faster ones of the same name."""
+
+
+def original(kind: type) -> type:
+    """The class of scikit-learn's that a patched one stands for; any other class is itself.
+
+    Examples
+    --------
+    >>> original(dict)
+    <class 'dict'>
+    """
+    if kind.__module__.partition(".")[0] not in _PATCHES:
+        return kind
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] == "sklearn" and base.__name__ == kind.__name__:
+            return base
+    return kind
 
 
 def read_ridge(alpha: Any, name: str = "alpha") -> tuple[float, ...]:

@@ -12,12 +12,17 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.metaestimators import _safe_split
-from sklearn.utils.validation import _check_method_params, check_array
+from sklearn.utils.validation import check_array
 
+from everyfold.kernels.distances import Objects
+from everyfold.models.private import check_method_params, safe_split
 from everyfold.operators.base import Rows
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
+
+
+class MetadataError(ValueError):
+    """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
 
 
 def freeze(value: Any) -> Any:
@@ -55,6 +60,15 @@ class Step:
     transformer: Any
     params: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> Any:
+        """Equal for steps that transform rows alike: the same transformer with the same metadata.
+
+        Metadata have a length of n; all candidates are handed the same objects.
+        """
+        metadata = sorted((name, id(value)) for name, value in self.params.items())
+        return freeze(self.transformer), tuple(metadata)
+
     def fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Any, Any]:
         """A fitted clone, and X transformed."""
         transformer = clone(self.transformer)
@@ -75,7 +89,7 @@ class Parts:
     @property
     def key(self) -> Any:
         """Equal for parts that prepare the rows alike."""
-        return tuple(freeze(step.transformer) for step in self.steps)
+        return tuple(step.key for step in self.steps)
 
     def without_y(self, X: Any) -> Any:
         """All rows by steps fitted on all of them, or None if some step looks at y.
@@ -135,7 +149,7 @@ def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, A
         for key, value in params.items():
             name, _, rest = key.partition("__")
             if name not in routed or not rest:
-                raise ValueError(
+                raise MetadataError(
                     f"fit parameter {key!r} does not name a step of the Pipeline; pass it as "
                     f"'step__parameter' with a step of {list(routed)}"
                 )
@@ -157,8 +171,13 @@ def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, A
     return routed
 
 
-def read_rows(X: Any, estimator: Any = None) -> Any:
-    """Check rows that go into a kernel: finite numbers in double precision, dense or CSR."""
+def read_rows(X: Any, estimator: Any = None, *, takes_any: bool = False) -> Any:
+    """Check rows that go into a kernel: finite numbers in double precision, dense or CSR.
+
+    With ``takes_any``, the kernel is a function that gets whatever the user has.
+    """
+    if takes_any:
+        return Objects(X)
     return check_array(
         X, accept_sparse="csr", dtype=np.float64, input_name="X", estimator=estimator
     )
@@ -167,22 +186,29 @@ def read_rows(X: Any, estimator: Any = None) -> Any:
 def prepare_once(steps: tuple[Step, ...], X: Any) -> Any:
     """Transform all rows by steps fitted on all rows, which never see y."""
     for step in steps:
-        X = step.fit(X, None, _check_method_params(X, params=step.params))[1]
+        X = step.fit(X, None, check_method_params(X, params=step.params))[1]
     return X
 
 
+def take_rows(X: Any, train: Rows, test: Rows) -> tuple[Any, Any]:
+    """The rows of a fold."""
+    return X[train], X[test]
+
+
 def prepare_fold(
-    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows
+    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows, *, takes_any: bool = False
 ) -> tuple[Any, Any]:
     """Transform the rows of a fold by steps fitted on its training rows, as a Pipeline would."""
     whole = X
     first = steps[0].transformer
-    X_train, y_train = _safe_split(first, X, y, train)
-    X_test, _ = _safe_split(first, X, None, test, train)
+    X_train, y_train = safe_split(first, X, y, train)
+    X_test, _ = safe_split(first, X, None, test, train)
     for step in steps:
-        params = _check_method_params(whole, params=step.params, indices=train)
+        params = check_method_params(whole, params=step.params, indices=train)
         transformer, X_train = step.fit(X_train, y_train, params)
         if len(test):
             X_test = transformer.transform(X_test)
-    X_train = read_rows(X_train)
-    return X_train, read_rows(X_test) if len(test) else X_train[:0]
+    X_train = read_rows(X_train, takes_any=takes_any)
+    if not len(test):
+        return X_train, X_train[:0]
+    return X_train, read_rows(X_test, takes_any=takes_any)

@@ -28,6 +28,11 @@ class Target(ABC):
 
     columns: Array
 
+    @property
+    def predicts_by_sign(self) -> bool:
+        """Whether predictions depend on nothing but the signs of the values."""
+        return False
+
     @abstractmethod
     def predict(self, values: Array) -> NDArray[Any]:
         """Predictions in the user's own terms from values (rows, q)."""
@@ -35,6 +40,19 @@ class Target(ABC):
     @abstractmethod
     def decide(self, values: Array) -> NDArray[Any]:
         """The values in the shape scikit-learn gives ``decision_function`` or ``predict``."""
+
+    @abstractmethod
+    def among(self, rows: Rows) -> Target:
+        """The same target of some of the rows; labels keep all their classes."""
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether columns are problems of their own, on some of the rows each."""
+        return False
+
+    def pairs(self) -> list[tuple[Array, NDArray[np.bool_]]]:
+        """Columns that are problems of their own, each with the rows that take part."""
+        return []
 
     def mask(self, values: Array, train: Rows) -> Array:
         """Values of a fold without what its training rows cannot know; here, all are known."""
@@ -69,6 +87,10 @@ class Numbers(Target):
         return values[:, 0] if self.is_flat else values
 
     decide = predict
+
+    def among(self, rows: Rows) -> Numbers:
+        """See base class."""
+        return replace(self, columns=self.columns[rows])
 
 
 @dataclass(frozen=True)
@@ -105,6 +127,11 @@ class Labels(Target):
         columns = 2.0 * (codes[:, None] == np.arange(len(classes))) - 1.0
         return cls(classes, codes, columns[:, 1:] if len(classes) == 2 else columns)
 
+    @property
+    def predicts_by_sign(self) -> bool:
+        """See base class: two classes are told apart by it, more by the largest value."""
+        return bool(self.columns.shape[1] == 1)
+
     def predict(self, values: Array) -> NDArray[Any]:
         """See base class."""
         return decode(self.classes, values)
@@ -123,9 +150,13 @@ class Labels(Target):
         scaled: Array = positive / positive.sum(axis=1, keepdims=True)
         return scaled
 
+    def among(self, rows: Rows) -> Labels:
+        """See base class."""
+        return replace(self, codes=self.codes[rows], columns=self.columns[rows])
+
     def emptied(self) -> Labels:
         """The same without its rows, to decide about others."""
-        return replace(self, codes=self.codes[:0], columns=self.columns[:0])
+        return self.among(np.empty(0, dtype=np.intp))
 
     def mask(self, values: Array, train: Rows) -> Array:
         """A class that the training rows do not have cannot be predicted."""
@@ -140,6 +171,17 @@ class Labels(Target):
         masked = values.copy()
         masked[:, ~seen] = np.finfo(np.float64).min
         return masked
+
+    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+        """The target of a model that knows the classes of its training rows only, and its values.
+
+        Two classes that are left are one problem, positive for the second.
+        """
+        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        if seen.all():
+            return self, values
+        kept = values[:, seen] if seen.sum() > 2 else values[:, [np.flatnonzero(seen)[-1]]]
+        return replace(self.emptied(), classes=self.classes[seen]), kept
 
 
 @dataclass(frozen=True)
@@ -184,19 +226,22 @@ class Pairs(Labels):
         first, second = np.triu_indices(n_classes, 1)
         return first, second
 
-    def column(self, k: int) -> Labels:
-        """One pair as a problem of its own."""
-        return Labels(self.classes, self.codes, self.columns[:, [k]])
-
-    def emptied(self) -> Pairs:
+    @property
+    def has_pairs(self) -> bool:
         """See base class."""
-        none = slice(0)
-        return Pairs(
-            self.classes,
-            self.codes[none],
-            self.columns[none],
-            self.takes_part[none],
-            self.voting,
+        return True
+
+    def pairs(self) -> list[tuple[Array, NDArray[np.bool_]]]:
+        """See base class."""
+        return [(self.columns[:, [k]], self.takes_part[:, k]) for k in range(self.columns.shape[1])]
+
+    def among(self, rows: Rows) -> Pairs:
+        """See base class."""
+        return replace(
+            self,
+            codes=self.codes[rows],
+            columns=self.columns[rows],
+            takes_part=self.takes_part[rows],
         )
 
     def _votes(self, values: Array) -> Array:
@@ -219,10 +264,14 @@ class Pairs(Labels):
         confidence: Array = votes + total / (3.0 * (np.abs(total) + 1.0))
         return confidence
 
+    @property
+    def predicts_by_sign(self) -> bool:
+        """See base class: votes do, unless values break their ties."""
+        return not (self.voting.break_ties and self.voting.shape == "ovr")
+
     def predict(self, values: Array) -> NDArray[Any]:
         """See base class: most votes win, the first class among equals unless ties are broken."""
-        is_broken = self.voting.break_ties and self.voting.shape == "ovr"
-        scores = self._confidence(values) if is_broken else self._votes(values)
+        scores = self._votes(values) if self.predicts_by_sign else self._confidence(values)
         return decode(self.classes, scores)
 
     def decide(self, values: Array) -> Array:
@@ -241,3 +290,69 @@ class Pairs(Labels):
         masked[:, ~seen[first] & seen[second]] = -np.finfo(np.float32).max
         masked[:, ~seen[first] & ~seen[second]] = 0.0
         return masked
+
+    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+        """See base class."""
+        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        if seen.all():
+            return self, values
+        first, second = self._pairs(len(self.classes))
+        kept, empty = values[:, seen[first] & seen[second]], self.emptied()
+        if seen.sum() == 2:  # a pair alone is positive for its second class
+            return Labels(self.classes[seen], empty.codes, empty.columns[:, :1]), -kept
+        return replace(empty, classes=self.classes[seen]), kept
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that decides how a model reads y: models with equal readings share a target.
+
+    Attributes
+    ----------
+    is_classifier : bool
+    voting : Voting or None
+        More than two classes are decided one versus one; None is one versus rest.
+    has_log_odds : bool
+        Whether the values of one column are log-odds.
+    is_joint : bool
+        Whether more than two classes would be fitted together, which no loss here does.
+    has_one_target : bool
+        Whether y has to be one column of numbers.
+    """
+
+    is_classifier: bool
+    voting: Voting | None = None
+    has_log_odds: bool = False
+    is_joint: bool = False
+    has_one_target: bool = False
+
+    def read(self, y: Any) -> Target:
+        """Check and read y.
+
+        Examples
+        --------
+        >>> type(Reading(is_classifier=True, voting=Voting()).read(["a", "b", "c"])).__name__
+        'Pairs'
+        """
+        if not self.is_classifier:
+            return Numbers.read(_one_column(y) if self.has_one_target else y)
+        labels = Labels.read(y)
+        if self.is_joint and len(labels.classes) > 2:
+            raise ValueError(
+                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
+                "one versus rest use KernelLogisticClassifier(kernel='linear')"
+            )
+        if self.has_log_odds:
+            labels = replace(labels, has_probabilities=self.voting is None)
+        if self.voting is None or len(labels.classes) == 2:
+            return labels
+        return Pairs.of(labels, self.voting)
+
+
+def _one_column(y: Any) -> Any:
+    if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        raise ValueError(
+            f"y has shape {np.shape(y)}, but SVR fits one target: y should be a 1d array; search "
+            "each column for itself, or use MultiOutputRegressor of scikit-learn's"
+        )
+    return y if y is None else column_or_1d(y, warn=True)

@@ -15,7 +15,6 @@ from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.iterative import Iterative
 from everyfold.operators.lowrank import LowRank, Primal
 from everyfold.operators.nystrom import Nystrom, NystromMatrix
-from everyfold.operators.perfold import PerFold, PerSplit
 
 __all__ = [
     "Circulant",
@@ -29,8 +28,6 @@ __all__ = [
     "LowRank",
     "Nystrom",
     "NystromMatrix",
-    "PerFold",
-    "PerSplit",
     "Primal",
     "Quadratic",
     "Response",

@@ -7,28 +7,32 @@ statistics that factorises nothing. The letters are those of ``docs/mathematics.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cached_property
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from everyfold.kernels import Kernel
 from everyfold.operators.systems import CHUNK, Array, Route, Rows, solve_stack
 
-if TYPE_CHECKING:
-    from everyfold.operators.moments import Moments
-
 __all__ = [
     "Array",
     "DualModel",
     "Expansion",
     "KernelOperator",
+    "Made",
+    "Multiplies",
+    "Outline",
+    "Part",
     "Quadratic",
     "Response",
     "Route",
     "Rows",
     "Solution",
+    "Splits",
     "StructureError",
 ]
 
@@ -232,20 +236,105 @@ class StructureError(ValueError):
     """A structure cannot do what is asked, for any fold or ridge: nothing is gained by retrying."""
 
 
-class KernelOperator(ABC):
-    """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
+class Part(Protocol):
+    """One training set and the rows that its model predicts.
+
+    Attributes
+    ----------
+    train, test : int arrays
+        Numbers of the rows of a fold.
+    operator : KernelOperator
+        The kernel of the training rows.
+    cross : array of shape (test rows, coefficients)
+        What turns coefficients fitted on the training rows into predictions of the test rows.
+    parent : KernelOperator or None
+        The kernel of all rows, if this is a part of one.
+    """
+
+    @property
+    def train(self) -> Rows: ...  # noqa: D102
+
+    @property
+    def test(self) -> Rows: ...  # noqa: D102
+
+    @property
+    def operator(self) -> KernelOperator: ...  # noqa: D102
+
+    @property
+    def cross(self) -> Array: ...  # noqa: D102
+
+    @property
+    def parent(self) -> KernelOperator | None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Made:
+    """A part whose kernel was made for its training rows alone."""
+
+    train: Rows
+    test: Rows
+    operator: KernelOperator
+    cross: Array
+    parent: None = None
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A part of a kernel of all rows; nothing is copied before it is asked for."""
+
+    train: Rows
+    test: Rows
+    parent: KernelOperator
+
+    @cached_property
+    def operator(self) -> KernelOperator:
+        """The kernel of the training rows."""
+        return self.parent.restrict(self.train)
+
+    @cached_property
+    def cross(self) -> Array:
+        """What predicts the test rows."""
+        return self.parent.cross(self.test, self.train)
+
+
+class Splits(ABC):
+    """An ability: to give the kernel of a training set and its test rows.
+
+    All that a kernel can do which each training set has for itself (``gamma="scale"``, a Pipeline).
+    """
 
     n: int
-    depends_on_rows: bool = False
-    """Whether the kernel of some rows is not a sub-matrix of the kernel of all."""
+
+    @abstractmethod
+    def split(self, train: Rows, test: Rows) -> Part:
+        """The kernel of some rows, and what predicts others from them."""
+
+
+class Multiplies(ABC):
+    """An ability: products with the matrix of all rows."""
+
+    n: int
+    basis: Array | None = None
+    """V with K ≈ V Vᵀ, if iterations are to begin from there."""
+
+    @abstractmethod
+    def matmat(self, B: Array) -> Array:
+        """K B."""
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """The diagonal of K."""
+
+
+class KernelOperator(Splits, Multiplies):
+    """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
+
     is_approximation: bool = False
     """Whether it stands for another matrix, whose folds are not those of the kernel."""
     has_coordinates: bool = False
     """Whether coefficients are coordinates of f, and not one a row."""
     residual_trace: float = 0.0
     """An upper bound of how far it is from the matrix it stands for."""
-    basis: Array | None = None
-    """V with K ≈ V Vᵀ, if iterations are to begin from there."""
     methods: tuple[str, ...] | None = None
     """The only methods of the planner that suit the structure; None if it takes any."""
     is_identity: bool = False
@@ -257,10 +346,6 @@ class KernelOperator(ABC):
     @abstractmethod
     def rank(self) -> int:
         """An upper bound of the rank that the structure guarantees; n if it has none."""
-
-    @abstractmethod
-    def matmat(self, B: Array) -> Array:
-        """K B."""
 
     @abstractmethod
     def evaluate(self, coef: Array) -> Array:
@@ -279,10 +364,6 @@ class KernelOperator(ABC):
         return float(np.vdot(coef, values))
 
     @abstractmethod
-    def diagonal(self) -> Array:
-        """The diagonal of K."""
-
-    @abstractmethod
     def eigenvalues(self) -> Array:
         """All n eigenvalues, ascending."""
 
@@ -296,16 +377,6 @@ class KernelOperator(ABC):
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
 
-    def check(self, quadratic: Quadratic, sets: Sequence[Rows]) -> None:  # noqa: B027
-        """Raise if the structure does not suit the problem or the sets to hold out. Most suit any.
-
-        Called before any work.
-        """
-
-    def moments(self, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
-        """Sums over all rows and over each of the sets; only a kernel of low rank has them."""
-        raise StructureError("only a kernel of low rank is a sum over its rows")
-
     @abstractmethod
     def restrict(self, rows: Rows) -> KernelOperator:
         """The same kernel on some of the rows, which may repeat."""
@@ -314,17 +385,22 @@ class KernelOperator(ABC):
     def cross(self, new: Rows, rows: Rows) -> Array:
         """What turns coefficients fitted on ``rows`` into predictions of the rows ``new``."""
 
-    def split(self, train: Rows, test: Rows) -> tuple[KernelOperator, Array]:
-        """What a fold needs: ``restrict(train)`` and ``cross(test, train)``."""
-        return self.restrict(train), self.cross(test, train)
+    def split(self, train: Rows, test: Rows) -> Part:
+        """See base class: ``restrict(train)`` and ``cross(test, train)``, made when asked for."""
+        return Cut(train, test, self)
 
     @abstractmethod
     def expand(self, coef: Array) -> Expansion:
         """The function f of these coefficients, without the matrix."""
 
     def link(self, X: Any) -> Array:
-        """What turns coefficients fitted on all rows into values at the rows of ``X``."""
-        return self.expand(np.empty((self.n, 0))).link(X)
+        """What turns coefficients fitted on all rows into values at the rows of ``X``.
+
+        It follows from ``expand``: the values of each coefficient alone. An operator with as many
+        coefficients as rows has a cheaper way.
+        """
+        width = len(self.coefficients(np.zeros((self.n, 1))))
+        return self.expand(np.eye(width))(X)
 
 
 class Expansion(ABC):
@@ -348,8 +424,54 @@ class Expansion(ABC):
         return np.concatenate([self.link(X[i : i + step]) @ self.coef for i in starts])
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What is known of an operator before it exists.
+
+    Attributes
+    ----------
+    rank : int
+        An upper bound.
+    methods : tuple of str or None
+        The only methods of the planner that suit it; None if it takes any.
+    is_per_fold : bool
+        Whether every training set has a kernel of its own, so that it can only be split.
+    is_approximate : bool
+        Whether it stands for another matrix, whose folds are not those of the kernel.
+    needs_constant_curvature : bool
+        Whether the structure is lost where the curvature of the loss differs between rows.
+    """
+
+    rank: int
+    methods: tuple[str, ...] | None = None
+    is_per_fold: bool = False
+    is_approximate: bool = False
+    needs_constant_curvature: bool = False
+
+
 class Structure(ABC):
     """How to represent the kernel matrix of data: what users pass as ``operator=``."""
+
+    methods: ClassVar[tuple[str, ...] | None] = None
+    is_approximate: ClassVar[bool] = False
+    needs_constant_curvature: ClassVar[bool] = False
+
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
+        """What an operator bound to data of this shape will be."""
+        return Outline(
+            self.rank_for(n_rows, n_features),
+            self.methods,
+            is_per_fold,
+            # A kernel of each training set is that of a refit, approximate or not.
+            self.is_approximate and not is_per_fold,
+            self.needs_constant_curvature,
+        )
+
+    def check(self, n: int, weights: Array, sets: Sequence[Rows]) -> None:  # noqa: B027
+        """Raise if the structure does not suit the weights or the sets to hold out.
+
+        Called before any work; most structures suit any.
+        """
 
     @abstractmethod
     def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
@@ -380,3 +502,19 @@ class Structure(ABC):
         if unknown:
             raise ValueError(f"{self} has no parameters {unknown}; use {sorted(self.get_params())}")
         return type(self)(**{**self.get_params(), **params})
+
+    def seeded(self, draw: Callable[[], int]) -> Structure:
+        """The same structure with a number for its seed, drawn unless it has one of its own.
+
+        The number of a generator is drawn from a copy: with the generator itself every kernel and
+        every worker would find another state.
+        """
+        changes: dict[str, Any] = {}
+        for name, value in self.get_params().items():
+            if isinstance(value, Structure):
+                changes[name] = value.seeded(draw)
+            elif name == "random_state" and value is None:
+                changes[name] = draw()
+            elif isinstance(value, np.random.RandomState):
+                changes[name] = int(deepcopy(value).randint(2**31 - 1))
+        return self.with_params(**changes) if changes else self

@@ -93,6 +93,10 @@ class BlockwiseMatrix(KernelOperator):
         """See base class: the kernel between the two sets."""
         return self._kernel(self._X[new], self._X[rows])
 
+    def link(self, X: Any) -> Array:
+        """See base class: the kernel between the new rows and these."""
+        return self._kernel(X, self._X)
+
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class."""
         return KernelExpansion(self._kernel, self._X, coef)

@@ -30,6 +30,7 @@ from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
     CirculantMatrix,
     CirculantWarning,
+    check_sets,
     refuse_new_rows,
     spell_counts,
 )
@@ -92,6 +93,10 @@ class Circulant(Structure):
     levels: int = 2
     refit: Structure | None = field(default_factory=Dense)
 
+    methods: ClassVar[tuple[str, ...] | None] = ("fourier",)
+    is_approximate: ClassVar[bool] = True
+    needs_constant_curvature: ClassVar[bool] = True
+
     RANGE: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 5.0, 10.0)
     """Steps that ``candidates`` tries; the literature has values from 1 to 11."""
 
@@ -124,6 +129,13 @@ class Circulant(Structure):
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return n_rows
+
+    def check(self, n: int, weights: Array, sets: Sequence[Rows]) -> None:
+        """See base class: equal weights, and blocks of rows with fixed leading indices."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CirculantWarning)  # binding says it
+            grid = self._grid(n)
+        check_sets(grid, weights, sets)
 
     def to_fit(self) -> Structure:
         """See base class: the structure of ``refit``."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, eigvalsh
+from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
@@ -68,6 +68,7 @@ def product(A: Array, B: Array) -> Array:
 
 _ROWS = 64  # at a time, when all of K is looked at
 _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
+_SINGLE = float(np.finfo(np.float32).eps)
 
 
 class DenseMatrix(KernelOperator):
@@ -119,6 +120,25 @@ class DenseMatrix(KernelOperator):
                 return False
         return True
 
+    @property
+    def is_semidefinite(self) -> bool:
+        """Whether K is known to have no negative eigenvalue, as kernels by name have none."""
+        return self._kernel is not None and self._kernel.is_semidefinite
+
+    @cached_property
+    def is_indefinite(self) -> bool:
+        """Whether K has a negative eigenvalue that is more than the rounding of float32.
+
+        Where it is not known it costs n³/3 flops and a copy of K.
+        """
+        if self.is_semidefinite:
+            return False
+        shifted = self.K.copy()
+        largest = float(np.abs(self.diagonal()).max())
+        shifted[np.diag_indices(self.n)] += _SINGLE * np.sqrt(self.n) * largest
+        _, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
+        return bool(failed)
+
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""
         return product(self.K, B)
@@ -159,6 +179,10 @@ class DenseMatrix(KernelOperator):
         """See base class: the rows of K between the two sets."""
         K_new: Array = self.K[np.ix_(new, rows)]
         return K_new
+
+    def link(self, X: Any) -> Array:
+        """See base class: the kernel between the new rows and these."""
+        return self.expand(np.empty((self.n, 0))).link(X)
 
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class."""

@@ -12,7 +12,7 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy import fft
@@ -119,17 +119,6 @@ class CirculantMatrix(KernelOperator):
         data = Transformed(self.grid, quadratic, _common(quadratic.s))
         return (CirculantResponse(self, data, rho) for rho in rhos)
 
-    def check(self, quadratic: Quadratic, sets: Sequence[Rows]) -> None:
-        """See base class: equal weights, and blocks of rows with fixed leading indices."""
-        _common(quadratic.s)
-        sizes = np.array([len(rows) for rows in sets])
-        for m in np.unique(sizes):
-            if m > 1:
-                rows = np.stack([rows for rows in sets if len(rows) == m])
-                if not self.grid.is_aligned(rows):
-                    is_partition = sizes.sum() == self.n
-                    raise _unaligned(self.grid, int(m), len(sets) if is_partition else None)
-
     def restrict(self, rows: Rows) -> DenseMatrix:
         """See base class; some rows of a circulant are no circulant: an array of their number²."""
         return DenseMatrix(self.cross(rows, rows))
@@ -138,9 +127,25 @@ class CirculantMatrix(KernelOperator):
         """See base class: the entries of the matrix between the two sets."""
         return self.grid.gather(self.column, new[:, None], rows[None, :])
 
+    def link(self, X: Any) -> NoReturn:
+        """Not available: there is no function behind the matrix."""
+        refuse_new_rows()
+
     def expand(self, coef: Array) -> NoReturn:
         """Not available: there is no function behind the matrix."""
         refuse_new_rows()
+
+
+def check_sets(grid: Grid, weights: Array, sets: Sequence[Rows]) -> None:
+    """Raise unless weights are equal and sets are blocks of rows with fixed leading indices."""
+    _common(np.sqrt(weights))
+    sizes = np.array([len(rows) for rows in sets])
+    for m in np.unique(sizes):
+        if m > 1:
+            rows = np.stack([rows for rows in sets if len(rows) == m])
+            if not grid.is_aligned(rows):
+                is_partition = sizes.sum() == grid.n
+                raise _unaligned(grid, int(m), len(sets) if is_partition else None)
 
 
 def _eigenvalues(grid: Grid, steps: Sequence[float], kernel: RBF | Laplacian) -> Array:

@@ -26,6 +26,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
+from everyfold.operators.compiled import Entry
 from everyfold.operators.threads import thread_budget
 
 _Array = Any
@@ -337,10 +338,7 @@ def _solve_gathered(G: _Array, h: _Array, rows: _Array, B: _Array, out: _Array) 
                 out[f, i, c] = x[i] if is_definite else np.nan
 
 
-try:
-    solve_gathered: Any = _njit(cache=True, **_OPTIONS)(_solve_gathered)
-except RuntimeError:  # a read-only installation without a place for a cache
-    solve_gathered = _njit(**_OPTIONS)(_solve_gathered)
+solve_gathered = Entry(_solve_gathered, _OPTIONS)
 
 
 _PIECE = 16

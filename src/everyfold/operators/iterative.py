@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import Array, KernelOperator, Structure
@@ -37,6 +37,8 @@ class Iterative(Structure):
     rank: int = 500
     is_held: bool = True
     random_state: Any = 0
+
+    methods: ClassVar[tuple[str, ...] | None] = ("conjugate",)
 
     def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
         """See base class."""

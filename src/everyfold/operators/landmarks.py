@@ -18,12 +18,26 @@ from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import Array, Rows
-from everyfold.operators.systems import EPS
+from everyfold.operators.systems import EPS, NotPositiveDefiniteError
 
 PROPOSALS = 64
 """Pivots proposed at a time, so that columns are computed and subtracted by matrix products."""
 
 _KMEANS_STEPS = 20
+
+_ROUNDING = 1e-6
+"""What is below 0 by this share of the largest value is not so by rounding."""
+
+
+def refuse_indefinite(values: Array, scale: float) -> None:
+    """Raise if numbers that a positive semi-definite matrix keeps above 0 are far below it."""
+    lowest = float(values.min(initial=0.0))
+    if lowest < -_ROUNDING * scale:
+        raise NotPositiveDefiniteError(
+            "the kernel matrix is not positive semi-definite (landmarks leave a variance or an "
+            f"eigenvalue of {lowest:.3g}, with values up to {scale:.3g}), so that no low-rank "
+            "features stand for it; clip its negative eigenvalues first"
+        )
 
 
 def uniform(n: int, count: int, random: RandomState) -> Rows:
@@ -75,6 +89,8 @@ def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomSt
     columns = np.empty((count, n))
     rows: list[int] = []
     residual = diagonal.copy()
+    largest = float(np.abs(diagonal).max(initial=0.0))
+    refuse_indefinite(residual, largest)
     floor = max(tol, n * EPS) * total
     while len(rows) < count and residual.sum() > floor:
         found = _accepted(kernel, X, columns[: len(rows)], residual, random)[: count - len(rows)]
@@ -91,6 +107,7 @@ def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomSt
             new, L = new[: info - 1], L[: info - 1, : info - 1]
         columns[k : len(rows)] = solve_triangular(L, new, lower=True)
         residual -= np.einsum("ij,ij->j", columns[k : len(rows)], columns[k : len(rows)])
+        refuse_indefinite(residual, largest)
         np.maximum(residual, 0.0, out=residual)
         residual[rows] = 0.0
     r = len(rows)
@@ -100,7 +117,8 @@ def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomSt
 def _accepted(kernel: Kernel, X: Any, columns: Array, residual: Array, random: RandomState) -> Rows:
     """Pivots drawn in proportion to the residual, each given those before it."""
     drawn = random.choice(len(residual), PROPOSALS, p=residual / residual.sum())
-    block = kernel(X[drawn], X[drawn]) - columns[:, drawn].T @ columns[:, drawn]
+    taken = X[drawn]
+    block = kernel(taken, kernel.anchors(taken, drawn)) - columns[:, drawn].T @ columns[:, drawn]
     first = block.diagonal().copy()
     chance = random.uniform(size=PROPOSALS)
     accepted = []

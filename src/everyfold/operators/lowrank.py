@@ -163,17 +163,13 @@ class LowRank(KernelOperator):
 
     def link(self, X: Any) -> Array:
         """See base class: the features of new rows."""
-        return self._map(X)
+        return super().link(X) if self._features is None else self._features(X)
 
     def expand(self, coef: Array) -> Expansion:
         """See base class."""
-        return self._map.expand(coef)
-
-    @property
-    def _map(self) -> Features:
         if self._features is None:
             raise TypeError("a bare matrix cannot predict new rows; bind it to a kernel and data")
-        return self._features
+        return self._features.expand(coef)
 
 
 class _Centred:

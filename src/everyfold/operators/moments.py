@@ -20,7 +20,10 @@ from everyfold.operators.systems import EPS, mirror, refuse
 BLOCK = 4_000_000
 """Entries of V that are weighted at a time, about 32 MB."""
 
-_FEW_RIDGES = 8
+DISTINCT = 1e-5
+"""Differences below this share of what they are taken of have lost their digits."""
+
+FEW_RIDGES = 8
 """Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
 
 
@@ -128,7 +131,7 @@ class Sums:
         A = self.gram - self.weight * np.outer(centre, centre)
         rhs = self.cross - np.outer(centre, self.targets)
         if len(A):
-            solve = _by_factors if len(rhos) <= _FEW_RIDGES else _by_spectrum
+            solve = _by_factors if len(rhos) <= FEW_RIDGES else _by_spectrum
             coef, condition = solve(A, rhs, rhos)
         else:  # a kernel of zeros
             coef, condition = np.empty((len(rhos), *rhs.shape)), np.ones(len(rhos))
@@ -145,6 +148,73 @@ class Sums:
         explained = np.einsum("kcq,cq->kq", coef, self.cross) + b * self.targets
         residual: Array = self.squares - 2.0 * explained + fitted
         return residual
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Sums over rows from whose features and targets constants were subtracted: their origin.
+
+    An origin near the rows keeps the digits that a common one may cost.
+    """
+
+    sums: Sums
+    origin: Array
+    target_origin: Array
+
+    @property
+    def target_mean(self) -> Array:
+        """The weighted mean of the targets."""
+        mean: Array = self.sums.targets / self.sums.weight + self.target_origin
+        return mean
+
+    def about(self, origin: Array, target_origin: Array) -> Sums:
+        """The sums about another origin; a few c² flops."""
+        own, d, e = self.sums, self.origin - origin, self.target_origin - target_origin
+        if not d.any() and not e.any():
+            return own
+        half = np.outer(own.features + 0.5 * own.weight * d, d)
+        return replace(
+            own,
+            features=own.features + own.weight * d,
+            gram=own.gram + half + half.T,
+            targets=own.targets + own.weight * e,
+            cross=own.cross + np.outer(own.features, e) + np.outer(d, own.targets + own.weight * e),
+            squares=own.squares + e * (2.0 * own.targets + own.weight * e),
+        )
+
+    def mapped(self, T: Array) -> Centred:
+        """The sums of the features v T."""
+        return replace(self, sums=self.sums.mapped(T), origin=self.origin @ T)
+
+    def solve(self, rhos: Sequence[float], *, intercept: bool) -> RidgeModels:
+        """Ridge regression on these rows, in terms of features and targets as they were."""
+        models = self.sums.solve(rhos, intercept=intercept)
+        b = models.intercept + self.target_origin - self.origin @ models.coef
+        return replace(models, intercept=b)
+
+    def residual(self, models: RidgeModels) -> Array:
+        """The sums of squared residuals of such models on these rows, (ridges, q)."""
+        b = models.intercept - self.target_origin + self.origin @ models.coef
+        return self.sums.residual(replace(models, intercept=b))
+
+
+def bring_together(pieces: Sequence[Centred], *, intercept: bool) -> list[Centred]:
+    """The same sums, all about the mean of all rows, or about 0 where no intercept is fitted."""
+    first = pieces[0]
+    origin, target_origin = np.zeros_like(first.origin), np.zeros_like(first.target_origin)
+    weight = sum(piece.sums.weight for piece in pieces)
+    if intercept and weight > 0.0:
+        for piece in pieces:
+            share = piece.sums.weight / weight
+            origin += piece.sums.features / weight + share * piece.origin
+            target_origin += piece.sums.targets / weight + share * piece.target_origin
+    moved = (piece.about(origin, target_origin) for piece in pieces)
+    return [Centred(sums, origin, target_origin) for sums in moved]
+
+
+def merge(pieces: Sequence[Centred]) -> Centred:
+    """The sums over the rows of all pieces, which have one origin."""
+    return replace(pieces[0], sums=reduce(add, (piece.sums for piece in pieces)))
 
 
 @dataclass
@@ -173,6 +243,12 @@ class RunningSums:
         weighted = z if w is None else z * w[:, None]
         self.around[0][:] += weighted.sum(axis=0)
         self.around[1][:] += np.einsum("ij,ij->j", weighted, z)
+
+    def spread(self) -> Array:
+        """The sums of squares around the means; NaN where the difference lost its digits."""
+        first, second = self.around
+        spread = second - first**2 / max(self.weight, np.finfo(np.float64).tiny)
+        return np.where(spread > DISTINCT * second, spread, np.nan)
 
     def add(self, V: Array, w: Array | None, z: Array) -> None:
         """Add rows; c² flops each."""

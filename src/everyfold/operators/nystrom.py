@@ -7,16 +7,16 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import Array, Rows, Structure
+from everyfold.operators.base import Array, Rows, Structure, StructureError
 from everyfold.operators.dense import KernelExpansion, product
-from everyfold.operators.landmarks import centres, rp_cholesky, uniform
+from everyfold.operators.landmarks import centres, refuse_indefinite, rp_cholesky, uniform
 from everyfold.operators.lowrank import Features, LowRank
 from everyfold.operators.systems import CHUNK, EPS
 
@@ -74,6 +74,8 @@ class Nystrom(Structure):
     tol: float = 1e-6
     random_state: Any = None
 
+    is_approximate: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         for name in ("n_landmarks", "rank"):
             value = getattr(self, name)
@@ -109,7 +111,6 @@ class Nystrom(Structure):
 
     def bind(self, kernel: Kernel, X: Any) -> NystromMatrix:
         """See base class."""
-        _refuse_precomputed(kernel)
         n = X.shape[0]
         if _is_count(self.n_landmarks) and self.count(n) < int(self.n_landmarks or 0):
             warnings.warn(
@@ -132,15 +133,19 @@ class Nystrom(Structure):
 
     def features_of(self, kernel: Kernel, n: int, take: Callable[[Rows], Any]) -> LandmarkFeatures:
         """The same for n rows of which some can be taken; no more than ``SAMPLE`` are looked at."""
-        _refuse_precomputed(kernel)
         random = check_random_state(self.random_state)
         count = self.count(n)
         if self.sampling == "uniform":
-            landmarks = take(uniform(n, count, random))
-            return LandmarkFeatures.of(kernel, landmarks, self._kept(count))
+            rows = uniform(n, count, random)
+            taken = take(rows)
+            W = kernel(taken, kernel.anchors(taken, rows))
+            return LandmarkFeatures.of(kernel, kernel.anchors(taken, rows), W, self._kept(count))
         X = take(np.arange(n) if n <= SAMPLE else np.sort(uniform(n, SAMPLE, random)))
         if self.sampling == "kmeans":
-            return LandmarkFeatures.of(kernel, centres(X, count, random), self._kept(count))
+            _refuse_centres(kernel)
+            landmarks = centres(X, count, random)
+            W = kernel(landmarks, landmarks)
+            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count))
         return self._pivoted(kernel, X, count, random)[0]
 
     def _pivoted(
@@ -148,7 +153,8 @@ class Nystrom(Structure):
     ) -> tuple[LandmarkFeatures, Array, Rows]:
         """The map, the features of the rows, and the pivots."""
         found = rp_cholesky(kernel, X, count, self.tol, random)
-        features = LandmarkFeatures.of_factor(kernel, X[found.rows], found.F[found.rows])
+        landmarks = kernel.anchors(X[found.rows], found.rows)
+        features = LandmarkFeatures.of_factor(kernel, landmarks, found.F[found.rows])
         if self.rank is None:
             return features, found.F, found.rows
         features, rotation = features.truncated(self._kept(len(found.rows)))
@@ -170,11 +176,11 @@ def _number(asked: Any, whole: Any) -> int:
     return min(int(asked), int(whole))
 
 
-def _refuse_precomputed(kernel: Kernel) -> None:
+def _refuse_centres(kernel: Kernel) -> None:
     if isinstance(kernel, Precomputed):
-        raise ValueError(
-            "kernel='precomputed' has no rows to take landmarks from, and its matrix is there "
-            "already; use operator='dense'"
+        raise StructureError(
+            "sampling='kmeans' takes centres of clusters, which a matrix with "
+            "kernel='precomputed' has no columns for; use 'rpcholesky' or 'uniform'"
         )
 
 
@@ -187,12 +193,12 @@ class LandmarkFeatures(Features):
     T: Array
 
     @classmethod
-    def of(cls, kernel: Kernel, landmarks: Any, rank: int) -> LandmarkFeatures:
+    def of(cls, kernel: Kernel, landmarks: Any, W: Array, rank: int) -> LandmarkFeatures:
         """From the leading eigenvectors of W; eigenvalues that rounding made are left out."""
-        W = kernel(landmarks, landmarks)
         values, U, info = lapack.dsyevd(0.5 * (W + W.T), lower=1)
         if info:
             raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+        refuse_indefinite(values, float(np.abs(values).max(initial=0.0)))
         kept = np.flatnonzero(values > len(W) * EPS * max(float(values[-1]), 0.0))[-rank:]
         T = U[:, kept] / np.sqrt(values[kept])
         return cls(kernel, landmarks, np.ascontiguousarray(T))

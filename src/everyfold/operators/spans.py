@@ -18,7 +18,7 @@ from everyfold.operators.systems import Array, CholeskySystem, Rows
 
 
 class NestedSpans:
-    r"""By how much the value of a row falls for each unit of its coefficient, when the row leaves.
+    r"""Spans :math:`S_i^2`: the drop of :math:`f(x_i)` per unit of :math:`a_i` without row i.
 
     The model has an intercept, and rows outside the set keep their coefficients. Then the span is
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from everyfold.rows.checks import (
     positive,
 )
 from everyfold.rows.source import RowSource, naming
+from everyfold.rows.stamps import maps_of
 
 _PARTS = {"X", "y", "sample_weight", "fold"}
 
@@ -74,6 +76,14 @@ class ArrayRows(RowSource):
 
     def __repr__(self) -> str:
         return f"ArrayRows of shape {tuple(np.shape(self._data.X))}"
+
+    def _files(self) -> list[Path]:
+        data = self._data
+        maps = list(maps_of(data.X, data.y, data.sample_weight, data.fold))
+        for part in maps:
+            if part.mode in ("r+", "w+"):
+                part.flush()  # or the system writes it, and moves its time of writing, whenever
+        return [Path(str(part.filename)) for part in maps]
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
         X, columns = self._data.X, (self._data.y, self._data.sample_weight, self._data.fold)

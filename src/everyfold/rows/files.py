@@ -28,6 +28,9 @@ _TEXT_BYTES = 2**20
 class ParquetRows(RowSource):
     """Rows of a Parquet file, of which only the columns named are read. Needs pyarrow.
 
+    Pages are compared with their checksums where the file has them (pyarrow writes them with
+    ``write_page_checksum=True``); a file without any can only be trusted.
+
     Parameters
     ----------
     path : str or Path
@@ -69,7 +72,7 @@ class ParquetRows(RowSource):
         self._weight, self._fold = sample_weight, fold
         targets = [target] if isinstance(target, str) else list(target)
         others = [*targets, *(name for name in (sample_weight, fold) if name is not None)]
-        with naming(self), self._open() as file:
+        with naming(self), self._steady(), self._open() as file:
             schema, self.n_rows = file.schema_arrow, file.metadata.num_rows
             kinds = [(field.name, _arrow_kind(field.type)) for field in schema]
             if features is None:
@@ -84,6 +87,9 @@ class ParquetRows(RowSource):
     def __repr__(self) -> str:
         return f"ParquetRows({str(self.path)!r})"
 
+    def _files(self) -> list[Path]:
+        return [self.path]
+
     @contextmanager
     def _open(self) -> Iterator[Any]:
         try:
@@ -94,10 +100,16 @@ class ParquetRows(RowSource):
                 "ParquetRows needs pyarrow, which is not installed; run "
                 'pip install "everyfold[parquet]"'
             ) from error
-        # By default, pyarrow reads row groups ahead, and columns of a row group as a whole.
+        # By default, pyarrow reads row groups ahead, and columns of a row group as a whole, and
+        # does not look at the checksums of pages.
         with (
-            _reading(pa.ArrowException),
-            pq.ParquetFile(self.path, pre_buffer=False, buffer_size=_COLUMN_BYTES) as file,
+            _reading(pa.ArrowException, KeyError),
+            pq.ParquetFile(
+                self.path,
+                pre_buffer=False,
+                buffer_size=_COLUMN_BYTES,
+                page_checksum_verification=True,
+            ) as file,
         ):
             yield file
 
@@ -229,11 +241,14 @@ class SvmlightRows(RowSource):
         self.path = Path(path)
         self.n_features = positive(n_features, "n_features")
         self._base = None if zero_based == "auto" else 1 - zero_based
-        with naming(self), self._open():
+        with naming(self), self._steady(), self._open():
             pass  # Only to say now that the file cannot be opened.
 
     def __repr__(self) -> str:
         return f"SvmlightRows({str(self.path)!r})"
+
+    def _files(self) -> list[Path]:
+        return [self.path]
 
     @contextmanager
     def _open(self) -> Iterator[IO[bytes]]:

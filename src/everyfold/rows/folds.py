@@ -68,6 +68,8 @@ class Folds:
     helds: tuple[Rows, ...]
     odd: dict[int, Fold] = field(default_factory=dict)
     """The folds that are not removals, by number."""
+    orders: dict[int, Rows] = field(default_factory=dict)
+    """The training rows of removals that do not have them in rising order."""
 
     @classmethod
     def leave_one_out(cls, n: int) -> Folds:
@@ -92,6 +94,7 @@ class Folds:
             tuple(fold.test for fold in folds),
             tuple(fold.held for fold in folds),
             {i: fold for i, fold in enumerate(folds) if not fold.is_removable},
+            {i: fold.train for i, fold in enumerate(folds) if _is_shuffled(fold)},
         )
 
     def __len__(self) -> int:
@@ -100,6 +103,8 @@ class Folds:
     def __getitem__(self, i: int) -> Fold:
         if i in self.odd:
             return self.odd[i]
+        if i in self.orders:
+            return Fold(self.orders[i], self.tests[i], self.helds[i], True)
         inside = np.ones(self.n, dtype=bool)
         inside[self.helds[i]] = False
         return Fold(np.flatnonzero(inside), self.tests[i], self.helds[i], True)
@@ -115,7 +120,23 @@ class Folds:
             tuple(self.tests[i] for i in chosen),
             tuple(self.helds[i] for i in chosen),
             {j: self.odd[i] for j, i in enumerate(chosen) if i in self.odd},
+            {j: self.orders[i] for j, i in enumerate(chosen) if i in self.orders},
         )
+
+    def among(self, rows: Rows) -> Folds:
+        """The same folds of some of the rows (no row twice); without those that test none of them.
+
+        All folds must be removals.
+        """
+        place = np.full(self.n, -1, dtype=np.intp)
+        place[rows] = np.arange(len(rows))
+        tests, helds = [], []
+        for test, held in zip(self.tests, self.helds, strict=True):
+            kept = place[test][place[test] >= 0]
+            if len(kept):
+                tests.append(kept)
+                helds.append(kept if held is test else place[held][place[held] >= 0])
+        return Folds(len(rows), tuple(tests), tuple(helds))
 
     @property
     def are_removable(self) -> bool:
@@ -194,6 +215,10 @@ def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:
     if is_removable and len(held) == len(test_rows) == len(np.unique(test_rows)):
         held = test_rows
     return Fold(train_rows, test_rows, held, is_removable)
+
+
+def _is_shuffled(fold: Fold) -> bool:
+    return fold.is_removable and bool((np.diff(fold.train) < 0).any())
 
 
 def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Rows:

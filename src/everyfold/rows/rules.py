@@ -20,6 +20,11 @@ DEFAULT_FOLDS = 5
 class FoldRule(ABC):
     """The fold of every row; −1 is a row that is never held out."""
 
+    @property
+    @abstractmethod
+    def n_folds(self) -> int | None:
+        """The number of folds, None if only the rows tell."""
+
     @abstractmethod
     def numbers(self, block: Block) -> Rows:
         """The fold of each row of a block."""
@@ -31,6 +36,11 @@ class Consecutive(FoldRule):
 
     n: int
     t: int
+
+    @property
+    def n_folds(self) -> int | None:
+        """See base class."""
+        return self.t
 
     def numbers(self, block: Block) -> Rows:
         """See base class."""
@@ -46,6 +56,11 @@ class Alternating(FoldRule):
 
     t: int
 
+    @property
+    def n_folds(self) -> int | None:
+        """See base class."""
+        return self.t
+
     def numbers(self, block: Block) -> Rows:
         """See base class."""
         return np.arange(block.start, block.start + len(block)) % self.t
@@ -57,6 +72,11 @@ class Given(FoldRule):
 
     fold: Rows
 
+    @property
+    def n_folds(self) -> int | None:
+        """See base class."""
+        return len(np.unique(self.fold[self.fold >= 0]))
+
     def numbers(self, block: Block) -> Rows:
         """See base class."""
         return self.fold[block.start : block.start + len(block)]
@@ -64,6 +84,11 @@ class Given(FoldRule):
 
 class Column(FoldRule):
     """The fold column of the source."""
+
+    @property
+    def n_folds(self) -> int | None:
+        """See base class."""
+        return None
 
     def numbers(self, block: Block) -> Rows:
         """See base class."""
@@ -73,6 +98,11 @@ class Column(FoldRule):
 
 class Everything(FoldRule):
     """No folds: a fit on all rows."""
+
+    @property
+    def n_folds(self) -> int | None:
+        """See base class."""
+        return 0
 
     def numbers(self, block: Block) -> Rows:
         """See base class."""

@@ -8,6 +8,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from everyfold.rows.checks import (
     row_numbers,
     span,
 )
+from everyfold.rows.stamps import Stamp
 
 # Files are read in pieces of this many numbers at least, however small the blocks asked for, and of
 # this many rows at most, so that large blocks do not exist twice.
@@ -37,7 +39,9 @@ class RowSource(ABC):
     """Rows that can be read any number of times, always the same and in the same order.
 
     Every pass is compared with the first complete one, by the number of rows and a checksum of all
-    their values; a pass that is left early is not. No file is open between passes.
+    their values; a pass that is left early is not. Files must keep their size and their time of
+    writing from the first look at them on, so that no pass mixes two versions of one. No file is
+    open between passes.
 
     Attributes
     ----------
@@ -52,10 +56,19 @@ class RowSource(ABC):
     n_rows: int | None = None
     names: tuple[str, ...] | None = None
     _first: _Tally | None = None
+    _stamps: dict[Path, Stamp] | None = None
 
     @abstractmethod
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
         """One pass in unchecked pieces of any length, where ``size`` rows suit best."""
+
+    def _files(self) -> list[Path]:
+        """The files that the rows come from, as far as they are known."""
+        return []
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Another machine may have another copy of a file; its rows are still compared.
+        return {name: value for name, value in vars(self).items() if name != "_stamps"}
 
     def blocks(self, size: int) -> Iterator[Block]:
         """One pass in blocks of exactly ``size`` rows; the last one may be smaller.
@@ -71,9 +84,8 @@ class RowSource(ABC):
         **Cost**: random access to arrays, the row groups concerned of a Parquet file, one pass up
         to the last of the rows for other sources.
         """
-        with naming(self):
-            numbers = row_numbers(rows, self.n_rows)
-        return self._take(numbers)
+        with naming(self), self._steady():
+            return self._take(row_numbers(rows, self.n_rows))
 
     def _take(self, rows: Array) -> Array:
         with closing(self._pass(piece_rows(1, self.n_features))) as blocks, naming(self):
@@ -81,13 +93,36 @@ class RowSource(ABC):
 
     def _pass(self, size: int) -> Generator[Block, None, None]:
         tally = _Tally()
-        with naming(self), closing(self._pieces(size)) as pieces:
+        with naming(self), self._steady(), closing(self._pieces(size)) as pieces:
             for block in _reblock(self._checked(pieces), size, self.n_rows):
                 tally = tally.add(block)
                 if self.n_rows is not None and tally.rows > self.n_rows:
                     raise StreamError(f"there are more rows than {self._promise()}")
                 yield block
             self._conclude(tally)
+
+    @contextmanager
+    def _steady(self) -> Iterator[None]:
+        """Refuse files that changed since the first look at them, or that change meanwhile."""
+        self._compare_files()
+        try:
+            yield
+        except StreamError:
+            self._compare_files()  # which may well be the reason
+            raise
+        self._compare_files()
+
+    def _compare_files(self) -> None:
+        now = {path: stamp for path in self._files() if (stamp := Stamp.of(path)) is not None}
+        if self._stamps is None:
+            self._stamps = now
+        for path in now.keys() & self._stamps.keys():
+            if now[path] != self._stamps[path]:
+                raise StreamError(
+                    f"{path} was written to since it was first read "
+                    f"({self._stamps[path].difference(now[path])}), and what was made of it does "
+                    "not belong together; wait until nothing writes to it and make a new source"
+                )
 
     def _checked(self, pieces: Iterable[Piece]) -> Iterator[Block]:
         """The pieces as blocks, all of one form."""

@@ -8,40 +8,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
-from sklearn.model_selection import check_cv
-from sklearn.utils import Bunch, indexable
+from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import _num_samples, check_consistent_length
 
-from everyfold.criteria import InexactWarning
-from everyfold.evaluate.candidates import read_fit_params, read_folds
-from everyfold.evaluate.engines import Bench
-from everyfold.evaluate.record import warn_if_inexact
-from everyfold.evaluate.scores import Judge
-from everyfold.evaluate.sweep import StreamTrial, predict_stream, run_stream, set_up_stream
-from everyfold.evaluate.units import (
-    Candidate,
-    Rawdata,
-    Trial,
-    Verdict,
-    check,
-    group,
-    run,
-    set_up,
-    share_out,
-)
-from everyfold.evaluate.workers import local_threads
+from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.inexact import warn_if_approximate, warn_if_inexact
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.read import read
+from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.losses import Logistic
 from everyfold.models.adapters import read_estimator
-from everyfold.models.model import read_weights
-from everyfold.models.pipelines import read_rows, take_apart
-from everyfold.models.targets import Labels
-from everyfold.operators.base import Array
-from everyfold.operators.threads import blas_threads
-from everyfold.rows import RowSource
+from everyfold.models.pipelines import take_apart
+from everyfold.models.targets import Labels, Target
+from everyfold.types import Array
+
+__all__ = ["cross_val_predict", "cross_val_score"]
 
 
 def cross_val_predict(
@@ -56,6 +40,11 @@ def cross_val_predict(
     params: dict[str, Any] | None = None,
     pre_dispatch: Any = "2*n_jobs",
     method: str = "predict",
+    order: Any = "auto",
+    operator: Any = "auto",
+    ridge_scaling: str = "sum",
+    preprocessing: str = "auto",
+    random_state: Any = None,
 ) -> NDArray[Any]:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
@@ -84,6 +73,8 @@ def cross_val_predict(
         ``sample_weight`` for fitting; ``groups`` too if metadata routing is enabled.
     method : {"predict", "decision_function", "predict_proba"}, default="predict"
         Probabilities for the logistic loss only.
+    order, operator, ridge_scaling, preprocessing, random_state
+        As in :class:`FastGridSearchCV`.
 
     Returns
     -------
@@ -104,38 +95,17 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
-    parts = take_apart(estimator, {})
-    model = read_estimator(parts.final)
-    allowed = ["predict"]
-    if model.is_classifier:
-        allowed.append("decision_function")
-        if isinstance(model.loss, Logistic) and model.voting is None:
-            allowed.append("predict_proba")
-    if method not in allowed:
-        raise ValueError(
-            f"method={method!r} is not available for {type(parts.final).__name__}; use one of "
-            f"{allowed}"
-        )
-    if isinstance(X, RowSource):
-        return _predict_source(estimator, X, y, cv, method)
-    routed = _route("cross_val_predict", estimator, cv, None, groups, params)
-    trial, verdict = _evaluate(estimator, (X, y), cv, routed, n_jobs=n_jobs, verbose=verbose)
-    if verdict.exception is not None:
-        raise verdict.exception
-    folds, target = trial.bench.folds, trial.bench.target
-    order = np.concatenate(folds.tests)
-    if len(order) != folds.n or len(np.unique(order)) != folds.n:
-        raise ValueError(
-            f"cross_val_predict only works for partitions: cv={cv!r} does not test every row "
-            "exactly once; use cross_val_score"
-        )
-    assert verdict.record is not None
-    held = verdict.record.values.copy()
-    for i, train in trial.lacking.items():
-        part = slice(folds.bounds[i], folds.bounds[i + 1])
-        held[part] = target.mask(held[part], train)
-    values = np.empty_like(held)
-    values[order] = held
+    _check_method(estimator, method)
+    metadata = _route("cross_val_predict", estimator, cv, None, groups, params)
+    options = Options(
+        order, operator, ridge_scaling, 0, preprocessing, "raise", n_jobs, random_state
+    )
+    wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
+    request = Request(estimator, [{}], X, y, cv, None, metadata, options, wants)
+    data, outcome = _evaluate(request, verbose)
+    if outcome.failure is not None:
+        raise outcome.failure.error
+    target, values = _in_order_of_rows(data, outcome)
     if method == "predict_proba":
         assert isinstance(target, Labels)
         return target.probabilities(values)
@@ -155,6 +125,11 @@ def cross_val_score(
     params: dict[str, Any] | None = None,
     pre_dispatch: Any = "2*n_jobs",
     error_score: Any = np.nan,
+    order: Any = "auto",
+    operator: Any = "auto",
+    ridge_scaling: str = "sum",
+    preprocessing: str = "auto",
+    random_state: Any = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
 
@@ -168,6 +143,8 @@ def cross_val_score(
         Any scorer of scikit-learn's; None is the estimator's own ``score``.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored (one class only in its training rows).
+    order, operator, ridge_scaling, preprocessing, random_state
+        As in :class:`FastGridSearchCV`.
 
     Returns
     -------
@@ -182,80 +159,81 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.46, 0.5 , 0.51])
     """
-    read_estimator(take_apart(estimator, {}).final)
     scorer = check_scoring(estimator, scoring=scoring)
-    if isinstance(X, RowSource):
-        return _score_source(estimator, X, y, cv, scorer, error_score)
-    routed = _route("cross_val_score", estimator, cv, scorer, groups, params)
-    _, verdict = _evaluate(
-        estimator,
-        (X, y),
-        cv,
-        routed,
-        scorer=scorer,
-        error_score=error_score,
-        n_jobs=n_jobs,
-        verbose=verbose,
+    metadata = _route("cross_val_score", estimator, cv, scorer, groups, params)
+    options = Options(
+        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     )
-    if verdict.errors and error_score == "raise":
-        assert verdict.exception is not None
-        raise verdict.exception
-    for i, trace in sorted(verdict.errors.items()):
+    wants = Wants(mean_scores=False, selects_by=None)
+    request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
+    _, outcome = _evaluate(request, verbose)
+    scores = list(outcome.scores)
+    if outcome.failure is not None and error_score == "raise":
+        raise outcome.failure.error
+    if len(outcome.failures) == len(scores):
+        raise ValueError(
+            f"all {len(scores)} folds failed, so that there is no score; error_score='raise' shows "
+            f"where. The first of them:\n{outcome.failures[0].trace}"
+        ) from outcome.failures[0].error
+    for i, failure in sorted(outcome.failures.items()):
         warnings.warn(
-            f"Fold {i} could not be fitted and gets error_score={error_score}: {trace}",
+            f"Fold {i} could not be fitted and gets error_score={error_score}: {failure.trace}",
             FitFailedWarning,
             stacklevel=2,
         )
-        verdict.test[i] = error_score
-    return np.array(verdict.test, dtype=np.float64)
+        scores[i] = error_score
+    return np.array(scores, dtype=np.float64)
 
 
-def _source_trial(
-    estimator: Any, source: RowSource, y: Any, cv: Any, scorers: dict[str, Any], error_score: Any
-) -> tuple[StreamTrial, Candidate]:
-    if y is not None:
-        raise ValueError("a source of rows has y in it; leave y out")
-    parts = take_apart(estimator, {})
-    candidate = Candidate(0, read_estimator(parts.final), parts)
-    return set_up_stream(source, cv, [candidate], (scorers, False, error_score)), candidate
-
-
-def _score_source(
-    estimator: Any, source: RowSource, y: Any, cv: Any, scorer: Any, error_score: Any
-) -> Array:
-    """The scores of the folds of a source of rows."""
-    trial, candidate = _source_trial(estimator, source, y, cv, {"score": scorer}, error_score)
-    ((verdict,),) = run_stream(trial, [candidate])
-    return np.array(verdict.test, dtype=np.float64)
-
-
-def _predict_source(
-    estimator: Any, source: RowSource, y: Any, cv: Any, method: str
-) -> NDArray[Any]:
-    """The held-out predictions of all rows of a source, in two passes."""
-    trial, candidate = _source_trial(estimator, source, y, cv, {}, "raise")
-    values, untested = predict_stream(trial, candidate)
-    if len(untested):
+def _check_method(estimator: Any, method: str) -> None:
+    final = take_apart(estimator, {}).final
+    model = read_estimator(final)
+    allowed = ["predict"]
+    if model.is_classifier:
+        allowed.append("decision_function")
+        if isinstance(model.loss, Logistic) and model.voting is None:
+            allowed.append("predict_proba")
+    if method not in allowed:
         raise ValueError(
-            f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
-            "cross_val_score"
+            f"method={method!r} is not available for {type(final).__name__}; use one of {allowed}"
         )
-    target = trial.reader.target(trial.reader.sample)
-    return target.predict(values) if method == "predict" else target.decide(values)
+
+
+def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
+    """The target, and held-out values in the order of the rows, without unknown classes."""
+    assert outcome.values is not None
+    if outcome.target is not None:
+        return outcome.target, outcome.values
+    task = data.tasks[0]
+    folds, held = task.whole.folds, outcome.values.copy()
+    for i, train in task.whole.lacking.items():
+        part = slice(folds.bounds[i], folds.bounds[i + 1])
+        held[part] = task.target.mask(held[part], train)
+    values = np.empty_like(held)
+    values[np.concatenate(folds.tests)] = held
+    return task.target, values
+
+
+def _evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
+    """One candidate is a search of its own."""
+    data = read(request)
+    made = plan(data, request)
+    ((outcome,),) = carry_out(made, data, request.options.n_jobs)
+    if verbose > 0 and outcome.method:
+        certainty = "exact" if outcome.is_exact.all() else "not all exact"
+        print(f"{made.rows} rows, {len(outcome.folds)} folds: {outcome.method}, {certainty}")
+    warn_if_inexact([outcome])
+    warn_if_approximate(outcome)
+    return data, outcome
 
 
 def _route(
     caller: str, estimator: Any, cv: Any, scorer: Any, groups: Any, params: dict[str, Any] | None
-) -> Bunch:
+) -> Metadata:
     """Who gets which of ``params``, by scikit-learn's rules with and without metadata routing."""
     params = {} if params is None else params
     if not get_config()["enable_metadata_routing"]:
-        read_fit_params(take_apart(estimator, params))
-        return Bunch(
-            splitter=Bunch(split={} if groups is None else {"groups": groups}),
-            estimator=Bunch(fit=params),
-            scorer=Bunch(score={}),
-        )
+        return Metadata(params, {} if groups is None else {"groups": groups})
     if groups is not None:
         raise ValueError("with metadata routing enabled, pass groups as params={'groups': groups}")
     router = MetadataRouter(owner=caller)
@@ -265,64 +243,8 @@ def _route(
             mapping = MethodMapping().add(caller="fit", callee=method)
             router.add(**{name: obj}, method_mapping=mapping)
     routed = process_routing(router, "fit", **params)
-    return Bunch(
-        splitter=Bunch(split=routed.get("splitter", Bunch(split={})).split),
-        estimator=Bunch(fit=routed.estimator.fit),
-        scorer=Bunch(score=routed.get("scorer", Bunch(score={})).score),
-    )
-
-
-def _evaluate(
-    estimator: Any,
-    data: Any,
-    cv: Any,
-    routed: Bunch,
-    *,
-    scorer: Any = None,
-    error_score: Any = "raise",
-    n_jobs: int | None = None,
-    verbose: int = 0,
-) -> tuple[Trial, Verdict]:
-    """One candidate is a search of its own: the same unit of work does it."""
-    X, y = indexable(*data)
-    parts = take_apart(estimator, routed.estimator.fit)
-    candidate = Candidate(0, read_estimator(parts.final), parts)
-    check(candidate, "auto")
-    target = candidate.model.target(y)
-    if not parts.steps:
-        X = read_rows(X, estimator)
-    n = _num_samples(X)
-    check_consistent_length(X, target.columns)
-    weights = read_weights(read_fit_params(parts).get("sample_weight"), n)
-    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
-    folds = read_folds(splitter, X, y, routed.splitter.split, literal=bool(parts.steps))
-    judge = None
-    if scorer is not None:
-        judge = Judge(scorer, target, data, routed.scorer.score, error_score)
-    trial = set_up(Bench(target, weights, folds), judge)
-    units = group([candidate], Rawdata(X, y, n, is_per_fold=True), trial)
-    units = share_out(units, local_threads(n_jobs)) or units
-    with blas_threads(n):
-        (verdict,) = run(units[0])
-    if verbose > 0 and verdict.method is not None:
-        certainty = "exact" if _is_exact(verdict) else "not all exact"
-        print(f"{n} rows, {len(folds)} folds: {verdict.method.words}, {certainty}")
-    warn_if_inexact([verdict])
-    _warn_if_approximate(verdict)
-    return trial, verdict
-
-
-def _is_exact(verdict: Verdict) -> bool:
-    return verdict.record is not None and bool(verdict.record.is_exact.all())
-
-
-def _warn_if_approximate(verdict: Verdict) -> None:
-    """Say so if a method was taken that does not refit: only many folds of losses with kinks."""
-    if verdict.record is None or verdict.method is None or not verdict.method.is_approximate:
-        return
-    warnings.warn(
-        f"the held-out values are an approximation: {verdict.method.words}. It is close for folds "
-        "of single rows; use up to 20 folds for the refits' own values.",
-        InexactWarning,
-        stacklevel=4,
+    return Metadata(
+        routed.estimator.fit,
+        routed.get("splitter", Bunch(split={})).split,
+        routed.get("scorer", Bunch(score={})).score,
     )

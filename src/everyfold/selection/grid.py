@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,11 @@ class FastGridSearchCV(FastSearchCV):
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
         does, or once on all rows (never with y). "auto" is per fold up to 20 folds; warns beyond.
     random_state : int, RandomState or None, default=None
-        For operators that draw at random.
+        The seed of every random choice: landmarks of operators without a seed of their own (those
+        of ``best_estimator_``, too), low ranks that the search begins with, starts of power
+        iterations. It is drawn once, so that the same number gives the same results, whatever
+        ``n_jobs``. With None, operators without a seed differ from search to search, and what the
+        search chooses itself does not.
 
     Attributes
     ----------
@@ -130,6 +134,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     def _candidates(self) -> Iterable[dict[str, Any]]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
 
+    def _grids(self) -> Sequence[Any]:
+        return ParameterGrid(self.param_grid).param_grid  # type: ignore[no-any-return]
+
 
 class FastRandomizedSearchCV(FastSearchCV):
     """Search over random candidates, as scikit-learn's ``RandomizedSearchCV`` without its refits.
@@ -149,7 +156,8 @@ class FastRandomizedSearchCV(FastSearchCV):
 ridge_scaling, n_confirm, preprocessing
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
-        Gives the candidates that scikit-learn's search would try.
+        Gives the candidates that scikit-learn's search would try, and the seed of every other
+        random choice as in :class:`FastGridSearchCV`.
 
     Attributes
     ----------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from everyfold.evaluate.setup import Setup, StreamSetup
+from everyfold.evaluate.plan import SearchPlan
 
 
 class Progress:
@@ -15,10 +15,10 @@ class Progress:
     there are none to call.
     """
 
-    def __init__(self, search: Any, data: Any, n_units: int, n_candidates: int) -> None:
+    def __init__(self, search: Any, data: Any, n_kernels: int, n_candidates: int) -> None:
         self._search = search
         self._data = {"X": data[0], "y": data[1], "metadata": None}
-        self._total, self._candidates = n_units, n_candidates
+        self._total, self._candidates = n_kernels, n_candidates
         self._done = 0
         self._start = time.perf_counter()
         self._root: Any = None
@@ -35,10 +35,10 @@ class Progress:
         )
         self._tasks = tasks.call_on_fit_task_begin(estimator=search)
 
-    def begin(self, setup: Setup | StreamSetup) -> None:
+    def begin(self, plan: SearchPlan) -> None:
         """Say what there is to do."""
         if self._search.verbose > 0:
-            folds = f", {len(setup.sizes)} folds each" if setup.sizes else ""
+            folds = f", {plan.folds} folds each" if plan.folds else ""
             print(f"{self._candidates} candidates on {self._total} kernels{folds}", flush=True)
 
     def advance(self, n_finished: int) -> None:
@@ -57,7 +57,7 @@ class Progress:
             )
 
     def refine(self, n_candidates: int) -> None:
-        """Some candidates that were done have been done better."""
+        """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
         if self._search.verbose > 0:
             seconds = time.perf_counter() - self._start
             print(f"{n_candidates} candidates again, more exactly, {seconds:.1f} s", flush=True)

@@ -30,6 +30,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit
 from numba.extending import intrinsic
 
+from everyfold.operators.compiled import Entry
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
@@ -41,6 +43,7 @@ _SLICE = 4096  # iterations between two looks at the stop flag
 _MEMBERS = 16  # rows of a conjugate direction
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
+_AT_BOUND = 1e-9  # of its box: what rounding may leave between a coefficient and its bound
 _EPS32 = 6e-8
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -60,10 +63,7 @@ _OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
 
 def _entry(function: _Function) -> _Function:
     """Compile on first call, to the disk cache where there is a place for one."""
-    try:
-        return cast(_Function, _njit(cache=True, **_OPTIONS)(function))
-    except RuntimeError:  # a read-only installation without a home directory
-        return cast(_Function, _njit(**_OPTIONS)(function))
+    return cast(_Function, Entry(function, _OPTIONS))
 
 
 def _compiled(function: _Function) -> _Function:
@@ -544,6 +544,23 @@ def _bias(exact: _Array, W: _Array, V: _Array) -> _Array:
 
 
 @_compiled
+def _play(exact: _Array, V: _Array, eps: float) -> _Array:
+    """How far the bias may move without leaving the minimum; not positive where it may not.
+
+    A coefficient that only rounding keeps from its bound or from zero counts as being there.
+    """
+    top, bottom = -np.inf, np.inf
+    for k in range(exact.shape[0]):
+        beta, lo, hi = V[BETA, k], V[LO, k], V[HI, k]
+        near = _AT_BOUND * (hi - lo)
+        if beta < hi - near:
+            top = max(top, (eps if beta < -near else -eps) - exact[k])
+        if beta > lo + near:
+            bottom = min(bottom, (-eps if beta > near else eps) - exact[k])
+    return bottom - top
+
+
+@_compiled
 def _is_inside(V: _Array, n: int) -> bool:
     """Whether no coefficient is at its outer bound, so that a larger C changes nothing."""
     for k in range(n):
@@ -578,7 +595,7 @@ def fold_path(
 
     ``unit`` holds the bounds l and h for C = 1; ``start`` and ``coef`` may have no rows, for
     starting from the former C and for not keeping coefficients. ``summary`` has the columns
-    intercept, iterations, violation.
+    intercept, iterations, violation, play of the intercept.
     """
     n = p.shape[0]
     width = K.shape[1]
@@ -623,6 +640,7 @@ def fold_path(
         summary[c, 0] = b
         summary[c, 1] = spent
         summary[c, 2] = violation
+        summary[c, 3] = _play(exact, V, eps)
         if stop[0] != 0:
             return
 
@@ -791,5 +809,58 @@ def leave_rows(
             held[a], is_sure[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
         V[LO, a] = lo
         V[HI, a] = hi
+        if stop[0] != 0:
+            return
+
+
+@_entry
+def refit_rows(
+    K: _Array,
+    box: _Array,
+    beta: _Array,
+    p: _Array,
+    rows: _Array,
+    eps: float,
+    tol: float,
+    max_iter: int,
+    stop: _Array,
+    held: _Array,
+    violation: _Array,
+) -> None:
+    """Values of ``rows``, each by the model that is fitted without it, to ``tol``.
+
+    Like :func:`leave_rows`, but every row may move, and the solution is checked in float64 as that
+    of a fold is. Rows without which nothing can be fitted are left as they come.
+    """
+    n = p.shape[0]
+    width = K.shape[1]
+    W = np.zeros((8, width), np.float32)
+    V = np.zeros((4, width), np.float64)
+    _blank(W, V, n)
+    exact = np.empty(n, np.float64)
+    for k in range(width):
+        W[NUMBER, k] = k
+    for k in range(n):
+        W[DIAG, k] = K[k, k]
+        V[LO, k] = box[0, k]
+        V[HI, k] = box[1, k]
+        V[BETA, k] = beta[k]
+        _open_sides(k, eps, W, V)
+    start = V[BETA].copy()
+    _gradient(K, V[BETA], p, exact)
+    _centre(exact, W)
+    full = W[:3].copy()
+    for a in range(rows.shape[0]):
+        i = rows[a]
+        lo, hi = V[LO, i], V[HI, i]
+        _restore(full, start, W, V)
+        V[LO, i] = 0.0
+        V[HI, i] = 0.0
+        if _hand_over(K, W, V, i, eps):
+            _gradient(K, V[BETA], p, exact)
+            _, violation[a], _ = _solve(K, W, V, p, exact, 0.0, eps, tol, max_iter, n, stop)
+            held[a] = exact[i] + p[i] + _bias(exact, W, V)
+        V[LO, i] = lo
+        V[HI, i] = hi
         if stop[0] != 0:
             return

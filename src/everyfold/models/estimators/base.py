@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import check_precomputed
-from everyfold.losses import Loss, find_loss
+from everyfold.losses import LOSSES, Loss, find_loss
 from everyfold.models.model import (
     ClassWeight,
     KernelChoice,
@@ -21,8 +21,8 @@ from everyfold.models.model import (
     read_ridge,
     read_weights,
 )
-from everyfold.models.passes import Reader, fit_source
-from everyfold.models.targets import Pairs, Target, Voting
+from everyfold.models.passes import SourceFit, fit_source
+from everyfold.models.targets import Target, Voting
 from everyfold.operators import KernelOperator, Structure
 from everyfold.operators.base import Array, Solution
 from everyfold.operators.threads import blas_threads
@@ -34,12 +34,12 @@ def fit_columns(model: Model, operator: KernelOperator, target: Target, weights:
     """Fit every column of a target, together where they share their rows and their ridge."""
     q = target.columns.shape[1]
     fits: list[tuple[list[int], Fit]] = []
-    if isinstance(target, Pairs):
-        for k in range(q):
-            part = model.problem(target.column(k), weights * target.takes_part[:, k])
-            fits.append(([k], solve(part, operator, model.ridges[0])))
+    problems = model.problems(target, weights)
+    if target.has_pairs:
+        for k, problem in enumerate(problems):
+            fits.append(([k], solve(problem, operator, model.ridges[0])))
     else:
-        problem = model.problem(target, weights)
+        (problem,) = problems
         for ridge, columns in model.columns_of_ridges(q):
             fits.append((columns, solve(problem, operator, ridge)))
     _warn_unconverged([fit for _, fit in fits])
@@ -60,6 +60,11 @@ def _warn_unconverged(fits: list[Fit]) -> None:
             ConvergenceWarning,
             stacklevel=5,
         )
+
+
+def _suits(loss: Loss | type[Loss], is_classifier: bool) -> bool:
+    """Whether a loss is one of labels -1 and +1, or of numbers; squared loss serves for both."""
+    return loss.is_margin == is_classifier or (is_classifier and loss.has_constant_curvature)
 
 
 class KernelMachine(BaseEstimator):  # type: ignore[misc]
@@ -98,11 +103,12 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         """The loss with those of the estimator's parameters that it takes."""
         found = find_loss(self.loss)
         is_classifier = isinstance(self, ClassifierMixin)
-        if found.is_margin > is_classifier or (
-            is_classifier and not (found.is_margin or found.has_constant_curvature)
-        ):
-            kind = "classifier" if is_classifier else "regressor"
-            raise ValueError(f"loss={self.loss!r} is not one for a {kind}; see the documentation")
+        if not _suits(found, is_classifier):
+            allowed = [repr(name) for name, loss in LOSSES.items() if _suits(loss, is_classifier)]
+            raise ValueError(
+                f"loss={self.loss!r} is not available for {type(self).__name__}; use "
+                f"{', '.join(allowed[:-1])} or {allowed[-1]}"
+            )
         if isinstance(self.loss, Loss):
             return found
         return find_loss(self.loss, **{name: getattr(self, name) for name in found.parameters})
@@ -130,7 +136,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.intercept_ = solution.intercept
         self.kernel_ = kernel
 
-    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> Reader:
+    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> SourceFit:
         """Fit to rows that are read in blocks; they bring their targets and weights along."""
         if y is not None or sample_weight is not None:
             name = "y" if y is not None else "sample_weight"
@@ -144,7 +150,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = source.n_features
         if source.names is not None:
             self.feature_names_in_ = np.array(source.names, dtype=object)
-        return fitted.reader
+        return fitted
 
     def _values(self, X: Any) -> Array:
         check_is_fitted(self)

@@ -7,13 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from everyfold.losses import Logistic, find_loss
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
 from everyfold.operators.base import Array
 from everyfold.rows import RowSource
+
+
+def _has_probabilities(machine: KernelClassifier) -> bool:
+    return isinstance(find_loss(machine.loss), Logistic)
 
 
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
@@ -92,7 +98,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
             Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
-            source of rows (:mod:`everyfold.rows`) with its targets, without ``y``.
+            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
         y : array of shape (n_samples,)
             Class labels, at least two different ones.
         sample_weight : array of shape (n_samples,), optional
@@ -103,7 +109,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self
         """
         if isinstance(X, RowSource):
-            reader = self._fit_source(X, y, sample_weight)
+            reader = self._fit_source(X, y, sample_weight).reader
             assert reader.classes is not None
             self.classes_ = reader.classes
             decoder = reader.target(reader.classes[:0])
@@ -130,6 +136,24 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         values = self._values(X)
         labels: NDArray[Any] = self._decoder.predict(values)
         return labels
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> Array:
+        """Probabilities of the classes, for the logistic loss.
+
+        More than two are one-versus-rest ones scaled to sum 1.
+        """
+        if self.multi_class != "ovr":
+            raise AttributeError("probabilities need multi_class='ovr'")
+        values = self._values(X)
+        probabilities: Array = self._decoder.probabilities(values)
+        return probabilities
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any) -> Array:
+        """Logarithms of ``predict_proba``."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
 
 
 class LSSVC(KernelClassifier):
@@ -271,16 +295,3 @@ class KernelLogisticClassifier(KernelClassifier):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.multi_class = multi_class
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probabilities of the classes; more than two are one-versus-rest ones scaled to sum 1."""
-        if self.multi_class != "ovr":
-            raise AttributeError("probabilities need multi_class='ovr'")
-        values = self._values(X)
-        probabilities: Array = self._decoder.probabilities(values)
-        return probabilities
-
-    def predict_log_proba(self, X: Any) -> Array:
-        """Logarithms of ``predict_proba``."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self.predict_proba(X)))

@@ -106,7 +106,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
             Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
-            source of rows (:mod:`everyfold.rows`) with its targets, without ``y``.
+            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
         y : array of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array of shape (n_samples,), optional
             Weight 0 is the same as leaving the row out.
@@ -116,8 +116,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self
         """
         if isinstance(X, RowSource):
-            self._fit_source(X, y, sample_weight)
-            self._is_flat = self.dual_coef_.shape[1] == 1
+            self._is_flat = self._fit_source(X, y, sample_weight).is_flat
             return self
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=True, y_numeric=True

@@ -3,7 +3,7 @@
 from everyfold.models.passes.fit import SourceFit, fit_source
 from everyfold.models.passes.kernels import check_model, choose_features
 from everyfold.models.passes.reader import Reader, read_source
-from everyfold.models.passes.sums import Request, Summed, block_height, sum_rows
+from everyfold.models.passes.sums import Request, Summed, block_height, sum_rows, width_of
 from everyfold.models.passes.values import FoldModels, held_out_blocks
 from everyfold.rows.rules import FoldRule, read_rule
 
@@ -22,4 +22,5 @@ __all__ = [
     "read_rule",
     "read_source",
     "sum_rows",
+    "width_of",
 ]

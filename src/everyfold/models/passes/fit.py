@@ -15,11 +15,12 @@ from everyfold.rows.rules import Everything
 
 @dataclass(frozen=True)
 class SourceFit:
-    """The fitted function, its intercepts, and how the targets were read."""
+    """The fitted function, its intercepts, how the targets were read, and if y has one axis."""
 
     expansion: Expansion
     intercept: Array
     reader: Reader
+    is_flat: bool
 
 
 def fit_source(model: Model, source: RowSource) -> SourceFit:
@@ -28,7 +29,7 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     reader = read_source(source, model)
     request = Request(choose_features(model, source), model.ridges[0], model.intercept)
     (found,) = sum_rows(source, reader, Everything(), [request])
-    total = found.moments.total
-    rho = model.ridges[0] * (total.count if model.ridge_scaling == "mean" else 1)
-    models = found.moments.original(total.solve([rho], intercept=model.intercept))
-    return SourceFit(request.features.expand(models.coef[0]), models.intercept[0], reader)
+    rho = model.ridges[0] * (found.total.sums.count if model.ridge_scaling == "mean" else 1)
+    models = found.total.solve([rho], intercept=model.intercept)
+    expansion = request.features.expand(models.coef[0])
+    return SourceFit(expansion, models.intercept[0], reader, found.is_flat)

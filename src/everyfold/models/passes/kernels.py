@@ -18,6 +18,11 @@ def check_model(model: Model) -> None:
             f"loss={model.loss} needs many passes over the rows; for a source of rows use "
             "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()"
         )
+    if model.voting is not None:
+        raise ValueError(
+            "multi_class='ovo' fits each pair of classes to rows of its own; for a source of rows "
+            "use 'ovr'"
+        )
     if model.choice.depends_on_rows:
         raise ValueError(
             f"gamma={model.choice.gamma!r} depends on the training rows of each fold; for a source "
@@ -44,7 +49,7 @@ def choose_features(model: Model, source: RowSource) -> Features:
     kernel = model.choice.resolve(np.zeros((1, source.n_features)))
     if model.operator == "auto" and isinstance(kernel, Linear):
         return Plain()
-    structure = Nystrom(random_state=0) if model.operator == "auto" else model.operator
+    structure = Nystrom(random_state=model.seed) if model.operator == "auto" else model.operator
     assert isinstance(structure, Nystrom)
     assert source.n_rows is not None
     return structure.features_of(kernel, source.n_rows, source.take)

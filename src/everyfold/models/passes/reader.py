@@ -32,7 +32,7 @@ class Reader:
 
     @property
     def sample(self) -> NDArray[Any]:
-        """Some targets, to learn from what is done with any."""
+        """Dummy targets of the right kind, used to look up metrics before any row is read."""
         return np.zeros(2) if self.classes is None else self.classes
 
     def target(self, y: Any) -> Target:
@@ -69,9 +69,10 @@ def read_source(source: RowSource, model: Model) -> Reader:
             raise ValueError("y of a classifier must be one column of labels")
         found.update(np.unique(block.y).tolist())
     classes = np.array(sorted(found))
-    Labels.read(classes)  # raises what is wrong with them
+    each = Labels.read(classes)  # raises what is wrong with them
     factors = None
     if model.class_weight is not None:
-        weight = model.class_weight
-        factors = np.array([float(weight.get(label, 1.0)) for label in classes.tolist()])
+        factors = model.problems(each, np.ones(len(classes)))[0].w
+        if (factors < 0.0).any():
+            raise ValueError(f"class_weight={model.class_weight!r}: weights must be at least 0")
     return Reader(classes, factors)

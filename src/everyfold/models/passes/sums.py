@@ -8,9 +8,7 @@ beyond ``TRUSTED``, the features themselves are summed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,7 +17,14 @@ from everyfold.models.passes.reader import Reader
 from everyfold.operators.base import Array, Rows
 from everyfold.operators.dense import product
 from everyfold.operators.lowrank import Features
-from everyfold.operators.moments import Moments, RunningSums
+from everyfold.operators.moments import (
+    Centred,
+    RidgeModels,
+    RunningSums,
+    Sums,
+    bring_together,
+    merge,
+)
 from everyfold.operators.nystrom import LandmarkFeatures
 from everyfold.operators.systems import EPS
 from everyfold.rows import RowSource
@@ -27,6 +32,9 @@ from everyfold.rows.rules import FoldRule
 
 BLOCK_BYTES = 32_000_000
 """Of the kernel between the rows of a block and the landmarks."""
+
+LOST = 1e-12
+"""What rounding may do to what a fold leaves, relative to it, before parts are added up instead."""
 
 TRUSTED = 1e-8
 """What rounding may do to a sum, relative to it; scores move by a hundredth of that or less."""
@@ -51,27 +59,81 @@ class Summed:
 
     Attributes
     ----------
-    moments : Moments
+    total : Centred
+    parts : tuple of Centred
+        Of each fold's rows.
+    others : tuple of Centred
+        Of the rows that are in no fold.
+    intercept : bool
+    is_subtracted : bool
+        Whether folds are taken out of the total by subtraction; all parts have its origin then.
     folds : list of int
         The numbers of the folds, ascending.
     rows : int array of shape (t,)
         How many rows each fold has.
     spreads : array of shape (t, q)
-        The weighted sums of squares of each fold's targets around their mean.
+        The weighted sums of squares of each fold's targets around their mean; NaN where rounding
+        leaves too little of them.
     is_weighted : bool
         Whether the source has weights.
+    is_flat : bool
+        Whether its y has one axis.
     """
 
-    moments: Moments
+    total: Centred
+    parts: tuple[Centred, ...]
+    others: tuple[Centred, ...]
+    intercept: bool
+    is_subtracted: bool
     folds: list[int]
     rows: Rows
     spreads: Array
     is_weighted: bool
+    is_flat: bool
 
     @property
     def weights(self) -> Array:
         """The weight of each fold's rows."""
-        return np.array([part.weight for part in self.moments.parts])
+        return np.array([part.sums.weight for part in self.parts])
+
+    def rest(self, k: int) -> Centred:
+        """The sums over all rows but those of one fold."""
+        if self.is_subtracted:
+            return replace(self.total, sums=self.total.sums - self.parts[k].sums)
+        pieces = [*self.others, *self.parts[:k], *self.parts[k + 1 :]]
+        return merge(bring_together(pieces, intercept=self.intercept))
+
+    def without(self, k: int, rhos: Sequence[float]) -> RidgeModels:
+        """The models of all rows but those of one fold."""
+        return self.rest(k).solve(rhos, intercept=self.intercept)
+
+
+@dataclass
+class _Running:
+    """The sums over one fold's rows so far, about the mean of the first of them."""
+
+    sums: RunningSums
+    origin: Array
+    target_origin: Array
+    middle: Array
+    rows: int = 0
+
+    @classmethod
+    def begin(cls, V: Array, z: Array, intercept: bool) -> _Running:
+        sums, middle = RunningSums.empty(V.shape[1], z.shape[1]), z.mean(axis=0)
+        if not intercept:
+            return cls(sums, np.zeros(V.shape[1]), np.zeros(z.shape[1]), middle)
+        return cls(sums, V.mean(axis=0), middle, middle)
+
+    def add(self, V: Array, w: Array | None, z: Array) -> None:
+        """Add rows; V is written to."""
+        V -= self.origin
+        self.sums.add(V, w, z - self.target_origin)
+        self.sums.spread_by(w, z - self.middle)
+        self.rows += len(V)
+
+    def centred(self) -> Centred:
+        return Centred(self.sums.sums(), self.origin, self.target_origin)
 
 
 @dataclass
@@ -79,53 +141,55 @@ class _Accumulator:
     """The sums of one kernel, fold by fold."""
 
     request: Request
-    shift: Array
-    target_shift: Array
     is_raw: bool
-    middle: Array
-    rows: dict[int, int] = field(default_factory=dict)
-    parts: dict[int, RunningSums] = field(default_factory=dict)
+    parts: dict[int, _Running] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, request: Request, C: Array, z: Array, share: float) -> _Accumulator:
+    def begin(cls, request: Request, C: Array, share: float) -> _Accumulator:
         """Decide what is summed by the first block, which is that share of all rows."""
-        is_raw = _is_raw(request, C, share)
-        V = _features(request.features, C, is_raw)
-        shift, target_shift = np.zeros(V.shape[1]), np.zeros(z.shape[1])
-        if request.intercept:
-            shift, target_shift = V.mean(axis=0), z.mean(axis=0)
-        return cls(request, shift, target_shift, is_raw, z.mean(axis=0))
+        return cls(request, _is_raw(request, C, share))
 
     def add(self, C: Array, w: Array | None, z: Array, folds: Sequence[tuple[int, slice]]) -> None:
         V = _features(self.request.features, C, self.is_raw)
-        centred = z - self.middle
-        if self.request.intercept:
-            V -= self.shift
-            z = z - self.target_shift
         for fold, rows in folds:
             if fold not in self.parts:
-                self.parts[fold] = RunningSums.empty(V.shape[1], z.shape[1])
+                self.parts[fold] = _Running.begin(V[rows], z[rows], self.request.intercept)
             self.parts[fold].add(V[rows], None if w is None else w[rows], z[rows])
-            self.parts[fold].spread_by(None if w is None else w[rows], centred[rows])
-            self.rows[fold] = self.rows.get(fold, 0) + rows.stop - rows.start
 
-    def summed(self, is_weighted: bool) -> Summed:
-        """The sums in terms of the features."""
-        numbers = sorted(fold for fold in self.parts if fold >= 0)
-        sums = {fold: running.sums() for fold, running in self.parts.items()}
-        shift = self.shift
-        if self.is_raw and isinstance(self.request.features, LandmarkFeatures):
-            T = self.request.features.T
-            sums = {fold: part.mapped(T) for fold, part in sums.items()}
-            shift = shift @ T
-        total = reduce(add, sums.values())
-        parts = tuple(sums[fold] for fold in numbers)
-        moments = Moments(total, parts, self.request.intercept, shift, self.target_shift)
-        rows = np.array([self.rows[k] for k in numbers], dtype=np.intp)
-        first, second = (np.array([self.parts[k].around[i] for k in numbers]) for i in (0, 1))
-        weights = np.array([[self.parts[k].weight] for k in numbers])
-        spreads = second - first**2 / np.maximum(weights, np.finfo(np.float64).tiny)
-        return Summed(moments, numbers, rows, spreads, is_weighted)
+    def summed(self, is_weighted: bool, is_flat: bool) -> Summed:
+        """The sums in terms of the features; ends the accumulation."""
+        numbers, intercept = sorted(k for k in self.parts if k >= 0), self.request.intercept
+        rows = np.array([self.parts[k].rows for k in numbers], dtype=np.intp)
+        spreads = np.array([self.parts[k].sums.spread() for k in numbers])
+        parts = tuple(self._centred(k) for k in numbers)
+        others = tuple(self._centred(k) for k in list(self.parts))
+        moved = bring_together([*parts, *others], intercept=intercept)
+        total, near = merge(moved), tuple(moved[: len(parts)])
+        is_safe = not any(_loses(total.sums, part.sums, self.request.rho) for part in near)
+        kept = near if is_safe else parts
+        about = rows, spreads, is_weighted, is_flat
+        return Summed(total, kept, others, intercept, is_safe, numbers, *about)
+
+    def _centred(self, fold: int) -> Centred:
+        part, features = self.parts.pop(fold).centred(), self.request.features
+        is_to_map = self.is_raw and isinstance(features, LandmarkFeatures)
+        return part.mapped(features.T) if is_to_map else part  # type: ignore[attr-defined]
+
+
+def _loses(total: Sums, part: Sums, rho: float) -> bool:
+    """Whether taking a part out of a total leaves so little that rounding shows."""
+    weight = total.weight - part.weight
+    if EPS * total.weight >= LOST * weight:
+        return True
+    pairs = (
+        (total.gram.diagonal(), part.gram.diagonal(), total.features - part.features, rho),
+        (total.squares, part.squares, total.targets - part.targets, 0.0),
+    )
+    for whole, taken, sums, floor in pairs:
+        left = whole - taken - sums**2 / weight + floor
+        if (EPS * whole > LOST * left).any():
+            return True
+    return False
 
 
 def _features(features: Features, C: Array, is_raw: bool) -> Array:
@@ -166,10 +230,10 @@ def sum_rows(
     size = block_rows or block_height(requests, source.n_features)
     running: list[_Accumulator] = []
     owners = _owners(requests)
-    is_weighted = False
+    is_weighted, is_flat = False, True
     for block in source.blocks(size):
         target = reader.target(block.y)
-        is_weighted = block.sample_weight is not None
+        is_weighted, is_flat = block.sample_weight is not None, block.y.ndim == 1
         order, folds = _by_fold(rule.numbers(block))
         X, z, w = block.X, target.columns, reader.weights(block, target)
         if order is not None:
@@ -179,18 +243,26 @@ def sum_rows(
             C = _block(request.features, X, shared, owners[i])
             if i == len(running):
                 n = source.n_rows or 0
-                running.append(_Accumulator.begin(request, C, z, len(X) / n if n else 0.0))
+                running.append(_Accumulator.begin(request, C, len(X) / n if n else 0.0))
             running[i].add(C, w, z, folds)
-    return [accumulator.summed(is_weighted) for accumulator in running]
+    summed = [accumulator.summed(is_weighted, is_flat) for accumulator in running]
+    if summed[0].total.sums.count == 0:
+        raise ValueError(
+            "the weight (sample_weight, times class_weight) is zero for every row of the source; "
+            "at least one must be positive"
+        )
+    return summed
 
 
 def block_height(requests: Sequence[Request], n_features: int) -> int:
     """How many rows to read at a time."""
-    widest = max(_width(request.features, n_features) for request in requests)
+    widest = max(width_of(request, n_features) for request in requests)
     return max(256, BLOCK_BYTES // (8 * widest))
 
 
-def _width(features: Features, n_features: int) -> int:
+def width_of(request: Request, n_features: int) -> int:
+    """How many numbers are summed of a row: its kernel with the landmarks, or its columns."""
+    features = request.features
     return len(features.T) if isinstance(features, LandmarkFeatures) else n_features
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from everyfold.criteria.base import Predictive
 from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.base import KernelOperator, Outline, StructureError
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
@@ -216,8 +216,10 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds: Folds) -> Plan:
-    """Choose the cheapest exact method for squared loss.
+def plan_exact(
+    problem: Problem, operator: KernelOperator | Outline, n_ridges: int, folds: Folds
+) -> Plan:
+    """Choose the cheapest exact method for squared loss, given an operator or its outline.
 
     Examples
     --------
@@ -231,13 +233,13 @@ def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds:
     >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
     'cholesky'
     """
+    if isinstance(operator, KernelOperator):
+        operator = Outline(operator.rank, operator.methods, False, operator.is_approximation)
     work = Workload(problem.n, operator.rank, n_ridges, problem.y.shape[1], folds.groups)
     allowed, reason = _allowed(problem, operator, folds, work)
     estimates = sorted((_METHODS[name][2](work, COSTS), name) for name in allowed)
     seconds, method = estimates[0]
     words, criterion, _ = _METHODS[method]
-    if isinstance(criterion, ConjugateGradient):
-        criterion = replace(criterion, basis=operator.basis)
     others = tuple((name, cost) for cost, name in estimates[1:])
     if others:
         reason = reason or "the cheapest by the cost model"
@@ -246,15 +248,15 @@ def plan_exact(problem: Problem, operator: KernelOperator, n_ridges: int, folds:
 
 
 def _allowed(
-    problem: Problem, operator: KernelOperator, folds: Folds, work: Workload
+    problem: Problem, outline: Outline, folds: Folds, work: Workload
 ) -> tuple[tuple[str, ...], str]:
     """The methods that give the exact answer here, and the reason if some do not."""
-    if operator.methods is not None:
-        return _structured(problem, operator, folds)
+    if outline.methods is not None:
+        return _structured(problem, outline, folds)
     refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
-    if operator.depends_on_rows:
+    if outline.is_per_fold:
         return refits, "the kernel depends on the training rows of each fold (gamma='scale')"
-    if problem.balance is not None:
+    if problem.is_balanced:
         return refits, "balanced class weights depend on the training rows of each fold"
     if not folds.are_removable:
         return refits, "some folds do not just remove rows (training and test rows overlap)"
@@ -263,23 +265,20 @@ def _allowed(
     return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
 
 
-def _structured(
-    problem: Problem, operator: KernelOperator, folds: Folds
-) -> tuple[tuple[str, ...], str]:
+def _structured(problem: Problem, outline: Outline, folds: Folds) -> tuple[tuple[str, ...], str]:
     """The methods of a structure that does not take any; refuses what it cannot hold out."""
-    assert operator.methods is not None
-    if problem.balance is not None:
+    assert outline.methods is not None
+    if problem.is_balanced:
         raise StructureError(
             "class_weight='balanced' depends on the training rows of each fold, which this "
             "operator does not allow; use operator='auto' or no class_weight"
         )
-    operator.check(problem.quadratic, folds.helds)
     if not folds.are_removable:
         raise StructureError(
             f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
             "set, or a training row repeats), which this operator needs; use operator='auto'"
         )
-    return operator.methods, "the only method for this structure"
+    return outline.methods, "the only method for this structure"
 
 
 def _memory(work: Workload, method: str) -> int:

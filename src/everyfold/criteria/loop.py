@@ -1,0 +1,258 @@
+"""The loop over folds: one training set after the other, or several at a time in threads.
+
+Whatever fits training sets one by one is a :class:`FoldSolver`. The loop is the same for all of
+them: it isolates failures, fold by fold and ridge by ridge, and can be interrupted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from traceback import format_exc
+from typing import Any, ClassVar
+
+import numpy as np
+
+from everyfold.criteria.base import Failure, OutOfFold, Predictive
+from everyfold.operators.base import Array, Part, Splits, StructureError
+from everyfold.rows.folds import Folds
+from everyfold.solve import Problem
+from everyfold.types import Mask
+
+__all__ = ["FoldAnswer", "FoldSolver", "fit_parts"]
+
+
+@dataclass(frozen=True)
+class FoldAnswer:
+    """What the models of one training set say of its test rows, for each of k ridges.
+
+    Attributes
+    ----------
+    values : array of shape (k, test rows, q)
+    condition : array of shape (k,)
+        Condition number of the system behind each; NaN where there is none.
+    is_exact : bool array of shape (k,)
+    coef : array, optional
+        Coefficients, if a later stage is to start from them.
+    is_unique : bool array of shape (k,), optional
+        Whether there is one solution; without it there is.
+    words : str
+        How it was done, where that differs from what was planned.
+    """
+
+    values: Array
+    condition: Array
+    is_exact: Mask
+    coef: Any = None
+    is_unique: Mask | None = None
+    words: str = ""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Some of the ridges once more, by a more exact solver that starts from what is known."""
+
+    solver: FoldSolver
+    chosen: Sequence[int]
+
+
+class FoldSolver(Predictive):
+    """A criterion that fits every training set by itself, all ridges of it together."""
+
+    is_compiled: ClassVar[bool] = False
+    """Whether ``solve`` runs without the interpreter, so that threads can share the folds out."""
+
+    @abstractmethod
+    def solve(
+        self,
+        problems: Sequence[Problem],
+        part: Part,
+        ridges: Sequence[float],
+        shared: Any,
+        start: Any = None,
+    ) -> FoldAnswer:
+        """Fit one training set for all ridges.
+
+        Parameters
+        ----------
+        problems : sequence of Problem
+            Over all rows: one, or one for each pair of classes; their columns follow one another.
+        part : Part
+        ridges : sequence of float
+        shared : object
+            What ``begin`` gave.
+        start : object, optional
+            The ``coef`` of a former stage for these ridges.
+        """
+
+    def begin(self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]) -> Any:
+        """What is worth making once for all training sets; by default nothing."""
+        return None
+
+    def cancel(self, shared: Any) -> None:
+        """Make running calls of ``solve`` end soon; those that only call libraries end anyway."""
+
+    def next_stage(
+        self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
+    ) -> Stage | None:
+        """What to do again more exactly, given what all folds say; by default nothing."""
+        return None
+
+    def evaluate(
+        self, problem: Problem, operator: Splits, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """See base class; a training set that cannot be fitted is an error."""
+        records = fit_parts(self, [problem], operator, ridges, folds)
+        for record in records:
+            for failure in record.failures.values():
+                raise failure.error
+        yield from records
+
+
+@dataclass
+class _Table:
+    """The answers of all folds, as they come."""
+
+    folds: Folds
+    n_ridges: int
+    q: int
+    values: list[Array] = field(init=False)
+    condition: Array = field(init=False)
+    is_exact: Mask = field(init=False)
+    is_unique: Mask = field(init=False)
+    failures: list[dict[int, Failure]] = field(init=False)
+    words: str = ""
+    coefs: dict[int, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        shape = (self.n_ridges, len(self.folds))
+        total = int(self.folds.bounds[-1])
+        self.values = [np.full((total, self.q), np.nan) for _ in range(self.n_ridges)]
+        self.condition = np.full(shape, np.nan)
+        self.is_exact = np.zeros(shape, dtype=bool)
+        self.is_unique = np.ones(shape, dtype=bool)
+        self.failures = [{} for _ in range(self.n_ridges)]
+
+    def put(self, fold: int, ridge: int, answer: FoldAnswer, j: int) -> None:
+        """Write what entry j of an answer says of a fold and a ridge."""
+        rows = slice(self.folds.bounds[fold], self.folds.bounds[fold + 1])
+        self.values[ridge][rows] = answer.values[j]
+        self.condition[ridge, fold] = answer.condition[j]
+        self.is_exact[ridge, fold] = answer.is_exact[j]
+        if answer.is_unique is not None:
+            self.is_unique[ridge, fold] = answer.is_unique[j]
+        self.words = answer.words or self.words
+
+    def records(self) -> list[OutOfFold]:
+        unknown = np.full(len(self.folds), np.nan)
+        return [
+            OutOfFold(
+                self.values[k],
+                self.is_exact[k],
+                unknown,
+                self.condition[k],
+                self.failures[k],
+                is_unique=None if self.is_unique[k].all() else self.is_unique[k],
+                words=self.words,
+            )
+            for k in range(self.n_ridges)
+        ]
+
+
+def fit_parts(
+    solver: FoldSolver,
+    problems: Sequence[Problem],
+    operator: Splits,
+    ridges: Sequence[float],
+    folds: Folds,
+    *,
+    threads: int = 1,
+) -> list[OutOfFold]:
+    """Held-out values of every ridge, one training set at a time.
+
+    Parameters
+    ----------
+    solver : FoldSolver
+    problems : sequence of Problem
+    operator : Splits
+    ridges : sequence of float
+    folds : Folds
+    threads : int, default=1
+        Training sets at a time; worth more than 1 where the solver is compiled.
+
+    Returns
+    -------
+    list of OutOfFold
+        One for each ridge. A fold that fails takes no other with it (``failures``).
+    """
+    table = _Table(folds, len(ridges), sum(problem.y.shape[1] for problem in problems))
+    shared = solver.begin(problems, operator, ridges)
+    task = _Task(solver, problems, operator, ridges, shared, list(range(len(ridges))))
+    _loop(task, table, threads)
+    stage = solver.next_stage(problems, folds, table.records())
+    if stage is not None:
+        chosen = list(stage.chosen)
+        table.is_exact &= ~table.is_unique  # one of many solutions was chosen, whatever the stage
+        some = [ridges[k] for k in chosen]
+        _loop(_Task(stage.solver, problems, operator, some, shared, chosen), table, threads)
+    return table.records()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One stage: some ridges, which have these numbers in the table."""
+
+    solver: FoldSolver
+    problems: Sequence[Problem]
+    operator: Splits
+    ridges: Sequence[float]
+    shared: Any
+    numbers: list[int]
+
+    def fold(self, i: int, table: _Table) -> None:
+        """All ridges of a fold together; if that fails, each alone."""
+        fold = table.folds[i]
+        part: Part | None = None
+        pending = [list(range(len(self.ridges)))]
+        while pending:
+            some = pending.pop()
+            try:
+                part = part or self.operator.split(fold.train, fold.test)
+                answer = self._solve(part, some, table.coefs.get(i))
+            except (MemoryError, StructureError):
+                raise
+            except Exception as error:
+                if len(some) > 1:
+                    pending += [[j] for j in some]
+                else:
+                    table.failures[self.numbers[some[0]]][i] = Failure(error, format_exc())
+                continue
+            for entry, j in enumerate(some):
+                table.put(i, self.numbers[j], answer, entry)
+            if answer.coef is not None and len(some) == len(self.ridges):
+                table.coefs[i] = answer.coef
+
+    def _solve(self, part: Part, some: Sequence[int], known: Any) -> FoldAnswer:
+        ridges = [self.ridges[j] for j in some]
+        start = None if known is None else known[[self.numbers[j] for j in some]]
+        return self.solver.solve(self.problems, part, ridges, self.shared, start)
+
+
+def _loop(task: _Task, table: _Table, threads: int) -> None:
+    """All folds; compiled solvers work in threads while this one waits for signals."""
+    numbers = range(len(table.folds))
+    if not task.solver.is_compiled:
+        for i in numbers:
+            task.fold(i, table)
+        return
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        futures = [pool.submit(task.fold, i, table) for i in numbers]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            task.solver.cancel(task.shared)
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,407 @@
+"""libsvm's own machines: the path of C through every training set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from everyfold.criteria.base import OutOfFold, Predictive
+from everyfold.criteria.heldout import HeldOut
+from everyfold.criteria.libsvm import Libsvm
+from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
+from everyfold.criteria.single import check_fits, leave_each, refit_each
+from everyfold.losses import EpsilonInsensitive, Hinge
+from everyfold.operators.base import Array, KernelOperator, Part, Solution, Splits
+from everyfold.operators.dense import DenseMatrix, product
+from everyfold.rows.folds import Folds
+from everyfold.solve import Problem
+from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.paths import FoldPaths as Solved
+from everyfold.svm.paths import Stop, epsilon_paths, hinge_paths
+from everyfold.types import Index, Mask
+
+__all__ = ["FoldPaths", "RefittedRows", "SingleRows", "SmoothedSteps"]
+
+SMOOTHING = 0.05
+"""Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
+
+LOOSER = 10.0
+"""How much looser than libsvm's the tolerance of a fit may be that rows are only left out of."""
+
+
+_INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
+
+
+class IndefiniteError(ValueError):
+    """A kernel with negative eigenvalues: there may be many minima, and libsvm's is one of them."""
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all training sets use.
+
+    Attributes
+    ----------
+    kernel : Lanes or None
+        The kernel of all rows, if there is one.
+    is_indefinite : bool
+        Whether that has negative eigenvalues.
+    stop : int array of shape (1,)
+        A flag that ends running work.
+    """
+
+    kernel: Lanes | None
+    is_indefinite: bool
+    stop: Stop
+
+
+@dataclass(frozen=True)
+class FoldPaths(FoldSolver):
+    """The duals of SVC and SVR for every training set and every C, warm-started upwards in C.
+
+    Training sets of a kernel of all rows are solved on that kernel, in which held-out rows have a
+    bound of 0; their decision values come along. A pair of classes is solved on its own rows. Where
+    no support vector is free, so that the intercept may be any point of an interval, and where the
+    kernel is not positive semi-definite, libsvm itself fits the training set.
+
+    Parameters
+    ----------
+    tol : float
+        libsvm's tolerance.
+    coarse : float, optional
+        A looser tolerance for a first stage; the best of the ridges are then solved to ``tol``.
+    refined : float, default=0.2
+        Their share.
+    penalties : tuple of (ridge, C)
+        The C of each ridge as it was given, to the last digit; 1/(2 ridge) for others.
+    shrinking : bool, default=True
+        As in libsvm.
+
+    Notes
+    -----
+    **Cost** about 1 ns a pair step and row; some thousand steps a fold.
+    **Exact?** To ``tol``, like libsvm itself; after a coarse stage only what was solved again.
+    """
+
+    tol: float
+    coarse: float | None = None
+    refined: float = 0.2
+    penalties: tuple[tuple[float, float], ...] = ()
+    shrinking: bool = True
+
+    is_compiled: ClassVar[bool] = True
+
+    def begin(
+        self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
+    ) -> _Shared:
+        """See base class."""
+        stop = np.zeros(1, dtype=np.int64)
+        if not isinstance(operator, DenseMatrix):
+            return _Shared(None, False, stop)
+        if operator.is_indefinite:
+            return _Shared(None, True, stop)
+        return _Shared(Lanes(operator.K), False, stop)
+
+    def cancel(self, shared: _Shared) -> None:
+        """See base class."""
+        shared.stop[0] = 1
+
+    def next_stage(
+        self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
+    ) -> Stage | None:
+        """See base class: the ridges with the smallest errors on held-out rows."""
+        if self.coarse is None or self.coarse <= self.tol:
+            return None
+        errors = _errors(problems[0], folds, records)
+        best = np.argsort(errors, kind="stable")[: max(1, round(self.refined * len(records)))]
+        return Stage(replace(self, coarse=None), best.tolist())
+
+    def solve(
+        self,
+        problems: Sequence[Problem],
+        part: Part,
+        ridges: Sequence[float],
+        shared: _Shared,
+        start: Array | None = None,
+    ) -> FoldAnswer:
+        """See base class."""
+        if shared.is_indefinite or _is_indefinite(problems, part):
+            values = [self._libsvm(problem, part, ridges) for problem in problems]
+            exact = np.ones(len(ridges), dtype=bool)
+            unknown = np.full(len(ridges), np.nan)
+            return FoldAnswer(np.stack(values, axis=2), unknown, exact, words=_INDEFINITE)
+        if len(problems) == 1 and shared.kernel is not None:
+            return self._on_all_rows(problems[0], part, ridges, shared, start)
+        return self._on_own_rows(problems, part, ridges, shared)
+
+    def _on_all_rows(
+        self,
+        problem: Problem,
+        part: Part,
+        ridges: Sequence[float],
+        shared: _Shared,
+        start: Array | None,
+    ) -> FoldAnswer:
+        """Rows outside the training set take part with a bound of 0."""
+        inside = problem.restrict(part.train)
+        bounds = np.zeros(problem.n)
+        np.add.at(bounds, part.train, _multiples(inside))
+        y = problem.y[:, 0]
+        paths = self._paths(y, bounds, inside, ridges, shared.kernel, shared, start)
+        values = paths.decision[0][:, part.test]
+        loose = self._settle(problem, part, ridges, paths, values)
+        unknown = np.full(len(ridges), np.nan)
+        exact = paths.converged[0] | loose
+        return FoldAnswer(values[:, :, None], unknown, exact, _coef(paths), ~loose)
+
+    def _on_own_rows(
+        self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
+    ) -> FoldAnswer:
+        """Each problem on the rows that it has; one product predicts for all of them."""
+        k, n = len(ridges), len(part.train)
+        coef = np.zeros((n, k * len(problems)))
+        b = np.full((k, len(problems)), np.nan)
+        exact, unique = np.ones(k, dtype=bool), np.ones(k, dtype=bool)
+        solved: dict[int, Solved] = {}
+        for p, problem in enumerate(problems):
+            inside = problem.restrict(part.train)
+            rows = np.flatnonzero(inside.w)
+            if not _is_trainable(inside):
+                continue
+            kernel, y, w = _kernel(part, rows, shared), inside.y[rows, 0], _multiples(inside)[rows]
+            paths = solved[p] = self._paths(y, w, inside, ridges, kernel, shared, None)
+            assert paths.coef is not None
+            coef[rows, p * k : (p + 1) * k] = paths.coef[0].T
+            b[:, p] = paths.intercept[0]
+        held = product(part.cross, coef).reshape(len(part.test), len(problems), k)
+        values = held.transpose(2, 0, 1) + b[:, None, :]
+        for p, paths in solved.items():
+            loose = self._settle(problems[p], part, ridges, paths, values[:, :, p])
+            exact &= paths.converged[0] | loose
+            unique &= ~loose
+        return FoldAnswer(values, np.full(k, np.nan), exact, None, unique)
+
+    def _settle(
+        self, problem: Problem, part: Part, ridges: Sequence[float], paths: Solved, values: Array
+    ) -> Mask:
+        """Put libsvm's own values where no support vector is free, so that b may be many things."""
+        loose: Mask = paths.play[0] > self._tolerance
+        which = np.flatnonzero(loose)
+        if which.size:
+            values[which] = self._libsvm(problem, part, [ridges[j] for j in which.tolist()])
+        return loose
+
+    def _libsvm(self, problem: Problem, part: Part, ridges: Sequence[float]) -> Array:
+        machine = Libsvm(self.tol, self.shrinking)
+        return machine.held_out(problem, part, [self._C(ridge) for ridge in ridges])
+
+    @property
+    def _tolerance(self) -> float:
+        return self.tol if self.coarse is None else self.coarse
+
+    def _C(self, ridge: float) -> float:
+        return next((C for given, C in self.penalties if given == ridge), 1.0 / (2.0 * ridge))
+
+    def _paths(
+        self,
+        y: Array,
+        bounds: Array,
+        inside: Problem,
+        ridges: Sequence[float],
+        kernel: Any,
+        shared: _Shared,
+        start: Array | None,
+    ) -> Solved:
+        begin = None if start is None else start[None]
+        keep = self.coarse is not None or kernel is not shared.kernel
+        Cs = np.array([self._C(ridge) for ridge in ridges])
+        return solve_paths(
+            inside,
+            kernel,
+            y,
+            Cs,
+            bounds[None],
+            self._tolerance,
+            start=begin,
+            keep=keep,
+            stop=shared.stop,
+        )
+
+
+def _multiples(problem: Problem) -> Array:
+    """Each row's multiple of C."""
+    return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
+
+
+def _coef(paths: Solved) -> Array | None:
+    return None if paths.coef is None else paths.coef[0]
+
+
+def _is_indefinite(problems: Sequence[Problem], part: Part) -> bool:
+    """Whether the kernel that a training set has for itself has negative eigenvalues."""
+    if part.parent is not None:
+        return False
+    inside = part.operator
+    assert isinstance(inside, DenseMatrix)
+    if inside.is_semidefinite:
+        return False
+    active = np.any([problem.sample_weight[part.train] > 0.0 for problem in problems], axis=0)
+    rows = np.flatnonzero(active)
+    return (inside if len(rows) == inside.n else inside.restrict(rows)).is_indefinite
+
+
+def _is_trainable(problem: Problem) -> bool:
+    """Whether there is anything to separate: rows, and of both classes."""
+    y = problem.y[problem.w > 0.0, 0]
+    return len(y) > 0 and (not problem.loss.is_margin or bool(y.min() < y.max()))
+
+
+def _kernel(part: Part, rows: Index, shared: _Shared) -> Any:
+    """The kernel of some training rows."""
+    if shared.kernel is not None:
+        numbers = part.train[rows]
+        return np.ascontiguousarray(shared.kernel.rows[np.ix_(numbers, numbers)])
+    assert isinstance(part.operator, DenseMatrix)
+    K = part.operator.K
+    return K if len(rows) == len(K) else K[np.ix_(rows, rows)]
+
+
+def solve_paths(
+    problem: Problem,
+    kernel: Any,
+    y: Array,
+    Cs: Array,
+    bounds: Array,
+    tol: float,
+    *,
+    start: Array | None = None,
+    keep: bool = False,
+    stop: Stop | None = None,
+) -> Solved:
+    """The compiled paths of a problem's loss."""
+    options: dict[str, Any] = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
+    if isinstance(problem.loss, EpsilonInsensitive):
+        return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.epsilon, **options)
+    return hinge_paths(kernel, y, Cs, bounds, **options)
+
+
+def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Array:
+    """A score of candidates that needs no scorer: wrong signs, or squared errors."""
+    y = problem.y[np.concatenate(folds.tests), 0]
+    values = np.stack([record.values[:, 0] for record in records])
+    with np.errstate(invalid="ignore"):
+        if problem.loss.is_margin:
+            errors = np.where(np.isnan(values), 1.0, values * y <= 0.0)
+        else:
+            errors = np.nan_to_num((values - y) ** 2, nan=np.inf)
+    return np.asarray(errors.mean(axis=1), dtype=np.float64)
+
+
+def _check_convex(operator: KernelOperator) -> None:
+    if isinstance(operator, DenseMatrix) and operator.is_indefinite:
+        raise IndefiniteError("there is no single minimum on all rows to step from")
+
+
+def _penalties(problem: Problem, ridges: Sequence[float], left_out: int = 0) -> Array:
+    """The C of each ridge on all rows, or on those that are left."""
+    count = max(problem.n_counted - left_out, 1)
+    return np.array([1.0 / (2.0 * problem.rho(ridge, count)) for ridge in ridges])
+
+
+@dataclass(frozen=True)
+class SingleRows(Predictive):
+    """Leave-one-out of SVC and SVR: one step from libsvm's fit on all rows, and a few refits.
+
+    **Cost** one fit a C, and what :func:`~everyfold.criteria.single.leave_each` says.
+    **Exact?** No.
+    """
+
+    tol: float
+
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """See base class."""
+        assert isinstance(operator, DenseMatrix)
+        _check_convex(operator)
+        Cs = _penalties(problem, ridges, left_out=1)
+        kernel = Lanes(operator.K)
+        y, bounds = problem.y[:, 0], problem.w[None]
+        paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
+        check_fits(paths)
+        yield from leave_each(problem, operator, Cs, paths, folds, kernel)
+
+
+@dataclass(frozen=True)
+class RefittedRows(Predictive):
+    """Leave-one-out of SVC: libsvm's fit on all rows, and one without each support vector.
+
+    Values are as good as those of folds, so that rows can be ranked by them.
+
+    **Cost** some hundred pair steps for every support vector and C.
+    **Exact?** To ``tol``; rows whose fit did not end, or has any of many intercepts, say so.
+    """
+
+    tol: float
+    threads: int = 1
+
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """See base class."""
+        assert isinstance(operator, DenseMatrix)
+        _check_convex(operator)
+        Cs = _penalties(problem, ridges, left_out=1)
+        kernel = Lanes(operator.K)
+        records = refit_each(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
+        n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
+        words = "" if n_unsure == 0 else f"{REFITTED}; up to {n_unsure} rows{_UNSURE}"
+        yield from (replace(record, words=words) for record in records)
+
+
+REFITTED = "libsvm's fit on all rows, and one without each support vector, to libsvm's tolerance"
+_UNSURE = (
+    " of a candidate have a fit whose bias is not unique, since no support vector is free, or that "
+    "did not reach the tolerance"
+)
+
+
+@dataclass(frozen=True)
+class SmoothedSteps(Predictive):
+    """Folds of SVC and SVR by steps of the loss with its kinks rounded.
+
+    Newton's method for the rounded loss starts from libsvm's solutions on all rows and has little
+    left to do.
+
+    **Exact?** No: what may be so for the rounded loss is not for libsvm's.
+    """
+
+    tol: float
+    order: float
+
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """See base class."""
+        assert isinstance(problem.loss, Hinge | EpsilonInsensitive)
+        _check_convex(operator)
+        smooth = replace(problem, loss=problem.loss.smoothed(SMOOTHING))
+        criterion = HeldOut(order=self.order, starts=self._starts(problem, operator, ridges))
+        for record in criterion.evaluate(smooth, operator, ridges, folds):
+            yield replace(record, is_exact=np.zeros_like(record.is_exact))
+
+    def _starts(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+    ) -> tuple[Solution, ...] | None:
+        if not isinstance(operator, DenseMatrix):
+            return None
+        Cs = _penalties(problem, ridges)
+        y, bounds = problem.y[:, 0], problem.w[None]
+        paths = solve_paths(problem, operator.K, y, Cs, bounds, self.tol, keep=True)
+        assert paths.coef is not None
+        return tuple(
+            Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
+        )

@@ -1,0 +1,386 @@
+"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from everyfold.criteria.base import Failure
+from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds
+from everyfold.models.model import Model
+from everyfold.models.pipelines import Parts, freeze
+from everyfold.models.targets import Labels, Target
+from everyfold.operators.memory import available_memory
+from everyfold.rows.folds import Fold, Folds
+from everyfold.types import Array, Index, Mask
+
+__all__ = ["Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some folds of a task: what their models predict, and which of it is scored.
+
+    Attributes
+    ----------
+    numbers : int array
+        The folds, by their numbers in the task.
+    folds : Folds
+        What is predicted in each: its test rows, and its training rows after them if these are
+        scored as well.
+    test, train : Side
+        The rows to be scored.
+    lacking : dict
+        The training rows of folds that lack a class, by position.
+    """
+
+    numbers: Index
+    folds: Folds
+    test: Side
+    train: Side | None
+    lacking: Mapping[int, Index]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted, with which weights, on which folds, and who judges it."""
+
+    target: Target
+    weights: Array
+    folds: Folds
+    judge: Judge | None = None
+    with_train: bool = False
+    reads_labels: bool = False
+    """Whether nothing but predicted labels is read of the values, where there is no judge."""
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether held-out values are read as such, or compared with each other.
+
+        If not, only the labels they predict are, for which their signs are enough.
+        """
+        if self.judge is not None:
+            return self.judge.needs_values
+        return not (self.reads_labels and self.target.predicts_by_sign)
+
+    @cached_property
+    def has_several_classes(self) -> bool:
+        """Whether the test rows with positive weight have labels of several classes."""
+        side = self.whole.test
+        if not isinstance(self.target, Labels) or not len(side.parts):
+            return False
+        return len(np.unique(side.codes[self.weights[side.rows] > 0.0])) > 1
+
+    @cached_property
+    def failing(self) -> dict[int, ValueError]:
+        """The folds that no model can be fitted on, and why."""
+        return failing_folds(self.target, self.weights, self.folds)
+
+    @cached_property
+    def usable(self) -> Index:
+        """The numbers of the other folds."""
+        numbers = [i for i in range(len(self.folds)) if i not in self.failing]
+        return np.array(numbers, dtype=np.intp)
+
+    @cached_property
+    def whole(self) -> Tile:
+        """All usable folds."""
+        return self._tile(self.usable)
+
+    def as_removals(self) -> Task:
+        """The same folds, read as removals of rows where they are."""
+        splits = ((fold.train, fold.test) for fold in self.folds)
+        return replace(self, folds=Folds.from_splits(splits, self.folds.n))
+
+    def tile(self, numbers: Sequence[int] | None) -> Tile:
+        """Some of the folds, of which only the usable ones count; None for all."""
+        if numbers is None:
+            return self.whole
+        return self._tile(np.array([i for i in numbers if i not in self.failing], dtype=np.intp))
+
+    def _tile(self, numbers: Index) -> Tile:
+        folds = self.folds
+        if len(numbers) < len(folds):
+            folds = folds.subset(numbers.tolist())
+        test, train = Side(self.target, folds.tests), None
+        lacking = {i: folds[i].train for i in incomplete_folds(self.target, folds)}
+        if self.with_train:
+            train = Side(self.target, tuple(fold.train for fold in folds))
+            folds = _with_training_rows(folds)
+        return Tile(numbers, folds, test, train, lacking)
+
+
+def _with_training_rows(folds: Folds) -> Folds:
+    """The same folds with their training rows to be predicted after the test rows."""
+    wide = {
+        i: Fold(fold.train, np.concatenate([fold.test, fold.train]), fold.held, False)
+        for i, fold in enumerate(folds)
+    }
+    return Folds(folds.n, tuple(fold.test for fold in wide.values()), folds.helds, wide)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One point of a search: what it asks for, how its rows are prepared, and its task."""
+
+    number: int
+    model: Model
+    parts: Parts
+    task: int = 0
+
+    @cached_property
+    def rows_key(self) -> Any:
+        """Equal for candidates that prepare the rows alike."""
+        return self.parts.key, self.model.choice.takes_any_rows
+
+    @cached_property
+    def kernel_key(self) -> Any:
+        """Equal for candidates with one kernel on the same rows."""
+        return self.rows_key, freeze(self.model.choice), freeze(self.model.operator)
+
+    @cached_property
+    def group_key(self) -> Any:
+        """Equal for candidates of one task and kernel that differ in the ridge only."""
+        ridges = self.model.ridges if self.model.chooses_ridge else ()
+        return self.task, freeze(replace(self.model, ridges=ridges, C=None))
+
+
+_SHARE_OF_MEMORY = 0.25
+_MOST_BYTES = 2_000_000_000
+
+
+class Cache:
+    """Things worth keeping for other units, within a share of the memory.
+
+    A pickled cache is empty: a worker process fills its own.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Any, tuple[Any, ...]] = {}
+        self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
+
+    def get(self, key: Any) -> tuple[Any, ...] | None:
+        """What is kept under the key, if anything."""
+        return self._kept.get(key)
+
+    def put(self, key: Any, *items: Any) -> None:
+        """Keep the items, if there is room."""
+        size = sum(_bytes(item) for item in items)
+        if size <= self._left:
+            self._left -= size
+            self._kept[key] = items
+
+    def __reduce__(self) -> Any:
+        return Cache, ()
+
+
+def _bytes(item: Any) -> int:
+    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
+
+
+@dataclass(frozen=True)
+class Own:
+    """The user's own estimator and data, for refits of it.
+
+    Attributes
+    ----------
+    estimator : estimator
+    candidates : sequence of dict
+        Parameters by number.
+    X, y
+        As passed.
+    scorer : callable
+    fit, score : dict
+        Metadata.
+    error_score : "raise" or float
+    """
+
+    estimator: Any
+    candidates: Sequence[Mapping[str, Any]]
+    X: Any
+    y: Any
+    scorer: Any
+    fit: Mapping[str, Any]
+    score: Mapping[str, Any]
+    error_score: Any
+
+
+@dataclass(frozen=True)
+class Data:
+    """All that units need besides their own few numbers; sent to a worker once.
+
+    Attributes
+    ----------
+    X : array, CSR matrix, data frame or object array
+        The rows: checked where no step of a Pipeline comes before the kernel, else as passed.
+    y : array
+        As passed.
+    n : int
+        The number of rows.
+    tasks : tuple of Task
+    candidates : dict
+        By number.
+    refused : dict
+        Candidates that no fit would take, and why.
+    """
+
+    X: Any
+    y: Any
+    n: int
+    tasks: tuple[Task, ...]
+    candidates: Mapping[int, Candidate]
+    refused: Mapping[int, Failure] = field(default_factory=dict)
+    own: Own | None = None
+    """What the estimators themselves are refitted by."""
+    is_raw: bool = False
+    """Whether X is as it was passed, to be read by each kernel after its steps."""
+    stream: Any = None
+    """What a source of rows is read by; None for rows in memory."""
+    cache: Cache = field(default_factory=Cache, compare=False)
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether any candidate prepares its rows."""
+        return any(candidate.parts.steps for candidate in self.candidates.values())
+
+    def prepared(self, kind: str) -> Data:
+        """The data for one way to fit the steps of Pipelines.
+
+        Where they are fitted once, on all rows, folds need not be taken literally.
+        """
+        if kind != "once":
+            return self
+        return replace(self, tasks=tuple(task.as_removals() for task in self.tasks))
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds of every task."""
+        return len(self.tasks[0].folds)
+
+    @property
+    def n_weighted(self) -> int:
+        """The number of rows with positive weight."""
+        return int(np.count_nonzero(self.tasks[0].weights))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many test rows each fold has."""
+        return [len(test) for test in self.tasks[0].folds.tests]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one candidate on some folds; plain data.
+
+    Attributes
+    ----------
+    number : int
+    folds : int array
+        The numbers of the folds.
+    scores, train_scores : list
+        One entry a fold: a number, or a dictionary for several scorers; None where it failed.
+    is_exact : bool array, one entry a fold
+    condition, radius : arrays, one entry a fold
+    failures : dict
+        By the number of the fold.
+    values : array, optional
+        Held-out values of the usable folds, if they were asked for.
+    target : Target, optional
+        What turns values into predictions, where rows come from a source.
+    sizes : list of int, optional
+        How many test rows each fold has, and
+    n_weighted : int, optional
+        how many rows have a positive weight, where only a pass over a source tells.
+    seconds : tuple (fitting, scoring)
+    method : str
+        How it was done, in words.
+    operator : str
+        How the kernel matrix was represented, in words.
+    is_approximate, is_of_another_model : bool
+        Whether the method is one that differs from refits; whether values belong to an approximate
+        kernel, so that refits cannot confirm them.
+    residual_trace : float
+        What a low-rank kernel leaves unexplained; 0 for a full one.
+    is_identity : bool
+        Whether the kernel is numerically the identity.
+    is_unique : bool
+        Whether every fold has one solution.
+    is_refit : bool
+        Whether scores are those of the estimator itself, refitted on every fold to confirm others.
+    sample : tuple of int
+        The samples of rows that the scores are of; empty for all rows.
+    only_label : tuple of one label, optional
+        What is predicted for all held-out rows, if that is one label and they have several.
+    status : str
+        How certain the scores are, where that is more than exact or not.
+    """
+
+    number: int
+    folds: Index
+    scores: list[Any]
+    train_scores: list[Any] | None
+    is_exact: Mask
+    condition: Array
+    radius: Array
+    failures: dict[int, Failure]
+    values: Array | None = None
+    target: Target | None = None
+    sizes: list[int] | None = None
+    n_weighted: int | None = None
+    seconds: tuple[float, float] = (0.0, 0.0)
+    method: str = ""
+    operator: str = ""
+    is_approximate: bool = False
+    is_of_another_model: bool = False
+    residual_trace: float = 0.0
+    is_identity: bool = False
+    is_unique: bool = True
+    is_refit: bool = False
+    sample: tuple[int, ...] = ()
+    only_label: tuple[Any] | None = None
+    status: str = ""
+
+    @property
+    def failure(self) -> Failure | None:
+        """One of the failures, if there are any."""
+        return next(iter(self.failures.values()), None)
+
+
+def _only_label(parts: Sequence[Outcome]) -> tuple[Any] | None:
+    """The label that all parts predict, if it is one."""
+    first = parts[0].only_label
+    return first if all(part.only_label == first for part in parts) else None
+
+
+def join(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcomes of one candidate on several folds as one, in the order of the folds."""
+    parts = sorted(outcomes, key=lambda outcome: int(outcome.folds[0]))
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    values = [part.values for part in parts if part.values is not None]
+    is_scored = first.train_scores is not None
+    failures: dict[int, Failure] = {}
+    for part in parts:
+        failures |= part.failures
+    return replace(
+        first,
+        folds=np.concatenate([part.folds for part in parts]),
+        scores=[score for part in parts for score in part.scores],
+        train_scores=[s for part in parts for s in part.train_scores or ()] if is_scored else None,
+        is_exact=np.concatenate([part.is_exact for part in parts]),
+        condition=np.concatenate([part.condition for part in parts]),
+        radius=np.concatenate([part.radius for part in parts]),
+        failures=failures,
+        values=np.concatenate(values) if values else None,
+        seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
+        method=next((part.method for part in parts if part.method), ""),
+        is_unique=all(part.is_unique for part in parts),
+        only_label=_only_label(parts),
+        operator=next((part.operator for part in parts if part.operator), ""),
+    )

@@ -1,0 +1,219 @@
+"""How the folds of a group of candidates are evaluated: the choice of a method, and its cost.
+
+A group has one kernel, loss, target and weights; only the ridges differ. The choice is made before
+any kernel exists, from the outline of its structure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from everyfold.criteria.base import Predictive
+from everyfold.criteria.heldout import HeldOut
+from everyfold.criteria.loop import FoldSolver
+from everyfold.criteria.ownridge import OwnRidge
+from everyfold.criteria.paths import (
+    REFITTED,
+    FoldPaths,
+    RefittedRows,
+    SingleRows,
+    SmoothedSteps,
+)
+from everyfold.criteria.refit import Refit
+from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate.data import Task
+from everyfold.models.model import Model
+from everyfold.operators.base import Outline
+from everyfold.types import Order
+
+__all__ = ["Method", "check_order", "choose_method"]
+
+MANY_FOLDS = 20
+"""Beyond this number of folds one step for each takes the place of fits of their own."""
+
+COARSE = 0.05
+"""The tolerance at which all Cs of a longer path are solved first."""
+
+STAGED_FROM = 5
+"""Cs on one kernel from which on they are solved coarsely first."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """How a group is evaluated: executed as it stands, and printed.
+
+    Attributes
+    ----------
+    criterion : Predictive
+    words : str
+    seconds : float
+        What it should cost.
+    memory : int
+        Bytes at work.
+    is_approximate : bool
+        Whether the values differ from those of refits by more than rounding or a solver's
+        tolerance.
+    is_of_another_model : bool
+        Whether values belong to an approximate kernel, so that refits cannot confirm them.
+    fallback : FoldSolver
+        What fits folds one by one where the criterion fails as a whole.
+    """
+
+    criterion: Predictive
+    words: str
+    seconds: float
+    memory: int
+    is_approximate: bool = False
+    is_of_another_model: bool = False
+    fallback: FoldSolver = Refit()  # noqa: RUF009  # immutable
+
+    @property
+    def uses_threads(self) -> bool:
+        """Whether threads can share the folds out."""
+        return isinstance(self.criterion, RefittedRows) or (
+            isinstance(self.criterion, FoldSolver) and self.criterion.is_compiled
+        )
+
+
+def is_finite(order: Order) -> bool:
+    """Whether an order is one of the finite influence series."""
+    return not isinstance(order, str) and float(order) < math.inf
+
+
+def check_order(model: Model, order: Order) -> None:
+    """Raise if a model's loss or kernel does not allow the order, or its ridges are too many."""
+    if model.chooses_ridge and is_finite(order):
+        raise ValueError(
+            f"order={order!r} is not available for a model that chooses its own alpha; use "
+            "order='auto'"
+        )
+    if len(model.ridges) > 1 and not model.loss.has_constant_curvature:
+        raise ValueError(
+            f"alpha has {len(model.ridges)} entries, but loss={model.loss} takes one number for "
+            "all targets"
+        )
+    if is_finite(order) and model.choice.depends_on_rows:
+        raise ValueError(
+            f"order={order!r} needs one kernel for all folds, but gamma={model.choice.gamma!r} "
+            "depends on the training rows; use order='auto' or a number for gamma"
+        )
+
+
+def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+    """The method for candidates that differ in their ridge only."""
+    model = models[0]
+    if model.chooses_ridge:
+        method = _own_ridge(model, task, outline)
+    elif model.loss.has_constant_curvature:
+        method = _closed_form(models, task, outline, order)
+    elif model.loss.is_smooth:
+        method = _newton(task, outline, order, model)
+    else:
+        method = _support_vectors(models, task, outline, order)
+    return replace(method, is_of_another_model=outline.is_approximate)
+
+
+def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
+    words = "leave-one-out of every alpha on the training rows of each fold, then the best"
+    n, rank = len(task.weights), outline.rank
+    seconds = 1e-10 * len(task.whole.folds) * n * float(rank) ** 2
+    return Method(OwnRidge(model.ridges), words, seconds, 32 * n * rank)
+
+
+# -- squared loss ------------------------------------------------------------------------------
+
+
+def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+    q = task.target.columns.shape[1]
+    ridges = {ridge for model in models for ridge, _ in model.columns_of_ridges(q)}
+    problem = models[0].problems(task.target, task.weights)[0]
+    plan = plan_exact(problem, outline, len(ridges), task.whole.folds)
+    if is_finite(order):
+        words = f"influence series of order {order:g}, an approximation"
+        criterion = HeldOut(order=float(order), seed=models[0].seed)
+        return Method(criterion, words, plan.seconds, plan.memory, is_approximate=True)
+    return Method(plan.criterion, plan.words, plan.seconds, plan.memory)
+
+
+# -- smooth losses -----------------------------------------------------------------------------
+
+
+def _resolved(order: Order, n_folds: int) -> Order:
+    """What "auto" is: one step is near-exact for single rows, but not for larger folds."""
+    if order != "auto":
+        return order
+    return "exact" if n_folds <= MANY_FOLDS else math.inf
+
+
+def _newton(task: Task, outline: Outline, order: Order, model: Model) -> Method:
+    folds = task.whole.folds
+    order = _resolved(order, len(folds))
+    n, rank = len(task.weights), outline.rank
+    each = 1e-10 * n * float(rank) ** 2
+    is_literal = outline.is_per_fold or model.class_weight == "balanced"
+    if order == "exact" or is_literal or not folds.are_removable:
+        words = "Newton fits of every fold, each starting from the fit on all rows"
+        return Method(Refit(), words, len(folds) * each, 24 * n * rank)
+    words = "one Newton fit a ridge, then one step for every fold (★)"
+    if is_finite(order):
+        words = f"influence series of order {order:g}, an approximation"
+    return Method(HeldOut(order=float(order)), words, each, 24 * n * rank, is_approximate=True)
+
+
+# -- support vector machines -------------------------------------------------------------------
+
+
+def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+    model, folds, n = models[0], task.whole.folds, len(task.weights)
+    fallback = _solver(models)
+    resolved = _resolved(order, len(folds))
+    takes_steps = resolved != "exact" and folds.are_removable and not outline.is_per_fold
+    if not takes_steps:
+        is_staged = order == "auto" and len(models) >= STAGED_FROM and not outline.is_per_fold
+        return _paths(models, task, len(folds), is_staged=is_staged)
+    if model.class_weight == "balanced":  # the weights of all rows depend on those left out
+        return _paths(models, task, len(folds), is_staged=False)
+    if resolved == math.inf and bool((folds.sizes == 1).all()):
+        return replace(_single_rows(models, task), fallback=fallback)
+    words = "one Newton fit a ridge, then one step for every fold (★)"
+    if is_finite(order):
+        words = f"influence series of order {order:g}, an approximation"
+    words += ", with the kinks of libsvm's loss rounded"
+    criterion = SmoothedSteps(model.tolerance, float(resolved))
+    seconds, memory = 1e-10 * float(n) ** 3, 24 * n**2
+    return Method(criterion, words, seconds, memory, is_approximate=True, fallback=fallback)
+
+
+def _single_rows(models: Sequence[Model], task: Task) -> Method:
+    """Leave-one-out: signs by a step each; refits where values are compared with each other."""
+    n, tol, is_margin = len(task.weights), models[0].tolerance, models[0].loss.is_margin
+    memory = 24 * n**2
+    if is_margin and task.needs_values:
+        seconds = 1e-6 * len(models) * float(n) ** 2
+        return Method(RefittedRows(tol), REFITTED, seconds, memory)
+    words = (
+        "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
+        "rows that it leaves in doubt"
+    )
+    return Method(SingleRows(tol), words, 3e-11 * float(n) ** 3, memory, is_approximate=True)
+
+
+def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
+    penalties = tuple((model.ridges[0], model.penalty) for model in models)
+    model = models[0]
+    return FoldPaths(model.tolerance, coarse, penalties=penalties, shrinking=model.shrinking)
+
+
+def _paths(models: Sequence[Model], task: Task, n_folds: int, *, is_staged: bool) -> Method:
+    n = len(task.weights)
+    words = "support vector paths in C of every fold, to libsvm's tolerance"
+    criterion = _solver(models)
+    if is_staged and not task.target.has_pairs:
+        words = (
+            "support vector paths in C of every fold, the best of each kernel to libsvm's tolerance"
+        )
+        criterion = _solver(models, max(COARSE, models[0].tolerance))
+    seconds = 1e-7 * n_folds * float(n) ** 2
+    return Method(criterion, words, seconds, 12 * n**2, fallback=_solver(models))

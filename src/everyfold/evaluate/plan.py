@@ -1,0 +1,216 @@
+"""The plan of an evaluation: made before the work, executed, and printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from everyfold.evaluate.data import Outcome
+from everyfold.evaluate.rounds import Rounds
+from everyfold.evaluate.tiles import Unit
+
+__all__ = ["Measured", "SearchPlan"]
+
+_PREPROCESSING = {
+    "none": "none",
+    "per_fold": "steps fitted on the training rows of each fold, once for all candidates alike",
+    "once": "steps fitted once, on all rows: folds are not wholly independent of their test rows",
+}
+
+
+_NAMED = 10  # candidates at most in a note
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of a plan.
+
+    Attributes
+    ----------
+    seconds : float
+    candidates, exact, confirmed : int
+        Those that were finished, those of them whose every fold equals a refit, and those that
+        were refitted.
+    operator : str
+    methods : tuple of (words, number of candidates)
+    """
+
+    seconds: float
+    candidates: int
+    exact: int
+    confirmed: int
+    operator: str
+    methods: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search is going to do, or did, and why; ``print(search.plan_)`` shows it.
+
+    Attributes
+    ----------
+    rows, folds, kernels, ridges : int
+        The sizes: ``ridges`` is the largest number of candidates that share one path.
+    rounds : Rounds
+        The units of work, and what follows from their outcomes.
+    kind : {"none", "per_fold", "once"}
+        How steps in front of the model are fitted.
+    estimate : float
+        Estimated seconds of linear algebra.
+    memory : int
+        Estimated bytes at work in one worker.
+    notes : tuple of str
+        What differs from what was asked for.
+    measured : Measured, optional
+        What was done; None before the work.
+    candidates, operator, methods, exact, confirmed, seconds
+        Of what was done, or of what is going to be done where that is known.
+    """
+
+    rows: int
+    folds: int
+    kernels: int
+    ridges: int
+    rounds: Rounds
+    kind: Literal["none", "per_fold", "once"]
+    estimate: float
+    memory: int
+    notes: tuple[str, ...] = ()
+    measured: Measured | None = None
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """Those of the first round."""
+        return self.rounds.first
+
+    @property
+    def candidates(self) -> int:
+        """The number of candidates."""
+        if self.measured is not None:
+            return self.measured.candidates
+        return len({number for unit in self.units for number in unit.numbers})
+
+    @property
+    def operator(self) -> str:
+        """How kernel matrices are represented."""
+        if self.measured is not None:
+            return self.measured.operator
+        return ", ".join(dict.fromkeys(unit.words for unit in self.units))
+
+    @property
+    def methods(self) -> tuple[tuple[str, int], ...]:
+        """How held-out values come about, with the number of candidates."""
+        if self.measured is not None:
+            return self.measured.methods
+        by_number = {
+            number: group.method.words
+            for unit in self.units
+            for groups in unit.groups
+            for group in groups
+            for number in group.numbers
+        }
+        return tuple(Counter(by_number.values()).items())
+
+    @property
+    def preprocessing(self) -> str:
+        """How steps in front of the model are fitted, in words."""
+        return _PREPROCESSING[self.kind]
+
+    @property
+    def exact(self) -> int:
+        """The number of candidates whose every fold equals a refit up to rounding."""
+        return 0 if self.measured is None else self.measured.exact
+
+    @property
+    def confirmed(self) -> int:
+        """The number of candidates that were refitted."""
+        return 0 if self.measured is None else self.measured.confirmed
+
+    @property
+    def seconds(self) -> float:
+        """What the whole search took."""
+        return 0.0 if self.measured is None else self.measured.seconds
+
+    def done(
+        self,
+        outcomes: Iterable[Outcome],
+        *,
+        seconds: float,
+        exact: int,
+        confirmed: int = 0,
+        notes: Sequence[str] = (),
+    ) -> SearchPlan:
+        """The plan with what was measured beside its estimates."""
+        found = list(outcomes)
+        operators = dict.fromkeys(o.operator for o in found if o.operator)
+        methods = Counter(o.method for o in found if o.method)
+        measured = Measured(
+            seconds,
+            len(found),
+            exact,
+            confirmed,
+            ", ".join(operators) or "auto",
+            tuple(methods.items()),
+        )
+        return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
+
+    @property
+    def exactness(self) -> str:
+        """Whether values will be exact, as far as that is known before the work."""
+        if any(method.is_approximate for unit in self.units for method in unit.methods):
+            return "no, an approximation; search may confirm the best candidates by refits"
+        if self.kind == "once":
+            return "no: equal to refits, but on rows whose scaling has seen the test rows"
+        return "yes: equal to refits, to rounding or the solver's own tolerance"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan by the names of what it says, for JSON; results only where there are any."""
+        known = ["rows", "folds", "candidates", "kernels", "ridges", "operator", "methods"]
+        known += ["preprocessing", "estimate", "memory", "notes"]
+        if self.measured is not None:
+            known += ["exact", "confirmed", "seconds"]
+        return {name: getattr(self, name) for name in known}
+
+    def __str__(self) -> str:
+        lines = [
+            f"search         {self.candidates} candidates = {self.kernels} kernels with up to "
+            f"{self.ridges} ridges each, {self.rows} rows, {self.folds} folds",
+            f"operator       {self.operator}",
+            *(f"method         {words} ({count} candidates)" for words, count in self.methods),
+            f"preprocessing  {self.preprocessing}",
+            *self._costs(),
+        ]
+        return "\n".join([*lines, *(f"note           {note}" for note in self.notes)])
+
+    def _costs(self) -> list[str]:
+        if self.measured is None:
+            cost = f"{self.estimate:.3g} s of linear algebra, {self.memory / 1e6:.3g} MB a worker"
+            return [f"exact          {self.exactness}", f"estimate       {cost}"]
+        lines = [
+            f"exact          {_share(self.exact, self.candidates)} equal refits, to rounding or "
+            "the solver's own tolerance",
+            f"cost           {self.seconds:.3g} s, linear algebra estimated {self.estimate:.3g} s, "
+            f"about {self.memory / 1e6:.0f} MB a worker",
+        ]
+        if self.confirmed:
+            lines.append(f"confirmed      {self.confirmed} candidates by real refits")
+        return lines
+
+
+def _loose(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say whose intercept is not unique."""
+    numbers = [outcome.number for outcome in outcomes if not outcome.is_unique]
+    if not numbers:
+        return []
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+    who = "1 candidate" if len(numbers) == 1 else f"{len(numbers)} candidates"
+    return [
+        f"the intercept of {who} (number {named}) is not unique in some folds, as no support "
+        "vector is free there; libsvm's own was taken"
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"all {whole} candidates" if part == whole else f"{part} of {whole} candidates"

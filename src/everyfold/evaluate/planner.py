@@ -1,0 +1,228 @@
+"""The planner: the one place that chooses, before any kernel matrix exists."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from everyfold.criteria import InexactWarning
+from everyfold.evaluate.data import Candidate, Data, Task
+from everyfold.evaluate.ladder import Ladder, climbs
+from everyfold.evaluate.meaning import check_folds, meanings
+from everyfold.evaluate.methods import MANY_FOLDS
+from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.plan import SearchPlan
+from everyfold.evaluate.refits import Confirm
+from everyfold.evaluate.request import Options, Request
+from everyfold.evaluate.rounds import Once, Rounds
+from everyfold.evaluate.scores import Judge, by_name
+from everyfold.evaluate.sweep import plan_passes
+from everyfold.evaluate.tiles import KernelPlan, Unit, cut, kernels_of
+from everyfold.evaluate.workers import local_threads
+from everyfold.models.pipelines import Parts
+
+__all__ = ["plan"]
+
+Preprocessing = Literal["none", "per_fold", "once"]
+
+
+def plan(data: Data, request: Request) -> SearchPlan:
+    """Decide how the candidates are evaluated; refuse what cannot be done.
+
+    The plan holds no rows: it can be pickled, printed and executed.
+    """
+    if data.stream is not None:
+        return plan_passes(data)
+    options = request.options
+    notes = _check_scorers(data, request)
+    kind, more = _choose_preprocessing(data, options)
+    notes += more
+    data = data.prepared(kind)
+    _check_order(data, options, kind)
+    candidates = list(data.candidates.values())
+    kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
+    _check_structures(data, kernels)
+    rounds, more = _rounds(data, kernels, request)
+    units = rounds.first
+    methods = {id(method): method for unit in units for method in unit.methods}
+    return SearchPlan(
+        rows=data.n,
+        folds=data.n_folds,
+        kernels=len(kernels),
+        ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
+        rounds=rounds,
+        kind=kind,
+        estimate=sum(method.seconds for method in methods.values()),
+        memory=max(method.memory for method in methods.values()),
+        notes=(*notes, *more),
+    )
+
+
+def _check_scorers(data: Data, request: Request) -> list[str]:
+    """Refuse what no score could decide; what to say if scores are not what they seem."""
+    if request.scorer is None:
+        return []
+    side, named = data.tasks[0].whole.test, by_name(request.scorer)
+    name = request.wants.selects_by
+    decisive = {name: named[name]} if isinstance(name, str) and name in named else named
+    check_folds(decisive, side, needs_all=request.wants.mean_scores)
+    notes = meanings(named, side)
+    for words in notes:
+        warnings.warn(words, UserWarning, stacklevel=6)
+    return notes
+
+
+def _rounds(
+    data: Data, kernels: Sequence[KernelPlan], request: Request
+) -> tuple[Rounds, list[str]]:
+    """The rounds, and what is to be said about them."""
+    options = request.options
+    is_large = climbs(data, kernels, options.order)
+    is_confirmed = options.n_confirm not in ("auto", 0)
+    metric = _deciding_metric(data, request)
+    if is_confirmed and metric is None:
+        raise ValueError(
+            f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
+            "which these are; use refit='<metric>', or n_confirm=0"
+        )
+    if is_large and metric is not None:
+        note = (
+            f"with {data.n} rows all candidates were evaluated at low rank first and the best on "
+            "the full kernel matrix; cv_results_['status'] says which, and operator='dense' "
+            "evaluates all"
+        )
+        seed = options.seeds.own
+        rounds: Rounds = Ladder.of(data, kernels, metric, options.order, seed)
+        return _confirmed(rounds, data, request, metric), [note]
+    notes = []
+    if is_large:
+        notes.append(
+            "no single metric decides between the candidates (there are several, and refit names "
+            "none of them), so that none was set aside at low rank and all were evaluated on the "
+            f"full kernel matrix of {data.n} rows; refit='<metric>' is quicker"
+        )
+    rounds = Once(_with_threads(cut(data, kernels, options.order), data, options.n_jobs))
+    return _confirmed(rounds, data, request, metric), notes
+
+
+def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None) -> Rounds:
+    """The same rounds, and refits of the best where these may be asked for."""
+    options, selects_by = request.options, request.wants.selects_by
+    if data.own is None or metric is None or options.n_confirm == 0:
+        return rounds
+    if options.n_confirm != "auto":
+        return Confirm(rounds, int(options.n_confirm), metric)
+    may_need = not callable(selects_by) and options.ridge_scaling == "sum"
+    return Confirm(rounds, None, metric) if may_need else rounds
+
+
+def _deciding_metric(data: Data, request: Request) -> str | None:
+    """The name of the metric that decides between candidates; None if no single one does.
+
+    A callable of the user's own may give one score or several, which only a call can tell.
+    """
+    judge = data.tasks[0].judge
+    if judge is None:
+        return None
+    names = judge.names or _sample_names(data.tasks[0], judge)
+    if names == ("score",):
+        return "score"
+    return request.wants.selects_by if request.wants.selects_by in names else None
+
+
+def _sample_names(task: Task, judge: Judge) -> tuple[str, ...]:
+    """What the scores of a callable are called, by the score of the true values of one fold."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            side = Side(task.target, task.whole.test.parts[:1])
+            score = judge.score(side.y, side, {})[0]
+    except Exception:
+        return ("score",)  # whatever is wrong will be met again, and told, in the search itself
+    return tuple(score) if isinstance(score, dict) else ("score",)
+
+
+def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Unit]:
+    """Threads for the folds of each kernel, unless workers for kernels keep more of them busy.
+
+    Such threads start at once and share the kernel.
+    """
+    threads = local_threads(n_jobs)
+    by_fold = min(threads, data.n_folds)
+    is_possible = all(
+        unit.order == "kernel" and method.uses_threads for unit in units for method in unit.methods
+    )
+    if by_fold == 1 or by_fold < min(threads, len(units)) or not is_possible:
+        return units
+    return [replace(unit, threads=by_fold) for unit in units]
+
+
+def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
+    for kernel in kernels:
+        tasks = {candidate.task for candidate in kernel.candidates}
+        if kernel.outline.is_per_fold:
+            continue
+        for task in (data.tasks[number] for number in tasks):
+            kernel.structure.check(data.n, task.weights, task.folds.helds)
+
+
+def _choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, list[str]]:
+    """Whether each fold prepares its own rows, and what is to be said about it."""
+    if not data.has_steps:
+        return "none", []
+    asked, many = options.preprocessing, data.n_folds > MANY_FOLDS
+    if asked == "per_fold" or (asked == "auto" and not many):
+        return "per_fold", []
+    is_supervised = any(not _is_free_of_y(data, candidate) for candidate in _different(data))
+    if asked == "once" and is_supervised:
+        raise ValueError(
+            "preprocessing='once' fits the steps on all rows, but some of them look at y, which "
+            "would leak into every fold; use preprocessing='per_fold'"
+        )
+    if is_supervised:
+        return "per_fold", []
+    if asked == "once":
+        return "once", []
+    note = (
+        f"with {data.n_folds} folds the steps of the Pipeline were fitted once, on all rows, and "
+        "not on each fold's training rows as GridSearchCV does"
+    )
+    advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
+    warnings.warn(note + advice, InexactWarning, stacklevel=6)
+    return "once", [note]
+
+
+def _different(data: Data) -> list[Candidate]:
+    """One candidate for every way to prepare the rows."""
+    found = {candidate.rows_key: candidate for candidate in data.candidates.values()}
+    return list(found.values())
+
+
+def _is_free_of_y(data: Data, candidate: Candidate) -> bool:
+    """Whether steps can be fitted without y; the rows they make are kept."""
+    parts: Parts = candidate.parts
+    rows = parts.without_y(data.X)
+    if rows is None:
+        return False
+    data.cache.put(("prepared", candidate.rows_key), rows)
+    return True
+
+
+def _check_order(data: Data, options: Options, kind: Preprocessing) -> None:
+    if not options.is_finite:
+        return
+    task = data.tasks[0]
+    for is_wrong, what in (
+        (kind == "per_fold", "steps that are fitted per fold; use preprocessing='once'"),
+        (task.with_train, "training scores; use return_train_score=False"),
+        (
+            not task.folds.are_removable,
+            "folds that do not just remove rows; use another cv",
+        ),
+    ):
+        if is_wrong:
+            raise ValueError(
+                f"order={options.order!r} is not available with {what} or order='auto'"
+            )

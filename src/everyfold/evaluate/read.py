@@ -1,0 +1,306 @@
+"""Reading a request: estimators, rows, targets, weights and folds, each once.
+
+Whatever is wrong with them is raised here, before any work. Values that ``fit`` itself would refuse
+make their candidate fail and no other, as in scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from traceback import format_exc
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils.validation import check_consistent_length, has_fit_parameter
+
+from everyfold.criteria.base import Failure
+from everyfold.evaluate.data import Candidate, Data, Own, Task
+from everyfold.evaluate.methods import check_order
+from everyfold.evaluate.request import Options, Request
+from everyfold.evaluate.scores import Judge
+from everyfold.evaluate.sweep import Stream
+from everyfold.models.adapters import read_estimator
+from everyfold.models.model import Model, read_weights
+from everyfold.models.passes import check_model, read_rule, read_source
+from everyfold.models.pipelines import MetadataError, Parts, freeze, read_rows, take_apart
+from everyfold.models.private import MultimetricScorer, num_samples
+from everyfold.models.targets import Reading, Target
+from everyfold.rows import RowSource
+from everyfold.rows.folds import Folds
+
+__all__ = ["read"]
+
+
+def read(request: Request) -> Data:
+    """Read a request: each of its parts once, raising what is wrong with it.
+
+    Estimators come first: no data are touched for one that is refused.
+    """
+    models, refused = _models(request)
+    if not isinstance(request.X, RowSource):
+        request = request.indexed()
+    candidates = _candidates(models, request, refused)
+    X, y = request.X, request.y
+    if isinstance(X, RowSource):
+        by_number = {candidate.number: candidate for candidate in candidates}
+        stream = _stream(request, candidates)
+        return Data(None, None, X.n_rows or 0, (), by_number, refused, stream=stream)
+    targets = _targets(candidates, y)
+    has_steps = any(candidate.parts.steps for candidate in candidates)
+    is_foreign = any(candidate.model.choice.takes_any_rows for candidate in candidates)
+    is_raw = has_steps or is_foreign
+    rows = X if is_raw else read_rows(X, request.estimator)
+    check_consistent_length(rows, y)
+    folds = _folds(request, rows, literal=has_steps)
+    if request.wants.partition:
+        _check_partition(folds, request.cv)
+    tasks, numbered = _tasks(request, candidates, targets, folds)
+    _check_scaling(request.options, tasks)
+    by_number = {candidate.number: candidate for candidate in numbered}
+    own = _own(request)
+    return Data(rows, y, num_samples(rows), tasks, by_number, refused, own=own, is_raw=is_raw)
+
+
+def _own(request: Request) -> Own | None:
+    """What the estimators themselves are refitted by, if any of them may be."""
+    options, metadata = request.options, request.metadata
+    if request.scorer is None or options.n_confirm == 0:
+        return None
+    plant = options.seeds.plant
+    candidates = [
+        {name: plant(value) for name, value in params.items()} for params in request.candidates
+    ]
+    return Own(
+        plant(request.estimator),
+        candidates,
+        request.X,
+        request.y,
+        request.scorer,
+        metadata.fit,
+        metadata.score,
+        options.error_score,
+    )
+
+
+# -- candidates --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Readable:
+    """An estimator with a candidate's parameters, and what it asks for."""
+
+    number: int
+    estimator: Any
+    model: Model
+
+
+def _models(request: Request) -> tuple[list[_Readable], dict[int, Failure]]:
+    """All candidates that can be evaluated, and why no fit would take the others.
+
+    What scikit-learn could fit but this library cannot is refused at once.
+    """
+    if not request.candidates:
+        raise ValueError("No fits were performed: the grid has no candidates")
+    options = request.options
+    found: list[_Readable] = []
+    refused: dict[int, Failure] = {}
+    for number, estimator in enumerate(_configured(request.estimator, request.candidates)):
+        final = take_apart(estimator, {}).final
+        try:
+            model = options.apply(read_estimator(final))
+            check_order(model, options.order)
+            model.choice.resolve(np.eye(2))
+        except (TypeError, ValueError) as error:
+            if options.error_score == "raise" or _is_valid(final):
+                raise
+            refused[number] = Failure(error, format_exc())
+            continue
+        found.append(_Readable(number, estimator, model))
+    _check_any(found, refused)
+    if len({item.model.is_classifier for item in found}) > 1:
+        raise ValueError("the grid mixes classifiers and regressors; search them separately")
+    return found, refused
+
+
+def _candidates(
+    models: Sequence[_Readable], request: Request, refused: dict[int, Failure]
+) -> list[Candidate]:
+    """The candidates with their share of the metadata; those that refuse it fail alone."""
+    found: list[Candidate] = []
+    for item in models:
+        try:
+            parts = take_apart(item.estimator, request.metadata.fit)
+            _check_fit_params(parts)
+        except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
+            if request.options.error_score == "raise":
+                raise
+            refused[item.number] = Failure(error, format_exc())
+            continue
+        found.append(Candidate(item.number, item.model, parts))
+    _check_any(found, refused)
+    return found
+
+
+def _check_any(found: Sequence[Any], refused: dict[int, Failure]) -> None:
+    """Raise why, if no candidate is left."""
+    if not found and refused:
+        raise next(iter(refused.values())).error
+
+
+def _configured(estimator: Any, candidates: Sequence[dict[str, Any]]) -> Iterator[Any]:
+    """The estimator with the parameters of each candidate.
+
+    Where these are all its own, a copy of one clone takes them: ``clone`` and ``set_params`` read
+    the signature of ``__init__`` three times, which is most of the cost of a small candidate.
+    """
+    if len(candidates) == 1 and not candidates[0]:
+        yield estimator
+        return
+    blank = clone(estimator)
+    is_plain = getattr(type(blank), "set_params", None) is BaseEstimator.set_params
+    own = set(blank.get_params(deep=False)) if is_plain else set()
+    for params in candidates:
+        if own.issuperset(params):
+            configured = copy(blank)
+            for name, value in params.items():
+                setattr(configured, name, value)
+        else:
+            configured = clone(estimator).set_params(**params)
+        yield configured
+
+
+def _is_valid(estimator: Any) -> bool:
+    """Whether fitting would take the parameters."""
+    try:
+        if hasattr(estimator, "_model"):
+            estimator._model()
+        else:
+            estimator._validate_params()
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def _check_fit_params(parts: Parts) -> None:
+    """Refuse whatever the model's ``fit`` is to get besides sample weights."""
+    unknown = sorted(set(parts.params) - {"sample_weight"})
+    if unknown:
+        is_ours_alone = any(has_fit_parameter(parts.final, name) for name in unknown)
+        raise (ValueError if is_ours_alone else MetadataError)(
+            f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
+            "only 'sample_weight' is"
+        )
+
+
+# -- targets, weights, folds -------------------------------------------------------------------
+
+
+def _targets(candidates: Sequence[Candidate], y: Any) -> dict[Reading, Target]:
+    """Y as every candidate reads it; raises what is wrong with it, or with class weights."""
+    targets: dict[Reading, Target] = {}
+    for candidate in candidates:
+        model: Model = candidate.model
+        if model.reading not in targets:
+            targets[model.reading] = model.reading.read(y)
+        model.check_labels(targets[model.reading])
+    return targets
+
+
+def _folds(request: Request, X: Any, *, literal: bool) -> Folds:
+    """The folds of a splitter; leave-one-out without n arrays of n rows.
+
+    ``literal`` keeps the order of the training rows, which transformers may depend on.
+    """
+    y, split = request.y, request.metadata.split
+    splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
+    n = num_samples(X)
+    if type(splitter) is LeaveOneOut and not literal:
+        return Folds.leave_one_out(n)
+    return Folds.from_splits(splitter.split(X, y, **split), n, literal=literal)
+
+
+def _check_partition(folds: Folds, cv: Any) -> None:
+    rows = np.concatenate(folds.tests)
+    if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
+        raise ValueError(
+            f"cross_val_predict only works for partitions: cv={cv!r} does not test every row "
+            "exactly once; use cross_val_score"
+        )
+
+
+def _tasks(
+    request: Request,
+    candidates: Sequence[Candidate],
+    targets: dict[Reading, Target],
+    folds: Folds,
+) -> tuple[tuple[Task, ...], list[Candidate]]:
+    """A task for every way to read y and every set of weights; most grids have one."""
+    numbers: dict[Any, int] = {}
+    tasks: list[Task] = []
+    found = []
+    for candidate in candidates:
+        weight = candidate.parts.params.get("sample_weight")
+        key = candidate.model.reading, id(weight)
+        if key not in numbers:
+            numbers[key] = len(tasks)
+            tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
+        found.append(replace(candidate, task=numbers[key]))
+    return tuple(tasks), found
+
+
+def _task(request: Request, target: Target, sample_weight: Any, folds: Folds) -> Task:
+    weights = read_weights(sample_weight, folds.n)
+    judge = None
+    if request.scorer is not None:
+        data, score = (request.X, request.y), request.metadata.score
+        judge = Judge(request.scorer, target, data, score, request.options.error_score)
+    wants = request.wants
+    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only)
+
+
+def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:
+    """One number of rows scales the ridge of the refitted model, whichever candidate wins."""
+    counts = {int(np.count_nonzero(task.weights)) for task in tasks}
+    if options.ridge_scaling == "mean" and len(counts) > 1:
+        raise ValueError(
+            "ridge_scaling='mean' multiplies the ridge by the number of rows with positive weight, "
+            f"which differs between candidates ({sorted(counts)}), as some ask for sample_weight "
+            "and some do not; search them separately"
+        )
+
+
+# -- sources of rows ---------------------------------------------------------------------------
+
+
+def _stream(request: Request, candidates: Sequence[Candidate]) -> Stream:
+    """What a source of rows is read by; refuses what needs all rows at once."""
+    source: RowSource = request.X
+    request.options.check_source(request.y, request.wants.train_scores)
+    if not hasattr(request.estimator, "_model"):
+        raise ValueError(
+            f"{type(request.estimator).__name__} cannot be fitted to a source of rows; use "
+            "KernelRegressor, LSSVR, KernelClassifier or LSSVC"
+        )
+    for candidate in candidates:
+        if candidate.parts.steps:
+            raise ValueError(
+                "a Pipeline's steps need all rows of a fold at once; for a source of rows prepare "
+                "them in the source, and pass the model alone"
+            )
+        check_model(candidate.model)
+    if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
+        raise ValueError(
+            "class_weight differs between candidates, which a source of rows does not go with; "
+            "search one at a time"
+        )
+    scorer = request.scorer
+    several = isinstance(scorer, MultimetricScorer)
+    scorers = scorer._scorers if several else {} if scorer is None else {"score": scorer}
+    reader = read_source(source, candidates[0].model)
+    rule = read_rule(request.cv, source)
+    return Stream(source, reader, rule, scorers, several, request.options.error_score)

@@ -1,0 +1,172 @@
+"""What a user asked for, not yet read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import indexable
+
+from everyfold.evaluate.seeds import Seeds
+from everyfold.models.model import Model
+from everyfold.models.private import check_method_params
+from everyfold.operators import Structure
+
+__all__ = ["Metadata", "Options", "Request", "Wants"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a search asks for besides the grid, checked."""
+
+    order: Any = "auto"
+    operator: Any = "auto"
+    ridge_scaling: Any = "sum"
+    n_confirm: Any = "auto"
+    preprocessing: str = "auto"
+    error_score: Any = np.nan
+    n_jobs: int | None = None
+    random_state: Any = None
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if order not in ("auto", "exact") and not _is_order(order):
+            raise ValueError(
+                f"order={order!r} is not known; use 'auto', 'exact', inf or a positive integer"
+            )
+        if not isinstance(self.operator, Structure) and self.operator not in ("auto", "dense"):
+            raise ValueError(
+                f"operator={self.operator!r} is not known; use 'auto', 'dense', or a structure "
+                "such as Dense()"
+            )
+        if self.ridge_scaling not in ("sum", "mean"):
+            raise ValueError(f"ridge_scaling={self.ridge_scaling!r} is not 'sum' or 'mean'")
+        if self.preprocessing not in ("auto", "per_fold", "once"):
+            raise ValueError(
+                f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
+                "'auto'"
+            )
+        self._check_confirm()
+
+    def _check_confirm(self) -> None:
+        k = self.n_confirm
+        if k != "auto" and not (isinstance(k, Integral) and int(k) >= 0):
+            raise ValueError(f"n_confirm={k!r} is not 'auto' or a number of candidates >= 0")
+        if k != "auto" and k > 0 and self.ridge_scaling == "mean":
+            raise ValueError(
+                "n_confirm refits the estimator as it is, whose ridge does not grow with the rows; "
+                "use n_confirm=0 with ridge_scaling='mean'"
+            )
+
+    def check_source(self, y: Any, with_train: bool) -> None:
+        """Refuse what rows that are read in blocks cannot give."""
+        for is_wrong, what in (
+            (y is not None, "y apart from the rows; give the source its targets"),
+            (with_train, "return_train_score=True"),
+            (self.is_finite, f"order={self.order!r}; use order='auto'"),
+            (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
+        ):
+            if is_wrong:
+                raise ValueError(f"a source of rows does not go with {what}")
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether an influence series of finite order was asked for."""
+        return not isinstance(self.order, str) and self.order < math.inf
+
+    @cached_property
+    def seeds(self) -> Seeds:
+        """Those of all random choices, drawn once."""
+        return Seeds(self.random_state)
+
+    def apply(self, model: Model) -> Model:
+        """The model with what the search asks for."""
+        operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
+        return replace(
+            model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
+        )
+
+
+def _is_order(order: Any) -> bool:
+    if not isinstance(order, Real) or isinstance(order, bool) or math.isnan(order):
+        return False
+    number = float(order)
+    return number >= 1.0 and (number == math.inf or number == int(number))
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What the caller is going to read of the outcomes.
+
+    Attributes
+    ----------
+    train_scores : bool
+        Whether training rows are scored, too.
+    partition : bool
+        Whether held-out values are asked for, one a row, so that test sets must be a partition.
+    labels_only : bool
+        Whether nothing but predictions is read of these values.
+    mean_scores : bool
+        Whether the mean over the folds decides, so that one fold without a score leaves nothing.
+    selects_by : str or None
+        The score that a winner is chosen by; None if that is not known before the work.
+    """
+
+    train_scores: bool = False
+    partition: bool = False
+    labels_only: bool = False
+    mean_scores: bool = True
+    selects_by: str | None = "score"
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What else is handed on, by scikit-learn's rules: to ``fit``, ``split`` and the scorers."""
+
+    fit: dict[str, Any] = field(default_factory=dict)
+    split: dict[str, Any] = field(default_factory=dict)
+    score: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for, not yet read.
+
+    Attributes
+    ----------
+    estimator : estimator
+    candidates : sequence of dict
+        Parameters to be set on it; one empty dictionary for the estimator as it is.
+    X, y, cv
+        As passed.
+    scorer : callable or None
+        One of scikit-learn's scorers, several in one of its multi-metric scorers, or any callable.
+    metadata : Metadata
+    options : Options
+    wants : Wants
+    """
+
+    estimator: Any
+    candidates: Sequence[dict[str, Any]]
+    X: Any
+    y: Any
+    cv: Any
+    scorer: Any = None
+    metadata: Metadata = field(default_factory=Metadata)
+    options: Options = field(default_factory=Options)
+    wants: Wants = field(default_factory=Wants)
+
+    def indexed(self) -> Request:
+        """The same with X, y and metadata as things whose rows can be taken."""
+        X, y = indexable(self.X, self.y)
+        metadata = Metadata(
+            check_method_params(X, params=self.metadata.fit),
+            check_method_params(X, params=self.metadata.split),
+            check_method_params(X, params=self.metadata.score),
+        )
+        return replace(self, X=X, y=y, metadata=metadata)

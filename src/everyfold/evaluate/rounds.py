@@ -1,0 +1,51 @@
+"""What is done next, given what is known: the only place where results decide about work.
+
+A round is a list of units. What comes after it is a pure function of the outcomes so far, so that
+the same outcomes lead the same way in one process, in several, and after an interruption.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.tiles import Unit
+
+__all__ = ["History", "Once", "Rounds", "mean_score"]
+
+History = Sequence[Sequence[Outcome]]
+"""The outcomes of every round so far."""
+
+
+class Rounds(ABC):
+    """A first round, and a rule for those after it."""
+
+    first: Sequence[Unit]
+    """The units of the first round."""
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """The units of the next round; none if there is nothing left to do."""
+        return ()
+
+    def statuses(self, history: History) -> dict[int, str]:
+        """How certain the scores of candidates are, by number, where that is more than exact."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Once(Rounds):
+    """One round."""
+
+    first: Sequence[Unit]
+
+
+def mean_score(outcome: Outcome, metric: str) -> float:
+    """The mean over the folds, -inf where one of them has none."""
+    scores = [s[metric] if isinstance(s, dict) else s for s in outcome.scores]
+    known = [float(score) for score in scores if score is not None]
+    mean = float(np.mean(known)) if len(known) == len(scores) and known else -np.inf
+    return mean if np.isfinite(mean) else -np.inf

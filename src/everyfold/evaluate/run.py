@@ -1,0 +1,372 @@
+"""The pure function that evaluates a unit: from its numbers and the data to outcomes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from traceback import format_exc
+from typing import Any
+
+import numpy as np
+
+from everyfold.criteria.base import Failure, OutOfFold, Predictive
+from everyfold.criteria.loop import FoldSolver, fit_parts
+from everyfold.criteria.paths import RefittedRows
+from everyfold.evaluate.bind import Bases, FoldRows, bind
+from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile
+from everyfold.evaluate.methods import Method
+from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.refits import run_refits
+from everyfold.evaluate.scores import Judge
+from everyfold.evaluate.sweep import run_pass
+from everyfold.evaluate.tiles import Group, Unit
+from everyfold.evaluate.views import sampled
+from everyfold.models.targets import Labels
+from everyfold.operators import KernelOperator, StructureError
+from everyfold.operators.base import Array, Splits
+from everyfold.rows.folds import Folds
+from everyfold.solve import DidNotConvergeError, Problem
+from everyfold.types import Mask
+
+__all__ = ["run"]
+
+
+def run(data: Data, unit: Unit) -> list[Outcome]:
+    """Evaluate a unit: a pure function of its numbers and the data."""
+    if unit.order == "pass":
+        return run_pass(data, unit)
+    if unit.order == "refit":
+        return run_refits(data, unit)
+    if unit.sample:
+        return _on_sample(data, unit)
+    bases: Bases = {}
+    outcomes: list[Outcome] = []
+    for groups in unit.groups:
+        outcomes += _kernel(data, unit, groups, bases)
+    return outcomes
+
+
+def _on_sample(data: Data, unit: Unit) -> list[Outcome]:
+    """A unit on a sample of the rows; what a scorer says about so few rows is quiet."""
+    seed = data.candidates[unit.numbers[0]].model.seed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = run(sampled(data, unit.sample, seed), replace(unit, sample=()))
+    return [replace(outcome, sample=unit.sample) for outcome in found]
+
+
+def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> list[Outcome]:
+    """All groups of one kernel."""
+    start = time.perf_counter()
+    first = data.candidates[groups[0].numbers[0]]
+    operator: Splits
+    assert unit.structure is not None
+    try:
+        if unit.order == "fold":
+            operator = FoldRows(data, first, unit.structure, unit.shared, bases)
+        else:
+            operator = bind(data, first, unit.structure, unit.shared)
+    except (MemoryError, StructureError):
+        raise
+    except Exception as error:
+        failure = Failure(error, format_exc())
+        return [_lost(data, number, failure) for group in groups for number in group.numbers]
+    shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
+    facts = _facts(operator)
+    outcomes = []
+    for group in groups:
+        outcomes += [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
+    return outcomes
+
+
+def _facts(operator: Splits) -> dict[str, Any]:
+    """What the operator itself tells of a candidate."""
+    if not isinstance(operator, KernelOperator):
+        return {"operator": "a kernel for each fold"}
+    words = "dense" if operator.methods is None else type(operator).__name__
+    if operator.rank < operator.n:
+        words = f"rank {operator.rank}"
+    return {
+        "operator": words,
+        "residual_trace": operator.residual_trace,
+        "is_identity": operator.is_identity,
+    }
+
+
+def _lost(data: Data, number: int, failure: Failure) -> Outcome:
+    """The outcome of a candidate without a kernel."""
+    task = data.tasks[data.candidates[number].task]
+    count = len(task.folds)
+    nothing: list[Any] = [None] * count
+    unknown = np.full(count, np.nan)
+    return Outcome(
+        number,
+        np.arange(count),
+        nothing,
+        list(nothing) if task.with_train else None,
+        np.zeros(count, dtype=bool),
+        unknown,
+        unknown,
+        dict.fromkeys(range(count), failure),
+    )
+
+
+# -- held-out values ---------------------------------------------------------------------------
+
+
+def _group(data: Data, unit: Unit, group: Group, operator: Splits, shared: float) -> list[Outcome]:
+    start = time.perf_counter()
+    candidates = [data.candidates[number] for number in group.numbers]
+    task = data.tasks[candidates[0].task]
+    tile = task.tile(unit.folds)
+    records = _records(candidates, task, tile, operator, group.method, unit.threads)
+    seconds = shared + (time.perf_counter() - start) / len(candidates)
+    return [
+        _judge(candidate, record, task, tile, unit.folds, group.method, seconds)
+        for candidate, record in zip(candidates, records, strict=True)
+    ]
+
+
+def _records(
+    candidates: Sequence[Candidate],
+    task: Task,
+    tile: Tile,
+    operator: Splits,
+    method: Method,
+    threads: int,
+) -> list[OutOfFold]:
+    """The held-out values of every candidate; targets may have ridges of their own."""
+    if len(tile.folds) == 0:
+        empty = np.empty(0)
+        return [OutOfFold(np.empty((0, 1)), empty.astype(bool), empty, empty)] * len(candidates)
+    q = task.target.columns.shape[1]
+    models = [candidate.model for candidate in candidates]
+    problems = models[0].problems(task.target, task.weights)
+    owners = [model.columns_of_ridges(q) for model in models]
+    ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
+    found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
+    if not models[0].loss.has_constant_curvature:
+        found = [_without_unconverged(record, tile.folds) for record in found]
+    if method.is_of_another_model:
+        found = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in found]
+    by_ridge = dict(zip(ridges, found, strict=True))
+    return [_assemble(owned, by_ridge) for owned in owners]
+
+
+def _evaluate(
+    method: Method,
+    problems: Sequence[Problem],
+    operator: Splits,
+    ridges: Sequence[float],
+    folds: Folds,
+    threads: int,
+) -> list[OutOfFold]:
+    """All ridges together; if that fails, one by one, and the failing one fold by fold."""
+    criterion = method.criterion
+    if isinstance(criterion, FoldSolver):
+        return fit_parts(criterion, problems, operator, ridges, folds, threads=threads)
+    assert isinstance(operator, KernelOperator)
+    if isinstance(criterion, RefittedRows):
+        criterion = replace(criterion, threads=threads)
+    try:
+        return _whole(criterion, problems, operator, ridges, folds)
+    except (MemoryError, StructureError):
+        raise
+    except Exception:
+        if len(ridges) == 1:
+            return fit_parts(method.fallback, problems, operator, ridges, folds)
+        alone = [_evaluate(method, problems, operator, [r], folds, threads) for r in ridges]
+        return [record for records in alone for record in records]
+
+
+def _whole(
+    criterion: Predictive,
+    problems: Sequence[Problem],
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    folds: Folds,
+) -> list[OutOfFold]:
+    """Every fold from a kernel of all rows, problem by problem."""
+    found = [list(criterion.evaluate(problem, operator, ridges, folds)) for problem in problems]
+    if not problems[0].loss.has_constant_curvature:
+        for records in found:
+            for ridge, record in zip(ridges, records, strict=True):
+                if np.isnan(record.values).any():
+                    raise _unconverged(ridge)
+    return [
+        parts[0]
+        if len(parts) == 1
+        else _join(parts, np.column_stack([part.values for part in parts]))
+        for parts in zip(*found, strict=True)
+    ]
+
+
+def _unconverged(ridge: float) -> DidNotConvergeError:
+    return DidNotConvergeError(
+        f"the fit of ridge {ridge:.3g} did not converge; use a larger alpha (smaller C) or a "
+        "larger h"
+    )
+
+
+def _without_unconverged(record: OutOfFold, folds: Folds) -> OutOfFold:
+    """Folds whose fit did not converge have failed."""
+    if not np.isnan(record.values).all(axis=1).any():
+        return record
+    failures = dict(record.failures)
+    for i, values in enumerate(folds.split(record.values)):
+        if i not in failures and np.isnan(values).all():
+            error = DidNotConvergeError(
+                "the fit did not converge; use a larger alpha (smaller C) or a larger h"
+            )
+            failures[i] = Failure(error, f"{type(error).__name__}: {error}\n")
+    return replace(record, failures=failures)
+
+
+def _join(parts: Sequence[OutOfFold], values: Array) -> OutOfFold:
+    """Records of parts of a target as one, with these values."""
+    failures: dict[int, Failure] = {}
+    for part in parts:
+        failures |= part.failures
+    return OutOfFold(
+        values,
+        np.logical_and.reduce([part.is_exact for part in parts]),
+        np.maximum.reduce([part.spectral_radius for part in parts]),
+        np.maximum.reduce([part.condition for part in parts]),
+        failures,
+        is_unique=_all_unique(parts),
+        words=next((part.words for part in parts if part.words), ""),
+    )
+
+
+def _all_unique(parts: Sequence[OutOfFold]) -> Mask | None:
+    """Which folds have one solution for every part; None if all have."""
+    known = [part.is_unique for part in parts if part.is_unique is not None]
+    return np.logical_and.reduce(known) if known else None
+
+
+def _assemble(
+    owned: Sequence[tuple[float, list[int]]], records: dict[float, OutOfFold]
+) -> OutOfFold:
+    """The record of one model, whose targets may have ridges of their own."""
+    if len(owned) == 1:
+        return records[owned[0][0]]
+    parts = [records[ridge] for ridge, _ in owned]
+    values = np.empty_like(parts[0].values)
+    for (_, columns), part in zip(owned, parts, strict=True):
+        values[:, columns] = part.values[:, columns]
+    return _join(parts, values)
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def _judge(
+    candidate: Candidate,
+    record: OutOfFold,
+    task: Task,
+    tile: Tile,
+    folds: tuple[int, ...] | None,
+    method: Method,
+    seconds: float,
+) -> Outcome:
+    start = time.perf_counter()
+    numbers = np.arange(len(task.folds)) if folds is None else np.array(folds, dtype=np.intp)
+    where = np.searchsorted(numbers, tile.numbers)
+    failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
+    for i in numbers.tolist():
+        if i in task.failing:
+            error = task.failing[i]
+            failures[i] = Failure(error, f"ValueError: {error}\n")
+    scores: list[Any] = [None] * len(numbers)
+    train: list[Any] | None = list(scores) if task.with_train else None
+    if task.judge is not None and len(tile.numbers):
+        values, inside = _by_side(record.values, tile)
+        _fill(scores, task.judge, values, tile.test, tile, record.failures, where)
+        if train is not None and tile.train is not None and inside is not None:
+            _fill(train, task.judge, inside, tile.train, tile, record.failures, where)
+    return Outcome(
+        candidate.number,
+        numbers,
+        scores,
+        train,
+        _spread(record.is_exact, where, len(numbers), False),
+        _spread(record.condition, where, len(numbers), np.nan),
+        _spread(record.spectral_radius, where, len(numbers), np.nan),
+        failures,
+        record.values if task.judge is None else None,
+        seconds=(seconds, time.perf_counter() - start),
+        method=record.words or method.words,
+        is_unique=record.has_one_solution,
+        only_label=_only_label(record.values, task, tile),
+        is_approximate=_is_approximate(record, method),
+        is_of_another_model=method.is_of_another_model,
+    )
+
+
+def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Any] | None:
+    """The label of all test rows, if that is one and the rows of the task have several."""
+    target = task.target
+    if not isinstance(target, Labels) or not task.has_several_classes:
+        return None
+    found: set[Any] = set()
+    starts = tile.folds.bounds[:-1]
+    for i, (start, part) in enumerate(zip(starts, tile.test.parts, strict=True)):
+        held = values[start : start + len(part)]
+        if i in tile.lacking:
+            held = target.mask(held, tile.lacking[i])
+        found.update(target.predict(held[np.isfinite(held).all(axis=1)]).tolist())
+        if len(found) > 1:
+            return None
+    return (found.pop(),) if found else None
+
+
+def _is_approximate(record: OutOfFold, method: Method) -> bool:
+    """Whether values differ from refits' by the method taken, planned or not."""
+    return not record.is_exact.all() if record.words else method.is_approximate
+
+
+def _spread(found: Any, where: Any, size: int, missing: Any) -> Any:
+    """Entries of the usable folds among those of all."""
+    if len(where) == size:
+        return found
+    spread = np.full(size, missing, dtype=found.dtype)
+    spread[where] = found
+    return spread
+
+
+def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
+    """The values of the test rows, and those of the training rows if there are any."""
+    if tile.train is None:
+        return values, None
+    sizes = np.column_stack([tile.test.sizes, tile.train.sizes]).ravel()
+    is_test: Mask = np.repeat(np.tile([True, False], len(tile.test.sizes)), sizes)
+    return values[is_test], values[~is_test]
+
+
+def _fill(
+    scores: list[Any],
+    judge: Judge,
+    values: Array,
+    side: Side,
+    tile: Tile,
+    failures: dict[int, Failure],
+    where: Any,
+) -> None:
+    """Write the scores of the folds that did not fail into the list of all folds."""
+    good: Sequence[int] = range(len(side.parts))
+    lacking = tile.lacking
+    if failures:
+        good = [i for i in good if i not in failures]
+        values = values[~np.isin(side.folds, list(failures))]
+        side = Side(side.target, tuple(side.parts[i] for i in good))
+        lacking = {good.index(i): train for i, train in lacking.items() if i in good}
+    if not good:
+        return
+    found = judge.score(values, side, lacking)
+    if len(found) == len(scores):
+        scores[:] = found
+        return
+    for i, score in zip(good, found, strict=True):
+        scores[int(where[i])] = score

@@ -1,0 +1,177 @@
+"""Units of work: tiles of the table of candidates × folds, a few numbers each.
+
+Where all folds share a kernel, a unit is one kernel on all folds. Where every fold has its own (a
+Pipeline, ``gamma="scale"``), it is one fold with a batch of kernels, which share the fold's rows
+and distances. Batches come one after the other, so that an interrupt leaves complete candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
+from everyfold.evaluate.data import Candidate, Data
+from everyfold.evaluate.methods import Method, choose_method
+from everyfold.operators import Structure
+from everyfold.operators.base import Outline
+from everyfold.types import Order
+
+__all__ = ["Group", "Unit", "cut", "kernels_of"]
+
+BATCH = 8
+"""Kernels of a fold that share its distances before the next fold has its turn."""
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Candidates with one kernel and task that differ in the ridge only."""
+
+    numbers: tuple[int, ...]
+    method: Method
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A tile of the table of candidates × folds.
+
+    Attributes
+    ----------
+    groups : tuple of tuple of Group
+        By kernel.
+    folds : tuple of int or None
+        The numbers of the folds; None for all.
+    structure : Structure
+        How kernel matrices are represented.
+    shared : frozenset of str
+        Base matrices that kernels share.
+    words : str
+        The structure in words.
+    order : {"kernel", "fold", "pass", "refit"}
+        Whether the unit is a kernel on all folds, a fold with some kernels, some kernels in a
+        pass over a source, or refits of the estimators themselves.
+    threads : int
+        For the folds of a kernel, where the method can use them.
+    sample : tuple of int
+        Sizes of samples of the rows, each of the one before, that the unit is evaluated on; empty
+        for all rows.
+    """
+
+    groups: tuple[tuple[Group, ...], ...]
+    folds: tuple[int, ...] | None
+    structure: Structure | None
+    shared: frozenset[str]
+    words: str
+    order: Literal["kernel", "fold", "pass", "refit"] = "kernel"
+    threads: int = 1
+    sample: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> list[int]:
+        """The candidates."""
+        return [number for groups in self.groups for group in groups for number in group.numbers]
+
+    @property
+    def methods(self) -> list[Method]:
+        """Those of all groups."""
+        return [group.method for groups in self.groups for group in groups]
+
+
+@dataclass(frozen=True)
+class KernelPlan:
+    """One kernel: its candidates, and how its matrix is represented."""
+
+    candidates: tuple[Candidate, ...]
+    structure: Structure
+    outline: Outline
+
+    def words(self, n: int) -> str:
+        """How the kernel matrix is represented."""
+        if self.outline.is_per_fold:
+            return "a kernel for each fold"
+        if self.outline.rank < n:
+            return f"rank {self.outline.rank}"
+        return "dense" if self.outline.methods is None else type(self.structure).__name__
+
+    def groups(self, data: Data, order: Order) -> tuple[Group, ...]:
+        """The candidates by what they share, each with its method."""
+        groups = []
+        for members in gather(self.candidates, lambda candidate: candidate.group_key):
+            # From strong to weak ridges each fit of a Newton method starts near its minimum.
+            if not members[0].model.loss.has_constant_curvature:
+                members.sort(key=lambda candidate: -candidate.model.ridges[0])
+            models = [candidate.model for candidate in members]
+            method = choose_method(models, data.tasks[members[0].task], self.outline, order)
+            groups.append(Group(tuple(candidate.number for candidate in members), method))
+        return tuple(groups)
+
+
+def gather(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
+    """Items with equal keys together, in the order of their first."""
+    found: dict[Any, list[Item]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return list(found.values())
+
+
+def kernels_of(
+    data: Data, candidates: Sequence[Candidate], *, is_per_fold: bool
+) -> Iterator[KernelPlan]:
+    """The kernels of candidates, each with the structure it asks for on the data at hand."""
+    for members in gather(candidates, lambda candidate: candidate.kernel_key):
+        first = members[0]
+        is_own = first.model.choice.depends_on_rows or (bool(first.parts.steps) and is_per_fold)
+        X = _typical_rows(data, first) if is_own else rows_of(data, first)
+        if X is None:  # the steps of a fold fail, which its own evaluation reports
+            structure = first.model.structure_for_any()
+            outline = structure.outline(data.n, data.n, is_per_fold=True)
+        else:
+            shape = (data.n, X.shape[1])
+            structure = first.model.structure(first.model.choice.resolve(X), shape)
+            outline = structure.outline(*shape, is_per_fold=is_own)
+        yield KernelPlan(tuple(members), structure, outline)
+
+
+def _typical_rows(data: Data, candidate: Candidate) -> Any:
+    """The training rows of the first fold as the kernel sees them, None if they cannot be made."""
+    if not candidate.parts.steps:
+        return rows_of(data, candidate)
+    fold = data.tasks[candidate.task].folds[0]
+    try:
+        return FoldRows(data, candidate, candidate.model.structure_for_any()).rows(
+            fold.train, fold.test
+        )[0]
+    except MemoryError:
+        raise
+    except Exception:
+        return None
+
+
+def cut(data: Data, kernels: Sequence[KernelPlan], order: Order) -> list[Unit]:
+    """Cut the table of candidates × folds into units."""
+    units: list[Unit] = []
+    for same_rows in gather(kernels, lambda kernel: kernel.candidates[0].rows_key):
+        choices = {id(k): k.candidates[0].model.choice for k in same_rows}
+        shared = shared_bases(choices)
+        whole = [kernel for kernel in same_rows if not kernel.outline.is_per_fold]
+        for kernel in whole:
+            groups = kernel.groups(data, order)
+            units.append(Unit((groups,), None, kernel.structure, shared, kernel.words(data.n)))
+        per_fold = [kernel for kernel in same_rows if kernel.outline.is_per_fold]
+        for alike in gather(per_fold, lambda kernel: repr(kernel.structure)):
+            units += _fold_by_fold(data, alike, shared, order)
+    return units
+
+
+def _fold_by_fold(
+    data: Data, kernels: Sequence[KernelPlan], shared: frozenset[str], order: Order
+) -> Iterator[Unit]:
+    for start in range(0, len(kernels), BATCH):
+        batch = kernels[start : start + BATCH]
+        groups = tuple(kernel.groups(data, order) for kernel in batch)
+        for fold in range(data.n_folds):
+            words = batch[0].words(data.n)
+            yield Unit(groups, (fold,), batch[0].structure, shared, words, order="fold")

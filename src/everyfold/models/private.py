@@ -1,0 +1,31 @@
+"""The one door to scikit-learn's private names: if a release moves one, it is mended here."""
+
+from sklearn.base import _fit_context as fit_context
+from sklearn.metrics._scorer import _BaseScorer as BaseScorer
+from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
+from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection._validation import _fit_and_score as fit_and_score
+from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
+from sklearn.model_selection._validation import _score as score
+from sklearn.model_selection._validation import (
+    _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
+)
+from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils.metaestimators import _safe_split as safe_split
+from sklearn.utils.validation import _check_method_params as check_method_params
+from sklearn.utils.validation import _num_samples as num_samples
+
+__all__ = [
+    "BaseScorer",
+    "BaseSearchCV",
+    "MultimetricScorer",
+    "check_method_params",
+    "fit_and_score",
+    "fit_context",
+    "insert_error_scores",
+    "num_samples",
+    "safe_indexing",
+    "safe_split",
+    "score",
+    "warn_or_raise_about_fit_failures",
+]

@@ -1,0 +1,95 @@
+"""Functions compiled by numba, and their cache on disk, which may be damaged."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+_LIKE = (".nbi", ".nbc")
+
+
+class Entry:
+    """A function that is compiled on its first call, to the disk cache where there is one.
+
+    A cache that was cut off (a full disk, a killed process) or comes from elsewhere makes numba
+    fail at every call from then on. Compiled code raises nothing itself, so that an error that is
+    none of the compiler's is the cache's: it is deleted and the function compiled again, once, and
+    without a cache if that does not help.
+
+    Parameters
+    ----------
+    function : callable
+    options : dict
+        Of numba's ``njit``.
+    """
+
+    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+        self._function = function
+        self._options = options
+        self._lock = Lock()
+        self._trials = 0
+        try:
+            self._run = self._compiled(cache=True)
+        except RuntimeError:  # a read-only installation without a place for a cache
+            self._run = self._compiled(cache=False)
+            self._trials = 2
+
+    def _compiled(self, *, cache: bool) -> Any:
+        from numba import njit
+
+        return njit(cache=cache, **self._options)(self._function)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the compiled function."""
+        trial = self._trials
+        try:
+            return self._run(*args)
+        except Exception as error:
+            if not self._renew(error, trial):
+                raise
+        return self(*args)
+
+    def _renew(self, error: Exception, trial: int) -> bool:
+        """Prepare another trial after an error of the trial with this number, if there is one."""
+        from numba.core.errors import NumbaError
+
+        if isinstance(error, (NumbaError, MemoryError)) or trial > 1:
+            return False
+        with self._lock:  # of the threads that failed together, the first does it for all
+            if self._trials == trial:
+                self._trials += 1
+                if trial == 0:
+                    self._delete_cache(error)
+                else:
+                    self._run = self._compiled(cache=False)
+        return True
+
+    def _delete_cache(self, error: Exception) -> None:
+        folder = self.folder
+        stem = Path(self._function.__code__.co_filename).stem
+        for path in folder.glob(f"{stem}.{self._function.__qualname__}-*"):
+            if path.suffix in _LIKE:
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError:  # not ours to delete: the next trial goes without it
+                    continue
+        warnings.warn(
+            f"the cache of compiled code in {folder} could not be read "
+            f"({type(error).__name__}: {error}); {self._function.__name__} was compiled again",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where its cache is."""
+        return Path(self._run.stats.cache_path)
+
+    @property
+    def signatures(self) -> list[Any]:
+        """The types it was compiled for."""
+        found: list[Any] = self._run.signatures
+        return found

@@ -1,0 +1,176 @@
+"""What is to be said of the winner of a search: the same in Python as in the shell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from everyfold.evaluate.data import Outcome
+from everyfold.models.pipelines import freeze
+from everyfold.types import Array
+
+WORTH_VALUES = 5
+"""From this many values on, an end of them is worth a warning: somebody meant to cover a range."""
+
+WORTH_ERRORS = 2.0
+WORTH_SHARE = 0.05
+"""What the last step must gain for that: standard errors, and a share of the range of scores."""
+
+_GOING_ON = frozenset({"alpha", "C", "gamma", "epsilon", "degree", "coef0", "h"})
+"""Parameters that have further values beyond most ends."""
+
+_LOWEST = {"degree": 1.0}
+"""Where there is nothing below, if that is not 0."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence for the plan, and whether it is worth a warning."""
+
+    words: str
+    is_warning: bool = True
+
+
+# -- the edge of the grid --------------------------------------------------------------------------
+
+
+def edges(grid: Mapping[str, Sequence[Any]], best: Mapping[str, Any]) -> dict[str, str]:
+    """The parameters whose best value is at an end of the grid: "smallest" or "largest".
+
+    A 0 at the lower end is none: there is nothing beyond.
+
+    Examples
+    --------
+    >>> edges({"C": [1.0, 10.0, 100.0], "gamma": [0.1]}, {"C": 100.0, "gamma": 0.1})
+    {'C': 'largest'}
+    """
+    found = {}
+    for name, values in grid.items():
+        numbers = _numbers(values)
+        value = best.get(name)
+        if len(numbers) < 2 or not _is_real(value):
+            continue
+        if value == numbers[-1]:
+            found[name] = "largest"
+        elif value == numbers[0] and value != _LOWEST.get(_short(name), 0.0):
+            found[name] = "smallest"
+    return found
+
+
+def edge_words(name: str, value: Any, side: str) -> str:
+    """That a value is at an end of its grid.
+
+    Examples
+    --------
+    >>> edge_words("C", 100.0, "largest")
+    'the best C=100 is the largest of its grid'
+    """
+    return f"the best {name}={value:.6g} is the {side} of its grid"
+
+
+def _numbers(values: Sequence[Any]) -> list[Any]:
+    return sorted({value for value in values if _is_real(value)})
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _short(name: str) -> str:
+    return name.rpartition("__")[2]
+
+
+def edge_remarks(
+    grids: Sequence[Mapping[str, Sequence[Any]]], results: dict[str, Any], best: int, metric: str
+) -> list[Remark]:
+    """What is to be said of a winner at the edge: a note, and a warning where it is worth one.
+
+    That is where five values or more were tried, and the last of them still gains much over the one
+    before it: two standard errors of the difference over the folds, and a twentieth of the range of
+    all scores. Plateaus and ties gain nothing, and small grids are meant to be small.
+    """
+    params = results["params"][best]
+    grid = _around(grids, params)
+    remarks = []
+    for name, side in edges(grid, params).items():
+        words = edge_words(name, params[name], side)
+        further = "larger" if side == "largest" else "smaller"
+        numbers = _numbers(grid[name])
+        rises = False
+        if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
+            inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
+            rises = _rises(results, inside, params, metric)
+        better = ", where the score still improves" if rises else ""
+        remarks.append(Remark(f"{words}{better}; try {further} values", rises))
+    return remarks
+
+
+def _around(
+    grids: Sequence[Mapping[str, Sequence[Any]]], params: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """All values of the grids that the parameters are a point of."""
+    merged: dict[str, list[Any]] = {}
+    for grid in grids:
+        is_point = set(grid) == set(params) and all(
+            not _is_real(value) or value in _numbers(grid[name]) for name, value in params.items()
+        )
+        for name, values in grid.items() if is_point else ():
+            merged.setdefault(name, []).extend(values)
+    return merged
+
+
+def _scores(results: dict[str, Any], params: dict[str, Any], metric: str) -> Array | None:
+    """The scores of the folds of a candidate, if it is in the table."""
+    wanted = freeze(params)
+    for k, found in enumerate(results["params"]):
+        if freeze(found) == wanted:
+            splits = (f"split{i}_test_{metric}" for i in range(len(results)))
+            return np.array([results[key][k] for key in splits if key in results])
+    return None
+
+
+def _rises(
+    results: dict[str, Any], inside: dict[str, Any], edge: dict[str, Any], metric: str
+) -> bool:
+    """Whether the edge is much better than the next value inside."""
+    before, after = _scores(results, inside, metric), _scores(results, edge, metric)
+    if before is None or after is None:
+        return False
+    gain = after - before
+    error = gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else 0.0
+    whole = results[f"mean_test_{metric}"]
+    spread = np.nanmax(whole) - np.nanmin(whole)
+    return bool(gain.mean() > max(WORTH_ERRORS * error, WORTH_SHARE * spread))
+
+
+# -- what the winner says --------------------------------------------------------------------------
+
+
+def constant_remarks(outcome: Outcome, params: dict[str, Any]) -> list[Remark]:
+    """What is to be said of a classifier that gives held-out rows of every class the same label."""
+    if outcome.only_label is None:
+        return []
+    return [
+        Remark(
+            f"the best candidate, {params}, predicts {outcome.only_label[0]!r} for every held-out "
+            "row, which needs no model. Search other values, standardise the features, or use "
+            "class_weight='balanced' or a scorer that looks at every class, such as "
+            "'balanced_accuracy'"
+        )
+    ]
+
+
+def identity_remarks(params: dict[str, Any]) -> list[Remark]:
+    """What is to be said of a kernel that knows each row only."""
+    return [
+        Remark(
+            f"the kernel of the best candidate, {params}, is numerically the identity: every row "
+            "is like itself only, and all new rows get the same prediction. Its width does not fit "
+            "the data: search smaller values of gamma, or standardise the features."
+        )
+    ]

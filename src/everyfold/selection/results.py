@@ -1,0 +1,131 @@
+"""From outcomes to ``cv_results_``, by scikit-learn's own hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.plan import SearchPlan
+from everyfold.evaluate.request import Request
+from everyfold.models.private import (
+    MultimetricScorer,
+    insert_error_scores,
+    warn_or_raise_about_fit_failures,
+)
+from everyfold.types import Mask
+
+__all__ = ["Table", "tabulate"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """``cv_results_`` of the finished candidates, and what is known from making it."""
+
+    results: dict[str, Any]
+    is_exact: Mask
+    n_splits: int
+    is_multimetric: bool
+    names: Mapping[str, Any]
+
+
+def tabulate(
+    search: Any, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
+) -> Table:
+    """The table of the finished candidates; ``search`` formats it, being scikit-learn's."""
+    numbers = sorted({*outcomes, *data.refused})
+    sizes = _sizes(data, outcomes)
+    entries = [_entries(request, data, outcomes.get(k), k, sizes) for k in numbers]
+    out = list(chain.from_iterable(entries))
+    warn_or_raise_about_fit_failures(out, request.options.error_score)
+    if callable(search.scoring):
+        insert_error_scores(out, request.options.error_score)
+    params = [request.candidates[number] for number in numbers]
+    results: dict[str, Any] = search._format_results(params, len(sizes), out)
+    found = [outcomes.get(number) for number in numbers]
+    exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
+    results["is_exact"] = exact
+    results["status"] = np.array(
+        [_status(outcome, is_exact) for outcome, is_exact in zip(found, exact, strict=True)],
+        dtype=object,
+    )
+    results["is_identity"] = np.array([o is not None and o.is_identity for o in found])
+    results["spectral_radius"] = np.array([_radius(outcome) for outcome in found])
+    names = out[0]["test_scores"]
+    is_multimetric = isinstance(names, dict)
+    return Table(results, exact, len(sizes), is_multimetric, names if is_multimetric else {})
+
+
+def _sizes(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
+    """How many test rows each fold has; of a source that is known after a pass."""
+    if data.stream is None:
+        return data.sizes
+    return next(o.sizes for o in outcomes.values() if o.sizes is not None)
+
+
+def _entries(
+    request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
+) -> list[dict[str, Any]]:
+    """What scikit-learn's table wants to know of each fold of one candidate."""
+    failed = _failed_score(request)
+    with_train = request.wants.train_scores
+    if outcome is None:
+        entry = {
+            "fit_error": data.refused[number].trace,
+            "test_scores": failed,
+            "fit_time": 0.0,
+            "score_time": 0.0,
+        }
+        if with_train:
+            entry["train_scores"] = failed
+        return [{**entry, "n_test_samples": size} for size in sizes]
+    fit_time, score_time = (seconds / len(sizes) for seconds in outcome.seconds)
+    shared = {"fit_error": None, "fit_time": fit_time, "score_time": score_time}
+    pairs = list(zip(outcome.scores, sizes, strict=True))
+    if not with_train and not outcome.failures and isinstance(outcome.scores[0], float):
+        # Thousands of folds of one row have few different scores, and nobody writes to these.
+        known = {
+            pair: {**shared, "test_scores": pair[0], "n_test_samples": pair[1]}
+            for pair in set(pairs)
+        }
+        return [known[pair] for pair in pairs]
+    entries = [{**shared, "test_scores": score, "n_test_samples": size} for score, size in pairs]
+    for entry, score in zip(entries, outcome.train_scores or (), strict=False):
+        entry["train_scores"] = score
+    for i, failure in outcome.failures.items():
+        entries[i] |= {"fit_error": failure.trace, "test_scores": failed}
+        if with_train:
+            entries[i]["train_scores"] = failed
+    return entries
+
+
+def _failed_score(request: Request) -> Any:
+    if isinstance(request.scorer, MultimetricScorer):
+        return dict.fromkeys(request.scorer._scorers, request.options.error_score)
+    return request.options.error_score
+
+
+def _is_exact(outcome: Outcome | None, plan: SearchPlan) -> bool:
+    """Whether a candidate's every score is that of refitting its whole Pipeline."""
+    if outcome is None or outcome.failures or plan.kind == "once":
+        return False
+    return bool(outcome.is_exact.all())
+
+
+def _status(outcome: Outcome | None, is_exact: bool) -> str:
+    """How certain a candidate's scores are."""
+    if outcome is None or len(outcome.failures) == len(outcome.folds):
+        return "failed"
+    if is_exact:
+        return "exact"
+    return outcome.status or "estimated"
+
+
+def _radius(outcome: Outcome | None) -> float:
+    if outcome is None or not np.isfinite(outcome.radius).any():
+        return np.nan
+    return float(np.nanmax(outcome.radius))

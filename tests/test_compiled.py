@@ -1,0 +1,161 @@
+"""A cache of compiled code that was cut off, or comes from elsewhere, costs a warning."""
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from everyfold.smo import hinge_paths
+from numba import TypingError
+
+from everyfold.operators.compiled import Entry
+from everyfold.svm.core import fold_path
+
+SOURCE = """
+def double(x):
+    return 2.0 * x
+
+
+def bound(x):
+    return x[0]
+"""
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "cut early": lambda path: path.write_bytes(path.read_bytes()[:7]),
+    "noise": lambda path: path.write_bytes(bytes(range(256)) * 9),
+    "foreign": lambda path: path.write_bytes(pickle.dumps({"another": "program"})),
+    "a missing module": lambda path: path.write_bytes(b"cno_such_module\nThing\n."),
+}
+
+
+@pytest.fixture
+def module(tmp_path):
+    path = tmp_path / "small.py"
+    path.write_text(SOURCE)
+    spec = importlib.util.spec_from_file_location("small", path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def files(module, ending="nb?"):
+    folder = Path(module.__file__).parent / "__pycache__"
+    return sorted(folder.glob(f"*.{ending}"))
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_cache_is_made_again(module, damage, ending):
+    assert Entry(module.double, {})(3.0) == 6.0
+    (path,) = files(module, ending)
+    DAMAGES[damage](path)
+    says_nothing = ending == "nbi" and damage == "foreign"  # numba reads that as another version
+    again = Entry(module.double, {})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert again(3.0) == 6.0
+        assert again(4.0) == 8.0
+    assert [w.category for w in said] == [] if says_nothing else [RuntimeWarning]
+    if not says_nothing:
+        assert "double was compiled again" in str(said[0].message)
+    assert len(files(module)) == 2
+    later = Entry(module.double, {})
+    assert later(3.0) == 6.0  # without a warning, which would be an error
+    assert later._run.stats.cache_hits
+
+
+def test_threads_that_fail_together_warn_once(module):
+    Entry(module.double, {})(3.0)
+    for path in files(module):
+        path.write_bytes(b"")
+    again = Entry(module.double, {})
+    with warnings.catch_warnings(record=True) as said, ThreadPoolExecutor(4) as pool:
+        warnings.simplefilter("always")
+        assert list(pool.map(again, [1.0, 2.0, 3.0, 4.0])) == [2.0, 4.0, 6.0, 8.0]
+    assert len(said) == 1
+
+
+def test_a_cache_that_cannot_be_deleted_is_done_without(module, monkeypatch):
+    Entry(module.double, {})(3.0)
+    for path in files(module):
+        path.write_bytes(b"")
+
+    def refuse(self, missing_ok=False):
+        raise PermissionError(13, "Permission denied", str(self))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.warns(RuntimeWarning, match="compiled again"):
+        assert Entry(module.double, {})(3.0) == 6.0
+    assert all(path.stat().st_size == 0 for path in files(module))
+
+
+def test_other_errors_are_not_the_caches(module):
+    entry = Entry(module.bound, {})
+    assert entry(np.ones(2)) == 1.0
+    kept = {path: path.read_bytes() for path in files(module)}
+    with pytest.raises(TypingError):
+        entry(1.0)
+    assert {path: path.read_bytes() for path in files(module)} == kept
+
+
+SEARCHES = """
+import os, shutil, sys, warnings
+from pathlib import Path
+import numpy as np
+from sklearn.svm import SVC
+from everyfold import FastGridSearchCV
+from everyfold.svm.core import flush, fold_path
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 3))
+y = (X[:, 0] + 0.3 * rng.normal(size=60) > 0.0).astype(int)
+
+def search():
+    child = os.fork()  # each has compiled nothing yet
+    if child == 0:
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            search = FastGridSearchCV(SVC(gamma=0.3), {"C": [0.1, 1.0, 10.0]}, cv=3).fit(X, y)
+        again = [w for w in said if "flush was compiled again" in str(w.message)]
+        print(search.cv_results_["mean_test_score"].tolist(), len(again), len(said), flush=True)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+flush.folder.mkdir(parents=True, exist_ok=True)
+for entry in (flush, fold_path):
+    line = entry._function.__code__.co_firstlineno
+    for path in Path(sys.argv[1]).glob(f"core.*-{line}.*"):
+        shutil.copy2(path, flush.folder)
+search()
+for ending in ("nbi", "nbc"):
+    (path,) = flush.folder.glob(f"core.flush-*.{ending}")
+    os.truncate(path, path.stat().st_size // 2)
+    search()
+search()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_search_survives_its_damaged_cache(tmp_path):
+    x = np.array([-2.0, -1.0, 1.0, 2.0])
+    hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))  # now there is a cache to copy
+    done = subprocess.run(
+        [sys.executable, "-c", SEARCHES, str(fold_path.folder)],
+        env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stdout.splitlines()
+    scores = first.removesuffix(" 0 0")
+    assert scores != first
+    assert others == [f"{scores} 1 1", f"{scores} 1 1", f"{scores} 0 0"]
