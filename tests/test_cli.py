@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
@@ -372,10 +373,10 @@ def test_confirm_scores_again_by_refits(cli, iris):
 
 
 def test_plot_and_save_write_files(cli, iris, tmp_path):
-    done = cli("search", iris, "-m", "svc", *QUICK, "--plot", "s.png", "--save", "m.npz", "-q")
+    done = cli("search", iris, "-m", "svc", *QUICK, "--plot", "s.png", "--save", "m.skops", "-q")
     assert (done.code, done.err) == (0, "")
     assert (tmp_path / "s.png").read_bytes()[:4] == b"\x89PNG"
-    predicted = cli("predict", "m.npz", iris).out.split()[1:]
+    predicted = cli("predict", "m.skops", iris).out.split()[1:]
     assert_array_equal(predicted, iris_search().predict(X_IRIS))
     assert not list(tmp_path.glob("*.partial"))
 
@@ -502,8 +503,8 @@ def test_names_that_repeat_fall_back_on_positions(cli, tmp_path):
     frame = iris_frame()
     frame.columns = ["a", "a", "b", "c", "y"]
     frame.to_csv(tmp_path / "twice.csv", index=False)
-    assert cli("fit", "twice.csv", "-m", "svc", "-p", "gamma=0.1", "--save", "m.npz").code == 0
-    predicted = cli("predict", "m.npz", "twice.csv").out.split()[1:]
+    assert cli("fit", "twice.csv", "-m", "svc", "-p", "gamma=0.1", "--save", "m.skops").code == 0
+    predicted = cli("predict", "m.skops", "twice.csv").out.split()[1:]
     assert_array_equal(predicted, scaled(SVC(gamma=0.1)).fit(X_IRIS, SPECIES).predict(X_IRIS))
 
 
@@ -668,9 +669,9 @@ def test_fit_and_predict_equal_the_estimator(cli, iris, sugar, name):
     is_classifier = hasattr(estimator, "decision_function")
     path, X, y = (iris, X_IRIS, SPECIES) if is_classifier else (sugar, X_SUGAR, y_sugar)
     target = [] if is_classifier else ["-t", "progress"]
-    done = cli("fit", path, *target, *fit_args(name, params), "--save", "m.npz")
+    done = cli("fit", path, *target, *fit_args(name, params), "--save", "m.skops")
     assert done.code == 0, done.err
-    header, columns = read_predictions(cli("predict", "m.npz", path, "--decision").out)
+    header, columns = read_predictions(cli("predict", "m.skops", path, "--decision").out)
     fitted = scaled(estimator).fit(X, y)
     if not is_classifier:
         assert header == ["prediction", "decision"]
@@ -686,9 +687,9 @@ def test_two_classes_and_no_scaling(cli, tmp_path):
     frame = iris_frame()[25:]
     frame.to_csv(tmp_path / "two.csv", index=False)
     X, y = frame[IRIS_NAMES].to_numpy(), frame["species"].to_numpy()
-    args = ("-p", "C=5", "-p", "gamma=0.3", "--no-standardise", "--save", "m.npz")
+    args = ("-p", "C=5", "-p", "gamma=0.3", "--no-standardise", "--save", "m.skops")
     assert cli("fit", "two.csv", "-m", "svc", *args).code == 0
-    assert cli("predict", "m.npz", "two.csv", "--decision", "--out", "p.csv").out == ""
+    assert cli("predict", "m.skops", "two.csv", "--decision", "--out", "p.csv").out == ""
     predicted = pd.read_csv(tmp_path / "p.csv")
     fitted = SVC(C=5.0, gamma=0.3).fit(X, y)
     assert_array_equal(predicted["prediction"], fitted.predict(X))
@@ -696,19 +697,19 @@ def test_two_classes_and_no_scaling(cli, tmp_path):
 
 
 def test_predict_finds_columns_by_name_or_position(cli, iris, tmp_path):
-    assert cli("fit", iris, "-m", "svc", "-p", "gamma=0.1", "--save", "m.npz").code == 0
-    expected = cli("predict", "m.npz", iris).out
+    assert cli("fit", iris, "-m", "svc", "-p", "gamma=0.1", "--save", "m.skops").code == 0
+    expected = cli("predict", "m.skops", iris).out
     frame = iris_frame()
     frame[IRIS_NAMES[::-1]].to_csv(tmp_path / "reversed.csv", index=False)
     frame[IRIS_NAMES].to_csv(tmp_path / "bare.csv", index=False, header=False)
     frame.to_csv(tmp_path / "full.csv", index=False, header=False)
     np.savez(tmp_path / "rows.npz", X=X_IRIS)
     for name in ("reversed.csv", "bare.csv", "full.csv", "rows.npz"):
-        assert cli("predict", "m.npz", name).out == expected, name
+        assert cli("predict", "m.skops", name).out == expected, name
     frame[IRIS_NAMES[:3]].to_csv(tmp_path / "less.csv", index=False)
-    refused(cli("predict", "m.npz", "less.csv"), "less.csv", "no column 'petal_w'")
+    refused(cli("predict", "m.skops", "less.csv"), "less.csv", "no column 'petal_w'")
     frame[IRIS_NAMES[:3]].to_csv(tmp_path / "bare3.csv", index=False, header=False)
-    refused(cli("predict", "m.npz", "bare3.csv"), "3 columns", "4 features")
+    refused(cli("predict", "m.skops", "bare3.csv"), "3 columns", "4 features")
 
 
 def test_svmlight_rows_keep_the_indices_of_the_training_file(cli, tmp_path):
@@ -717,11 +718,11 @@ def test_svmlight_rows_keep_the_indices_of_the_training_file(cli, tmp_path):
     )
     # neither the first nor the last index of the training file appears here
     (tmp_path / "b.svm").write_text("0 1:0\n0 1:1\n")
-    assert cli("fit", "a.svm", "-m", "svc", "-p", "gamma=1", "--save", "m.npz").code == 0
+    assert cli("fit", "a.svm", "-m", "svc", "-p", "gamma=1", "--save", "m.skops").code == 0
     X = np.array([[i % 3, i % 2, 1] for i in range(20)], float)
     fitted = scaled(SVC(gamma=1.0)).fit(X, [i % 2 for i in range(20)])
     expected = fitted.decision_function([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    _, columns = read_predictions(cli("predict", "m.npz", "b.svm", "--decision").out)
+    _, columns = read_predictions(cli("predict", "m.skops", "b.svm", "--decision").out)
     assert_allclose(np.array(columns[1], float), expected, atol=1e-10)
 
 
@@ -734,9 +735,9 @@ def test_wide_sparse_rows_stay_sparse(cli, tmp_path, model):
     X = csr_matrix((values, (rows, columns.ravel())), (60, 400_000))
     y = np.arange(60) % 3
     dump_svmlight_file(X, y, str(tmp_path / "wide.svm"), zero_based=False)
-    args = ("-m", model, "-p", "gamma=1e-3", "--save", "m.npz")
+    args = ("-m", model, "-p", "gamma=1e-3", "--save", "m.skops")
     assert cli("fit", "wide.svm", *args).code == 0
-    assert (tmp_path / "m.npz").stat().st_size < 1_000_000 + 8 * 400_000
+    assert (tmp_path / "m.skops").stat().st_size < 1_000_000 + 8 * 400_000
     # trailing features that do not appear are zero
     dump_svmlight_file(X[:7, :5], y[:7], str(tmp_path / "narrow.svm"), zero_based=False)
     last = int(X.indices.max()) + 1
@@ -745,7 +746,7 @@ def test_wide_sparse_rows_stay_sparse(cli, tmp_path, model):
     fitted.fit(X[:, :last], y)
     for name, rows in (("wide.svm", X[:, :last]), ("narrow.svm", X[:7, :5])):
         wide = csr_matrix((rows.data, rows.indices, rows.indptr), (rows.shape[0], last))
-        _, columns = read_predictions(cli("predict", "m.npz", name, "--decision").out)
+        _, columns = read_predictions(cli("predict", "m.skops", name, "--decision").out)
         assert_array_equal(np.array(columns[0], int), fitted.predict(wide))
         decided = np.array(columns[1:], float).T
         assert_allclose(decided, fitted.decision_function(wide), atol=1e-10)
@@ -753,31 +754,95 @@ def test_wide_sparse_rows_stay_sparse(cli, tmp_path, model):
 
 def test_fit_needs_one_value_and_a_file(cli, iris):
     refused(cli("fit", iris, "-m", "svc"), "needs --save")
-    refused(cli("fit", iris, "-m", "svc", "-p", "C=1,2", "--save", "m.npz"), "give one value")
-    refused(cli("fit", iris, "-m", "svc", "-p", "c=1", "--save", "m.npz"), "did you mean 'C'?")
+    refused(cli("fit", iris, "-m", "svc", "-p", "C=1,2", "--save", "m.skops"), "give one value")
+    refused(cli("fit", iris, "-m", "svc", "-p", "c=1", "--save", "m.skops"), "did you mean 'C'?")
 
 
 @pytest.fixture(scope="session")
 def model_bytes(server, tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
     iris_frame().to_csv(folder / "iris.csv", index=False)
-    argv = ["fit", "iris.csv", "-m", "svc", "-p", "gamma=0.1", "--save", "m.npz"]
+    argv = ["fit", "iris.csv", "-m", "svc", "-p", "gamma=0.1", "--save", "m.skops"]
     assert order(server, folder, argv).code == 0
-    return (folder / "m.npz").read_bytes()
+    return (folder / "m.skops").read_bytes()
 
 
-def test_the_model_file_is_plain_arrays_and_json(model_bytes):
-    with np.load(io.BytesIO(model_bytes), allow_pickle=False) as file:
-        arrays = dict(file)
-    meta = json.loads(str(arrays["meta"]))
-    assert (meta["format"], meta["version"], meta["model"]) == ("everyfold model", 1, "svc")
-    assert meta["everyfold"] == everyfold.__version__
-    assert meta["parameters"] == {"gamma": 0.1}
-    assert meta["kernel"] == {"name": "rbf", "gamma": 0.1}
-    assert meta["layout"]["names"] == IRIS_NAMES
-    assert_array_equal(arrays["classes"], np.unique(SPECIES))
-    assert_allclose(arrays["mean"], X_IRIS.mean(axis=0))
-    assert arrays["coef"].shape == (len(arrays["rows"]), 3)
+def test_the_model_file_is_one_of_skops(model_bytes):
+    record = skops.io.loads(model_bytes)  # an SVC has no types that skops does not know
+    assert (record["format"], record["version"], record["model"]) == ("everyfold model", 2, "svc")
+    assert record["everyfold"] == everyfold.__version__
+    assert record["parameters"] == {"gamma": 0.1}
+    assert (record["kernel"], record["is_sparse"]) == ("rbf", False)
+    assert record["layout"]["names"] == tuple(IRIS_NAMES)
+    assert_array_equal(record["estimator"].classes_, np.unique(SPECIES))
+    assert_allclose(record["estimator"]["scaler"].mean_, X_IRIS.mean(axis=0))
+
+
+def other_version(record):
+    record["version"] = 3
+
+
+def foreign(record):
+    record["format"] = "other"
+
+
+def without_layout(record):
+    del record["layout"]
+
+
+def other_layout(record):
+    record["layout"]["n_features"] = 3
+
+
+def wrong_positions(record):
+    record["layout"]["positions"] = (0, 1, 2, 99)
+
+
+def no_estimator(record):
+    record["estimator"] = "SVC"
+
+
+def other_estimator(record):
+    record["estimator"]["model"].n_features_in_ = record["estimator"].steps[0][1].scale_ = None
+    record["estimator"].steps[0][1].n_features_in_ = 7
+
+
+def untrusted(record):
+    record["estimator"] = Path("exploded")
+
+
+TAMPERED = {
+    other_version: "format version 3, written by everyfold",
+    foreign: "not a model file",
+    without_layout: "damaged (KeyError('layout'))",
+    other_layout: "not those of 3 features",
+    wrong_positions: "positions lie outside",
+    no_estimator: "damaged",
+    other_estimator: "7 features, but 4 in its layout",
+    untrusted: "Untrusted types found in the file: ['pathlib.PosixPath']",
+}
+
+
+@pytest.mark.parametrize("tamper", TAMPERED, ids=lambda f: f.__name__)
+def test_tampered_model_files_are_refused(cli, iris, tmp_path, model_bytes, tamper):
+    record = skops.io.loads(model_bytes)
+    tamper(record)
+    skops.io.dump(record, tmp_path / "m.skops")
+    refused(cli("predict", "m.skops", iris), "m.skops", TAMPERED[tamper])
+
+
+def test_the_first_format_is_refused_with_the_command_to_run(cli, iris, tmp_path):
+    meta = {
+        **{"format": "everyfold model", "version": 1, "model": "svc", "kernel": {"name": "rbf"}},
+        **{"parameters": {"C": 10.0, "gamma": 0.1}, "layout": {"target": "species"}},
+    }
+    np.savez(tmp_path / "old.npz", meta=np.array(json.dumps(meta)), scale=np.ones(4))
+    done = cli("predict", "old.npz", iris)
+    command = "everyfold fit DATA --model svc --kernel rbf --param C=10.0 --param gamma=0.1 "
+    command += "--target species --save old.skops"
+    refused(done, "old.npz", "format version 1", command)
+    assert cli(*shlex.split(command.replace("DATA", iris.name))[1:]).code == 0
+    assert cli("predict", "old.skops", iris).code == 0
 
 
 class Bomb:
@@ -785,87 +850,21 @@ class Bomb:
         return os.mkdir, ("exploded",)
 
 
-def pickled(arrays):
-    arrays["coef"] = np.array([Bomb()], dtype=object)
-
-
-def newer(arrays):
-    arrays["meta"] = np.array(str(arrays["meta"]).replace('"version": 1', '"version": 2'))
-
-
-def foreign(arrays):
-    arrays["meta"] = np.array('{"format": "other"}')
-
-
-def not_json(arrays):
-    arrays["meta"] = np.array("{")
-
-
-def without_meta(arrays):
-    del arrays["meta"]
-
-
-def wrong_kernel(arrays):
-    arrays["meta"] = np.array(str(arrays["meta"]).replace('"rbf"', '"os.system"'))
-
-
-def short_rows(arrays):
-    arrays["rows"] = arrays["rows"][1:]
-
-
-def infinite(arrays):
-    arrays["intercept"] = np.array([np.inf, 0.0, 0.0])
-
-
-def fewer_classes(arrays):
-    arrays["classes"] = arrays["classes"][:2]
-
-
-def no_scale(arrays):
-    arrays["scale"] = np.zeros(4)
-
-
-def wrong_positions(arrays):
-    arrays["meta"] = np.array(str(arrays["meta"]).replace("[0, 1, 2, 3]", "[0, 1, 2, 99]"))
-
-
-TAMPERED = {
-    pickled: "pickled objects, which are never loaded",
-    newer: "format version 2, written by everyfold",
-    foreign: "not a model file",
-    not_json: "meta is no JSON",
-    without_meta: "not a model file",
-    wrong_kernel: "kernel 'os.system' is not known",
-    short_rows: "rows have shape",
-    infinite: "intercept has entries that are not finite",
-    fewer_classes: "3 columns for 2 classes",
-    no_scale: "scale has entries that are not positive",
-    wrong_positions: "positions lie outside",
-}
-
-
-@pytest.mark.parametrize("tamper", TAMPERED, ids=lambda f: f.__name__)
-def test_tampered_model_files_are_refused(cli, iris, tmp_path, model_bytes, tamper):
-    with np.load(io.BytesIO(model_bytes)) as file:
-        arrays = dict(file)
-    tamper(arrays)
-    np.savez(tmp_path / "m.npz", **arrays)
-    refused(cli("predict", "m.npz", iris), "m.npz", TAMPERED[tamper])
-    assert not (tmp_path / "exploded").exists()
-
-
 def test_files_that_are_no_models_are_refused(cli, iris, tmp_path, model_bytes):
-    (tmp_path / "half.npz").write_bytes(model_bytes[: len(model_bytes) // 2])
-    (tmp_path / "pickle.npz").write_bytes(pickle.dumps(Bomb()))
+    (tmp_path / "half.skops").write_bytes(model_bytes[: len(model_bytes) // 2])
+    (tmp_path / "pickle.skops").write_bytes(pickle.dumps(Bomb()))
     np.save(tmp_path / "array.npy", np.zeros(3))
-    with zipfile.ZipFile(tmp_path / "zip.npz", "w") as archive:
-        archive.writestr("meta.npy", b"not an array")
+    skops.io.dump(Bomb(), tmp_path / "bomb.skops")
+    np.savez(tmp_path / "pickled.npz", meta=np.array([Bomb()], dtype=object))
+    with zipfile.ZipFile(tmp_path / "zip.skops", "w") as archive:
+        archive.writestr("schema.json", b"no JSON")
     flipped = bytearray(model_bytes)
     flipped[len(flipped) // 2] ^= 0xFF
-    (tmp_path / "flipped.npz").write_bytes(flipped)
-    for name in ("half.npz", "pickle.npz", "array.npy", "zip.npz", "flipped.npz", "iris.csv"):
-        refused(cli("predict", name, iris), name)
-    refused(cli("predict", "gone.npz", iris), "no such file")
+    (tmp_path / "flipped.skops").write_bytes(flipped)
+    names = ("half.skops", "pickle.skops", "bomb.skops", "zip.skops", "flipped.skops")
+    for name in (*names, "array.npy", "pickled.npz", "iris.csv"):
+        refused(cli("predict", name, iris), name, "not a model file")
+    refused(cli("predict", "gone.skops", iris), "no such file")
     refused(cli("predict", tmp_path, iris), "is a directory")
     assert not (tmp_path / "exploded").exists()
 
@@ -887,4 +886,6 @@ def test_the_session_of_the_documentation(cli, tmp_path):
             assert done.code == 0, done.err
     assert len(pd.read_csv(tmp_path / "all.csv")) == 27
     assert list(pd.read_csv(tmp_path / "predictions.csv")) == ["prediction"]
-    assert {"best.npz", "model.npz", "surface.png"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"best.skops", "model.skops", "surface.png"} <= {
+        path.name for path in tmp_path.iterdir()
+    }

@@ -3,40 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Annotated, Any
+from functools import partial
+from typing import Any
 
 import numpy as np
 import typer
 
 import everyfold
-from everyfold.cli import modelfile
+from everyfold.cli import modelfile, output
 from everyfold.cli.grids import central_gamma, parse_assignment
 from everyfold.cli.job import Job, Outcome, read_job, read_model, run_rounds
-from everyfold.cli.manners import BadInput, check_writable, guard, leave, naming, say
-from everyfold.cli.options import (
-    Common,
-    FitOptions,
-    Options,
-    PredictOptions,
-    SearchOptions,
-    as_command,
-    as_help,
-)
-from everyfold.cli.output import (
-    as_words,
-    check_plot,
-    show_json,
-    show_json_plan,
-    show_plans,
-    show_table,
-    write_csv,
-    write_plot,
-    write_results,
-)
-from everyfold.cli.preview import preview
+from everyfold.cli.manners import BadInput, check_writable, naming, say
+from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
-from everyfold.cli.watch import find_watcher
+from everyfold.cli.watch import Watcher
 from everyfold.selection.remarks import edge_words
 
 app = typer.Typer(
@@ -55,28 +35,22 @@ def _show_version(is_wanted: bool) -> None:
         raise typer.Exit
 
 
-def root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
-    ] = False,
-) -> None:
+_VERSION = typer.Option(
+    False, "--version", help="Show the version.", callback=_show_version, is_eager=True
+)
+
+
+def root(version: bool = _VERSION) -> None:
     r"""Cross-validation of kernel machines without refitting.
 
     \b
     Find good parameters, keep the model, use it:
-      everyfold search train.csv --model svc --save model.npz
-      everyfold predict model.npz new.csv
+      everyfold search train.csv --model svc --save model.skops
+      everyfold predict model.skops new.csv
 
     Results go to standard output, messages to standard error. Exit codes: 0 success, 1 failure
     during the work, 2 bad input or usage, 130 interrupted.
     """
-
-
-app.callback(help=as_help(root))(root)
-
-
-# -- search --------------------------------------------------------------------------------------
 
 
 def search(options: SearchOptions) -> None:
@@ -91,73 +65,59 @@ def search(options: SearchOptions) -> None:
       everyfold search iris.csv -m svc -g "C=logspace(-2,3,10)" -g "gamma=0.01,0.1,1" --cv 5
       everyfold search houses.parquet -m ridge -t price --scoring neg_mean_absolute_error
       everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
-      everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.npz
+      everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
     """
-    for option, path in (
-        ("--out", options.out),
-        ("--plot", options.plot),
-        ("--save", options.save),
-    ):
-        check_writable(option, path)
+    for name in ("out", "plot", "save"):
+        check_writable(f"--{name}", getattr(options, name))
     job = read_job(options)
-    check_plot(options.plot, job)
+    output.check_plot(options.plot, job)
     _introduce(job, options)
     outcome = Outcome(job, job.grid)
     try:
-        run_rounds(outcome, find_watcher(options.quiet), may_grow=options.expand)
+        run_rounds(outcome, partial(Watcher, options.quiet), may_grow=options.expand)
     except KeyboardInterrupt:
-        if outcome.rounds:
+        if outcome.plans:
             _report(outcome, options, is_complete=False)
         raise
     _report(outcome, options, is_complete=True)
-    _keep(outcome, options)
+    if options.out is not None:
+        output.write_results(options.out, outcome)
+    if options.plot is not None:
+        output.write_plot(options.plot, outcome)
+    if options.save is not None:
+        _save(job, outcome.best_params, options)
 
 
-def _introduce(job: Job, options: Common) -> None:
+def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     if options.quiet:
         return
-    data = job.data
-    target = f"target {data.layout.target!r}"
+    data, target = job.data, f"target {job.data.layout.target!r}"
     if job.choice.task == "classification":
         target += f" with {len(np.unique(data.y))} classes"
-    say(f"{job.choice}: {data.n_rows} rows, {data.X.shape[1]} features, {target}")
+    say(f"{job.choice}: {data.X.shape[0]} rows, {data.X.shape[1]} features, {target}")
 
 
 def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:
     if options.json:
-        show_json(outcome, options.top, is_complete=is_complete)
+        output.show_json(
+            outcome.job, output.describe(outcome, options.top, is_complete=is_complete)
+        )
     else:
-        show_table(outcome, options.top)
-        show_plans(outcome)
+        output.show_table(outcome, options.top)
+        output.show_plans(outcome)
     sys.stdout.flush()
     if options.quiet or not is_complete:
         return
-    for words in outcome.remarks:
-        say(f"warning: {words}")
     for name, side in outcome.edges.items():
         advice = "give a wider --grid" if options.expand else f"use --expand or --grid {name}=…"
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
 
 
-def _keep(outcome: Outcome, options: SearchOptions) -> None:
-    """Write the files that were asked for."""
-    if options.out is not None:
-        write_results(options.out, outcome)
-    if options.plot is not None:
-        write_plot(options.plot, outcome)
-    if options.save is not None:
-        _save(outcome.job, outcome.best_params, options)
-
-
 def _save(job: Job, params: dict[str, Any], options: SearchOptions | FitOptions) -> None:
     assert options.save is not None
-    model = modelfile.export(job.choice, job.data, params, job.fitted(params))
-    modelfile.save(options.save, model)
+    modelfile.save(options.save, job.choice, job.data, params, job.fitted(params))
     if not options.quiet:
-        say(f"wrote {options.save}: {job.choice}, {as_words(params)}")
-
-
-# -- plan ----------------------------------------------------------------------------------------
+        say(f"wrote {options.save}: {job.choice}, {output.as_words(params)}")
 
 
 def plan(options: SearchOptions) -> None:
@@ -172,33 +132,30 @@ def plan(options: SearchOptions) -> None:
     """
     job = read_job(options)
     _introduce(job, options)
-    found = preview(job)
+    found = job.plan()
     if options.json:
-        show_json_plan(job, found)
+        output.show_json(job, {"grid": job.grid, "plan": found.as_dict(), "exact": found.exactness})
         return
     for name, values in job.grid.items():
-        print(f"{name:<14} {' '.join(as_words({'': value})[1:] for value in values)}")
+        print(f"{name:<14} {' '.join(output.as_words({'': value})[1:] for value in values)}")
     print(found)
-
-
-# -- fit and predict -----------------------------------------------------------------------------
 
 
 def fit(options: FitOptions) -> None:
     r"""Fit one model on all rows and write it to a file.
 
-    The file holds plain arrays and JSON, nothing that could run code; docs/cli.md describes it.
+    The file is one of skops, from which nothing is unpickled; docs/cli.md describes it.
 
     \b
     Examples:
-      everyfold fit iris.csv --model svc --param gamma=0.1 --param C=10 --save model.npz
-      everyfold fit houses.csv -m ridge -k linear -p alpha=0.5 --save model.npz
+      everyfold fit iris.csv --model svc --param gamma=0.1 --param C=10 --save model.skops
+      everyfold fit houses.csv -m ridge -k linear -p alpha=0.5 --save model.skops
     """
     if options.save is None:
-        raise BadInput("fit needs --save MODEL.npz, where to write the model")
+        raise BadInput("fit needs --save MODEL.skops, where to write the model")
     check_writable("--save", options.save)
-    choice, data = read_model(options)
-    job = Job(data, choice, {}, "", {})
+    data, choice = read_model(options)
+    job = Job(data, choice)
     params: dict[str, Any] = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
@@ -222,45 +179,30 @@ def predict(options: PredictOptions) -> None:
 
     \b
     Examples:
-      everyfold predict model.npz new.csv
-      everyfold predict model.npz new.csv --decision --out predictions.csv
+      everyfold predict model.skops new.csv
+      everyfold predict model.skops new.csv --decision --out predictions.csv
     """
     check_writable("--out", options.out)
     model = modelfile.load(options.model_file)
     content = read_file(options.data, options.header)
     with naming(options.data):
         X = content.rows(model.layout)
-    values = model.values(X)
-    columns, header = [model.target.predict(values)], ["prediction"]
+    predicted, decided = model.predict(X)
+    columns, header = [predicted], ["prediction"]
     if options.decision:
-        decided = model.target.decide(values)
-        columns += [decided] if decided.ndim == 1 else list(decided.T)
-        header += _decision_names(model, len(columns) - 1)
-    rows = list(zip(*(column.tolist() for column in columns), strict=True))
-    write_csv(options.out, header, rows)
+        is_one = decided.ndim == 1
+        columns += [decided] if is_one else list(decided.T)
+        header += ["decision"] if is_one else [f"decision_{c}" for c in model.estimator.classes_]
+    output.write_csv(
+        options.out, header, zip(*(column.tolist() for column in columns), strict=True)
+    )
 
 
-def _decision_names(model: modelfile.SavedModel, count: int) -> list[str]:
-    if model.classes is None or count == 1:
-        return ["decision"]
-    return [f"decision_{label}" for label in model.classes.tolist()]
-
-
-# -- the commands as typer sees them -------------------------------------------------------------
-
-
-def _register(kind: type[Options], work: Callable[[Options], None]) -> None:
-    def guarded(options: Options) -> None:
-        leave(guard(lambda: work(options), is_quiet=options.quiet, debug=options.debug))
-
-    guarded.__doc__ = work.__doc__
-    app.command(name=work.__name__)(as_command(kind, guarded))
-
-
-_register(SearchOptions, search)
-_register(SearchOptions, plan)
-_register(FitOptions, fit)
-_register(PredictOptions, predict)
+app.callback(help=as_help(root))(root)
+app.command("search")(as_command(SearchOptions, search))
+app.command("plan")(as_command(SearchOptions, plan))
+app.command("fit")(as_command(FitOptions, fit))
+app.command("predict")(as_command(PredictOptions, predict))
 
 
 def run() -> None:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +14,19 @@ from scipy.sparse import csr_matrix
 from everyfold.cli.manners import BadInput, nearest
 from everyfold.kernels.distances import is_sparse
 
-Column = NDArray[Any]
-"""One column: float64 with NaN for missing cells, or labels with "" for them."""
+Column: TypeAlias = NDArray[Any]
+"""One column: numbers with NaN for missing cells, or text with "" for them."""
+
+_SMALL = 20_000_000
+"""Entries up to which a sparse matrix becomes dense, which is faster and can be centred."""
 
 
 @dataclass(frozen=True)
 class Layout:
     """Where the features of a model are found in a file.
 
-    Attributes
-    ----------
-    n_features : int
-    names : tuple of str, optional
-        The features by name, where the file named its columns.
-    positions : tuple of int, optional
-        Their positions in a table, and the number of its columns.
-    width : int
-    target : str
-        What the target was called.
-    index_base : int
-        The first index of svmlight files, 0 or 1.
+    By ``names``, where the file had some, or by ``positions`` in a table of ``width`` columns.
+    ``target`` is what that was called, ``index_base`` the first index of svmlight files, 0 or 1.
     """
 
     n_features: int
@@ -43,6 +35,12 @@ class Layout:
     width: int = 0
     target: str = "y"
     index_base: int = 1
+
+    def __post_init__(self) -> None:
+        if any(len(each) != self.n_features for each in (self.names, self.positions) if each):
+            raise ValueError(f"names or positions are not those of {self.n_features} features")
+        if not all(0 <= i < self.width for i in self.positions or ()):
+            raise ValueError(f"positions lie outside of a table of {self.width} columns")
 
 
 @dataclass(frozen=True)
@@ -53,33 +51,16 @@ class Data:
     y: Column
     layout: Layout
 
-    @property
-    def n_rows(self) -> int:
-        """The number of rows."""
-        return int(self.X.shape[0])
-
-
-class Content(ABC):
-    """What was read from a file."""
-
-    @abstractmethod
-    def training(self, target: str | None, drop: Sequence[str]) -> Data:
-        """Features and target."""
-
-    @abstractmethod
-    def rows(self, layout: Layout) -> Any:
-        """The features that a model wants, whether or not there is a target."""
-
 
 @dataclass(frozen=True)
-class Table(Content):
+class Table:
     """Columns, with names if the file has them."""
 
     names: tuple[str, ...] | None
     columns: Sequence[Column]
 
     def training(self, target: str | None, drop: Sequence[str]) -> Data:
-        """See base class; the last column is the target unless another is named."""
+        """Features and target, which is the last column unless another is named."""
         dropped = [self._find("--drop", name) for name in drop]
         left = [i for i in range(len(self.columns)) if i not in dropped]
         if not left:
@@ -88,14 +69,14 @@ class Table(Content):
         positions = tuple(i for i in left if i != goal)
         if not positions:
             raise BadInput("there is a target but no feature; the file needs two columns or more")
-        names = self._unique_names(positions)
         y = check_target(self.columns[goal], self._call(goal))
         called = self.names[goal] if self.names else str(goal)
-        layout = Layout(len(positions), names, positions, len(self.columns), called)
+        names, width = self._unique_names(positions), len(self.columns)
+        layout = Layout(len(positions), names, positions, width, called)
         return Data(self._matrix(positions), y, layout)
 
-    def rows(self, layout: Layout) -> Any:
-        """See base class: by name where there are names, else by position."""
+    def rows(self, layout: Layout) -> NDArray[np.float64]:
+        """The features that a model wants: by name where there are names, else by position."""
         if self.names is not None and layout.names is not None:
             missing = [name for name in layout.names if name not in self.names]
             if missing:
@@ -104,31 +85,28 @@ class Table(Content):
                     f"({len(missing)} missing); {nearest(missing[0], self.names)}"
                 )
             return self._matrix([self.names.index(name) for name in layout.names])
-        if len(self.columns) == layout.n_features:
-            return self._matrix(range(layout.n_features))
-        if layout.positions is not None and len(self.columns) == layout.width:
-            return self._matrix(layout.positions)
-        raise BadInput(
-            f"the data have {len(self.columns)} columns, but the model was fitted on "
-            f"{layout.n_features} features"
-        )
+        width = len(self.columns)
+        if width not in (layout.n_features, layout.width):
+            was = f"the model was fitted on {layout.n_features} features"
+            raise BadInput(f"the data have {width} columns, but {was}")
+        every = range(layout.n_features)
+        return self._matrix(every if width == layout.n_features else layout.positions or every)
 
     def _find(self, option: str, name: str) -> int:
         """A column by its name or, failing that, by its position."""
-        if self.names is not None and name in self.names:
-            if self.names.count(name) > 1:
-                raise BadInput(f"{option} {name!r} names {self.names.count(name)} columns")
-            return self.names.index(name)
-        n = len(self.columns)
-        if name.lstrip("-").isdigit():
-            if not -n <= int(name) < n:
-                raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
+        names, n = self.names or (), len(self.columns)
+        if names.count(name) > 1:
+            raise BadInput(f"{option} {name!r} names {names.count(name)} columns")
+        if name in names:
+            return names.index(name)
+        if name.lstrip("-").isdigit() and -n <= int(name) < n:
             return int(name) % n
-        if self.names is None:
-            raise BadInput(
-                f"{option} {name!r}: the columns have no names; give a position from 0 to {n - 1}"
-            )
-        raise BadInput(f"{option} {name!r} is no column; {nearest(name, self.names)}")
+        if name.lstrip("-").isdigit():
+            raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
+        if names:
+            raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
+        advice = f"the columns have no names; give a position from 0 to {n - 1}"
+        raise BadInput(f"{option} {name!r}: {advice}")
 
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """The names of columns, if they tell them apart."""
@@ -136,12 +114,10 @@ class Table(Content):
             return None
         names = tuple(self.names[i] for i in positions)
         if "" in names:
-            nameless = positions[names.index("")]
-            warnings.warn(
-                f"column {nameless} has no name and may be a mere row number; leave it out with "
-                f"--drop {nameless}",
-                stacklevel=2,
-            )
+            i = positions[names.index("")]
+            advice = f"leave it out with --drop {i}"
+            words = f"column {i} has no name and may be a mere row number; {advice}"
+            warnings.warn(words, stacklevel=2)
         return names if len(set(names)) == len(names) else None
 
     def _call(self, i: int) -> str:
@@ -153,35 +129,84 @@ class Table(Content):
         return np.column_stack([self.columns[i] for i in positions]).astype(np.float64)
 
 
+@dataclass(frozen=True)
+class Apart:
+    """Features and, perhaps, a target that the file itself keeps apart.
+
+    ``index_base`` is the first index of an svmlight file, which need not have the last ones.
+    """
+
+    X: Any
+    y: Column | None
+    index_base: int | None = None
+
+    def training(self, target: str | None, drop: Sequence[str]) -> Data:
+        """Features and target."""
+        if target is not None or drop:
+            option = "--drop" if drop else "--target"
+            raise BadInput(f"{option} does not apply: the file itself says what is the target")
+        if self.y is None:
+            raise BadInput("the file has no array 'y'; it needs X and y")
+        y = check_target(self.y, "'y'")
+        n, d = self.X.shape
+        if len(y) != n:
+            raise BadInput(f"X has {n} rows, but y has {len(y)}")
+        X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
+        _check_matrix(X)
+        return Data(X, y, Layout(d, index_base=1 if self.index_base is None else self.index_base))
+
+    def rows(self, layout: Layout) -> Any:
+        """The features that a model wants, whether or not there is a target."""
+        _check_matrix(self.X)
+        X = self.X if self.index_base is None else self._aligned(layout)
+        if X.shape[1] != layout.n_features:
+            was = f"the model was fitted on {layout.n_features}"
+            raise BadInput(f"the data have {X.shape[1]} features, but {was}")
+        return X
+
+    def _aligned(self, layout: Layout) -> csr_matrix:
+        """The matrix by the indices of the training file, of which this one may lack some."""
+        shift = (self.index_base or 0) - layout.index_base
+        if shift < 0:
+            raise BadInput("the data have an index 0, but the model's training file began with 1")
+        n, d = self.X.shape
+        shape = n, max(d + shift, layout.n_features)
+        return csr_matrix((self.X.data, self.X.indices + shift, self.X.indptr), shape)
+
+
+def _check_matrix(X: Any) -> None:
+    if X.shape[1] == 0:
+        raise BadInput("the data have no features")
+    wrong = ~np.isfinite(X.data if is_sparse(X) else X)
+    if is_sparse(X) and wrong.any():
+        raise BadInput(f"the features have {wrong.sum()} values that are NaN or infinite")
+    if wrong.any():
+        first = int(np.argmax(wrong.any(axis=0)))
+        _check_feature(X[:, first], f"column {first}")
+
+
 def _check_feature(column: Column, called: str) -> None:
+    remedy = "or leave the column out with --drop"
     if column.dtype.kind not in "fiub":
-        word = next((str(cell) for cell in column if not _is_number(str(cell))), "")
-        raise BadInput(
-            f"{called} is not numeric (it has {word!r}); encode it as numbers, or leave it out "
-            "with --drop"
-        )
-    _check_finite(column, called)
+        word = next((str(cell) for cell in column if cell and not is_number(str(cell))), "")
+        raise BadInput(f"{called} is not numeric (it has {word!r}); encode it as numbers, {remedy}")
+    values = column.astype(np.float64)
+    missing, infinite = (int(np.count_nonzero(f(values))) for f in (np.isnan, np.isinf))
+    if missing:
+        cells = f"{missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN)"
+        advice = f"fill them in, drop those rows, {remedy}"
+        raise BadInput(f"{called} has {cells} of {len(values)}; {advice}")
+    if infinite:
+        raise BadInput(f"{called} has {infinite} infinite cells of {len(values)}")
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a word reads as a number."""
     try:
         float(word)
     except ValueError:
-        return word == ""
+        return False
     return True
-
-
-def _check_finite(column: Column, called: str) -> None:
-    values = column.astype(np.float64)
-    missing = int(np.count_nonzero(np.isnan(values)))
-    if missing:
-        raise BadInput(
-            f"{called} has {missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN) "
-            f"of {len(values)}; fill them in, drop those rows, or leave the column out with --drop"
-        )
-    infinite = int(np.count_nonzero(np.isinf(values)))
-    if infinite:
-        raise BadInput(f"{called} has {infinite} infinite cells of {len(values)}")
 
 
 def check_target(y: Column, called: str) -> Column:
@@ -189,83 +214,11 @@ def check_target(y: Column, called: str) -> Column:
     if y.ndim != 1:
         raise BadInput(f"the target, {called}, has shape {y.shape}; it must be one column")
     if y.dtype.kind in "fiub":
-        _check_finite(y, f"the target, {called},")
+        _check_feature(y, f"the target, {called},")
         return y
-    missing = int(np.count_nonzero(y.astype(str) == ""))
+    words = y.astype(str)
+    missing = int(np.count_nonzero(words == ""))
     if missing:
-        raise BadInput(
-            f"the target, {called}, has {missing} missing cells (empty or NaN) of {len(y)}"
-        )
-    return y.astype(str)
-
-
-@dataclass(frozen=True)
-class Apart(Content):
-    """Features and, perhaps, a target that the file itself keeps apart."""
-
-    X: Any
-    y: Column | None
-    index_base: int | None = None
-    """The first index if the file is one of indices and values, of which trailing ones may lack."""
-
-    def training(self, target: str | None, drop: Sequence[str]) -> Data:
-        """See base class."""
-        if target is not None or drop:
-            option = "--drop" if drop else "--target"
-            raise BadInput(f"{option} does not apply: the file itself says what is the target")
-        if self.y is None:
-            raise BadInput("the file has no array 'y'; it needs X and y")
-        y = check_target(self.y, "'y'")
-        if len(y) != self.X.shape[0]:
-            raise BadInput(f"X has {self.X.shape[0]} rows, but y has {len(y)}")
-        X = self._checked(self.X)
-        base = 1 if self.index_base is None else self.index_base
-        return Data(_dense_if_small(X), y, Layout(int(X.shape[1]), index_base=base))
-
-    def rows(self, layout: Layout) -> Any:
-        """See base class."""
-        X = self._checked(self.X)
-        if self.index_base is not None:
-            X = self._rebased(layout)
-            if X.shape[1] < layout.n_features:
-                X = csr_matrix((X.data, X.indices, X.indptr), (X.shape[0], layout.n_features))
-        if X.shape[1] != layout.n_features:
-            raise BadInput(
-                f"the data have {X.shape[1]} features, but the model was fitted on "
-                f"{layout.n_features}"
-            )
-        return X
-
-    def _rebased(self, layout: Layout) -> Any:
-        """The matrix with the first index of the training file, which this one may not show."""
-        assert self.index_base is not None
-        if self.index_base == layout.index_base:
-            return self.X
-        if self.index_base < layout.index_base:
-            raise BadInput("the data have an index 0, but the model's training file began with 1")
-        X = self.X
-        return csr_matrix((X.data, X.indices + 1, X.indptr), (X.shape[0], X.shape[1] + 1))
-
-    @staticmethod
-    def _checked(X: Any) -> Any:
-        if X.shape[1] == 0:
-            raise BadInput("the data have no features")
-        values = X.data if is_sparse(X) else X
-        wrong = int(np.count_nonzero(~np.isfinite(values)))
-        if not wrong:
-            return X
-        if is_sparse(X):
-            raise BadInput(f"the features have {wrong} values that are NaN or infinite")
-        column = int(np.argmin(np.isfinite(values).all(axis=0)))
-        _check_finite(np.asarray(values[:, column]), f"column {column}")
-        return X
-
-
-_SMALL = 20_000_000
-
-
-def _dense_if_small(X: Any) -> Any:
-    """A dense matrix where that costs little: it can be centred, and is faster."""
-    if is_sparse(X) and X.shape[0] * X.shape[1] <= _SMALL:
-        return X.toarray()
-    return X
+        cells = f"{missing} missing cells (empty or NaN) of {len(y)}"
+        raise BadInput(f"the target, {called}, has {cells}")
+    return words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,18 +18,7 @@ from everyfold.kernels.distances import is_sparse
 
 Grid: TypeAlias = dict[str, list[Any]]
 
-SAMPLE = 1000
-"""Rows that distances are measured between."""
-
-GROWTH = 3
-"""How many values a grid gets beyond an edge at a time."""
-
-_SPACING = re.compile(r"(\w+)\(([^()]*)\)")
-_SPACINGS: dict[str, Callable[[float, float, int], Any]] = {
-    "logspace": np.logspace,
-    "linspace": np.linspace,
-    "geomspace": np.geomspace,
-}
+_SPACINGS = ("logspace", "linspace", "geomspace")
 _WORDS: dict[str, dict[str, Any]] = {
     "gamma": {"scale": "scale", "auto": "auto"},
     "class_weight": {"balanced": "balanced", "none": None},
@@ -56,10 +45,15 @@ def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[
 
 
 def _values(where: str, name: str, word: str) -> list[Any]:
-    if word.lower() in _WORDS.get(name, {}):
-        return [_WORDS[name][word.lower()]]
-    spacing = _SPACING.fullmatch(word)
-    numbers = _spaced(where, *spacing.groups()) if spacing else [_number(where, name, word)]
+    words = _WORDS.get(name, {})
+    if word.lower() in words:
+        return [words[word.lower()]]
+    spacing = re.fullmatch(r"(\w+)\(([^()]*)\)", word)
+    try:
+        numbers = _spaced(where, *spacing.groups()) if spacing else [float(word)]
+    except ValueError:
+        also = f" or one of {', '.join(words)}" if words else ""
+        raise BadInput(f"{where}: {word!r} is not a number{also}") from None
     return [_checked(where, name, number) for number in numbers]
 
 
@@ -68,7 +62,7 @@ def _spaced(where: str, function: str, arguments: str) -> list[float]:
         raise BadInput(f"{where}: {function!r} is not one of {', '.join(_SPACINGS)}")
     try:
         low, high, count = arguments.split(",")
-        values = _SPACINGS[function](float(low), float(high), int(count))
+        values = getattr(np, function)(float(low), float(high), int(count))
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{where}: {function} takes (from, to, number of values)") from error
     if len(values) == 0 or not np.isfinite(values).all():
@@ -77,58 +71,37 @@ def _spaced(where: str, function: str, arguments: str) -> list[float]:
     return [float(f"{value:.12g}") for value in values]
 
 
-def _number(where: str, name: str, word: str) -> float:
-    try:
-        return float(word)
-    except ValueError:
-        words = ", ".join(_WORDS.get(name, {}))
-        also = f" or one of {words}" if words else ""
-        raise BadInput(f"{where}: {word!r} is not a number{also}") from None
-
-
 def _checked(where: str, name: str, value: float) -> Any:
     """A value that the parameter can take."""
-    least = {"C": 0.0, "gamma": 0.0, "alpha": 0.0, "epsilon": 0.0, "degree": 1.0, "coef0": 0.0}
-    if name not in least:
+    if name == "class_weight":
         raise BadInput(f"{where}: {name} takes {' or '.join(_WORDS[name])}")
-    is_open = name in ("C", "gamma")
-    if not math.isfinite(value) or value < least[name] or (is_open and value == least[name]):
-        raise BadInput(
-            f"{where}: {name} must be {'greater than' if is_open else 'at least'} {least[name]:g}"
-        )
-    if name != "degree":
-        return value
-    if value != int(value):
+    least, is_open = float(name == "degree"), name in ("C", "gamma")
+    if not math.isfinite(value) or value < least or (is_open and value == least):
+        bound = f"{'greater than' if is_open else 'at least'} {least:g}"
+        raise BadInput(f"{where}: {name} must be {bound}")
+    if name == "degree" and value != int(value):
         raise BadInput(f"{where}: degree must be a whole number")
-    return int(value)
+    return int(value) if name == "degree" else value
 
 
 def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int) -> Grid:
     """The values of all parameters: those given, and sensible ones for the others."""
     given = dict(parse_assignment("--grid", text, choice) for text in assignments)
     names = [name for name in choice.parameters if name in given or name != "class_weight"]
-    return {
-        name: given[name] if name in given else _default(name, choice, data, seed) for name in names
-    }
+    return {name: given.get(name) or _default(name, choice, data, seed) for name in names}
 
 
 def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Any]:
     scale = _brief(float(np.std(data.y)) or 1.0) if choice.model == "svr" else 1.0
-    if name == "alpha":
-        return _half_decades(-4, 2, 1.0)
-    if name == "C":
-        return _half_decades(-2, 3, scale)
-    if name == "gamma":
-        centre = central_gamma(choice, data, seed)
-        wide = choice.kernel != "polynomial"
-        return _half_decades(-2, 1, centre) if wide else _half_decades(-1, 0, centre)
     others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * scale)]}
-    return others[name]
-
-
-def _half_decades(low: int, high: int, scale: float) -> list[float]:
-    exponents = np.arange(2 * low, 2 * high + 1) / 2
-    return [float(f"{scale * 10.0**exponent:.3g}") for exponent in exponents]
+    if name in others:
+        return others[name]
+    low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
+    if name == "gamma":
+        scale = central_gamma(choice, data, seed)
+        low, high = (-1, 0) if choice.kernel == "polynomial" else (low, high)
+    half_decades = np.arange(2 * low, 2 * high + 1) / 2
+    return [float(f"{scale * 10.0**exponent:.3g}") for exponent in half_decades]
 
 
 def _brief(value: float) -> float:
@@ -136,12 +109,11 @@ def _brief(value: float) -> float:
 
 
 def central_gamma(choice: Choice, data: Data, seed: int) -> float:
-    """1 / the median distance (squared, for rbf) of rows; 1 / features for inner products."""
+    """1 / the median distance (squared, for rbf) of 1000 rows; 1 / features for inner products."""
     n, d = data.X.shape
     if choice.kernel == "polynomial":
         return _brief(1.0 / d)
-    rows = np.random.default_rng(seed).permutation(n)[:SAMPLE]
-    X = data.X[np.sort(rows)]
+    X = data.X[np.sort(np.random.default_rng(seed).permutation(n)[:1000])]
     if choice.is_standardised:
         X = StandardScaler(with_mean=not is_sparse(X)).fit_transform(X)
     kernel = RBF(1.0) if choice.kernel == "rbf" else Laplacian(1.0)
@@ -150,11 +122,8 @@ def central_gamma(choice: Choice, data: Data, seed: int) -> float:
     return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
 
 
-# -- growth --------------------------------------------------------------------------------------
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _numbers(values: Sequence[Any]) -> list[Any]:
+    return sorted(value for value in values if isinstance(value, int | float))
 
 
 def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
@@ -167,10 +136,9 @@ def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
     ([1.0, 10.0, 100.0, 1000.0, 10000.0], [{'C': [100.0, 1000.0, 10000.0], 'gamma': [0.1, 1.0]}])
     """
     added = {name: _beyond(grid[name], side) for name, side in at.items()}
-    added = {name: values for name, values in added.items() if values}
+    fresh = [name for name, values in added.items() if values]
     whole = {name: [*values, *added.get(name, [])] for name, values in grid.items()}
     new: list[Grid] = []
-    fresh = list(added)
     for k, name in enumerate(fresh):
         part = {other: grid[other] if other in fresh[:k] else whole[other] for other in grid}
         new.append({**part, name: added[name]})
@@ -178,10 +146,10 @@ def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
 
 
 def _beyond(values: Sequence[Any], side: str) -> list[Any]:
-    """Further values at the same ratio, or nothing if the values are not of that kind."""
-    numbers = sorted(value for value in values if _is_real(value))
+    """Three values further at the same ratio, or none if the values are not of that kind."""
+    numbers = _numbers(values)
     if numbers[0] <= 0 or isinstance(numbers[0], int):
         return []
     near, end = (numbers[1], numbers[0]) if side == "smallest" else (numbers[-2], numbers[-1])
-    further = [float(f"{end * (end / near) ** k:.3g}") for k in range(1, GROWTH + 1)]
+    further = [float(f"{end * (end / near) ** k:.3g}") for k in (1, 2, 3)]
     return [value for value in further if 1e-12 < value < 1e12]

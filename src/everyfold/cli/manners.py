@@ -1,4 +1,7 @@
-"""The manners of a Unix tool: messages on stderr, exit codes, and never a traceback."""
+"""The manners of a Unix tool: messages on stderr, exit codes, and never a traceback.
+
+typer prints the errors below and ends the process with their exit codes.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,26 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import IO, Any
 
-FAILURE, USAGE, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
-"""Exit codes besides 0. The last two are what a shell reports for these signals."""
-
-
-MOST_NAMES = 12
-"""How many known names a message lists."""
+import typer
 
 
-class BadInput(Exception):
-    """Something the user can put right: a file, an option, a value."""
+class BadInput(typer.BadParameter):
+    """Something the user can put right: a file, an option, a value. Exit code 2."""
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the message, in the way of all messages here."""
+        say(f"error: {_one_line(self.message)}")
+
+
+class Failure(BadInput):
+    """Something that went wrong during the work."""
+
+    exit_code = 1
 
 
 @contextmanager
@@ -34,49 +42,57 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def say(message: str) -> None:
-    """Write a message to stderr."""
-    print(f"everyfold: {message}", file=sys.stderr, flush=True)
+    """Write a message to stderr, without any control characters."""
+    words = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
+    print(f"everyfold: {words}", file=sys.stderr, flush=True)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is meant, and all of them.
+    """A hint at the known word that is meant, and some of them.
 
     Examples
     --------
     >>> nearest("scv", ["svc", "svr"])
     "did you mean 'svc'? Known are svc, svr"
     """
-    names = list(known)
-    best = max(names, key=lambda name: _likeness(word, name), default="")
-    hint = f"did you mean {best!r}? " if _likeness(word, best) >= 0.5 else ""
-    more = ", …" if len(names) > MOST_NAMES else ""
-    return f"{hint}Known are {', '.join(names[:MOST_NAMES])}{more}"
+    a, names = word.lower(), list(known)
+    # How alike two words are, swapped letters above wrong ones.
+    alike = [
+        difflib.SequenceMatcher(None, a, b.lower()).ratio() + 0.1 * (sorted(a) == sorted(b.lower()))
+        for b in names
+    ]
+    hint = f"did you mean {names[alike.index(max(alike))]!r}? " if max(alike) >= 0.5 else ""
+    return f"{hint}Known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
 
 
-def _likeness(word: str, name: str) -> float:
-    """How alike two words are, swapped letters above wrong ones."""
-    a, b = word.lower(), name.lower()
-    return difflib.SequenceMatcher(None, a, b).ratio() + 0.1 * (sorted(a) == sorted(b))
-
-
-def choose(option: str, value: str, known: Iterable[str]) -> str:
-    """The value, if it is one of those known to the option."""
+def choose(option: str, value: str, known: Iterable[str]) -> None:
+    """Raise unless the value is one of those known to the option."""
     names = list(known)
     if value not in names:
         raise BadInput(f"{option} {value!r} is not known; {nearest(value, names)}")
-    return value
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in a file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: there is no such file") from error
+    except IsADirectoryError as error:
+        raise BadInput(f"{path} is a directory; give a file") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
 
 
 def check_writable(option: str, path: Path | None) -> None:
     """Raise now if a file could not be written after the work."""
     if path is None:
         return
-    folder = path.parent
     if path.is_dir():
         raise BadInput(f"{option} {path} is a directory; give the name of a file")
-    if not folder.is_dir():
-        raise BadInput(f"{option} {path} cannot be written: there is no directory {folder}")
-    if not os.access(path if path.exists() else folder, os.W_OK):
+    if not path.parent.is_dir():
+        raise BadInput(f"{option} {path} cannot be written: there is no directory {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise BadInput(f"{option} {path} cannot be written: permission denied")
 
 
@@ -92,36 +108,28 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         partial.unlink(missing_ok=True)
 
 
-def guard(work: Callable[[], None], *, is_quiet: bool, debug: bool) -> int:
-    """Do the work and return the exit code, with a message if there is something wrong."""
+@contextmanager
+def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
+    """Turn whatever ends the work into an exit code and, but for a broken pipe, a message."""
     try:
         with warnings.catch_warnings():
             _speak_warnings(is_quiet)
-            work()
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
-        return BROKEN_PIPE
-    except KeyboardInterrupt:
-        _forget_stdout_if_broken()
+            yield
+            sys.stdout.flush()
+    except BrokenPipeError as error:
+        # Nobody reads any more: what is still buffered goes nowhere, and nobody complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(141) from error
+    except KeyboardInterrupt as error:
         say("interrupted")
-        return INTERRUPTED
-    except BadInput as error:
-        return _fail(error, str(error), USAGE, debug)
-    except MemoryError as error:
-        return _fail(error, f"not enough memory: {error}", FAILURE, debug)
+        raise typer.Exit(130) from error
     except Exception as error:
-        known = error.__class__.__module__.startswith("everyfold.cli")
-        words = str(error) if known else f"{type(error).__name__}: {error}"
-        return _fail(error, words, FAILURE, debug)
-    return 0
-
-
-def _fail(error: BaseException, message: str, code: int, debug: bool) -> int:
-    if debug:
-        traceback.print_exception(error)
-    say(f"error: {_one_line(message)}")
-    return code
+        if debug:
+            traceback.print_exception(error)
+        if isinstance(error, BadInput):
+            raise
+        short = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
+        raise Failure(f"{short}: {error}") from error
 
 
 def _one_line(message: str) -> str:
@@ -145,20 +153,3 @@ def _speak_warnings(is_quiet: bool) -> None:
     for hidden in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning):
         warnings.simplefilter("ignore", hidden)
     warnings.showwarning = show  # type: ignore[assignment]
-
-
-def _forget_stdout() -> None:
-    """Nobody reads any more: what is still buffered goes nowhere, and nobody complains."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _forget_stdout_if_broken() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_stdout()
-
-
-def leave(code: int) -> NoReturn:
-    """End the process."""
-    sys.exit(code)

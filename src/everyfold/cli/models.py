@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from everyfold.cli.data import Column, Data
+from everyfold.cli.data import Data
 from everyfold.cli.manners import BadInput, choose, nearest
 from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
@@ -24,15 +24,11 @@ MANY_VALUES = 20
 """A whole-numbered target with more values than this is taken for a quantity, not for labels."""
 
 _TASKS: dict[str, Task] = {
-    "svc": "classification",
-    "logistic": "classification",
-    "svr": "regression",
+    **{"svc": "classification", "logistic": "classification", "svr": "regression"}
 }
 _LIBSVM_KERNELS = {"rbf": "rbf", "polynomial": "poly", "linear": "linear"}
 _KERNEL_PARAMETERS = {
-    "rbf": ("gamma",),
-    "laplacian": ("gamma",),
-    "polynomial": ("gamma", "degree", "coef0"),
+    **{"rbf": ("gamma",), "laplacian": ("gamma",), "polynomial": ("gamma", "degree", "coef0")}
 }
 
 
@@ -46,30 +42,25 @@ class Choice:
     is_standardised: bool
 
     @property
-    def ridge(self) -> str:
-        """What the regularisation parameter is called."""
-        return "alpha" if self.model in ("ridge", "lssvm") else "C"
-
-    @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters, the ridge first."""
-        names = (self.ridge, *_KERNEL_PARAMETERS.get(self.kernel, ()))
-        if self.model == "svr":
-            names += ("epsilon",)
+        ridge = "alpha" if self.model in ("ridge", "lssvm") else "C"
+        names = (ridge, *_KERNEL_PARAMETERS.get(self.kernel, ()))
+        names += ("epsilon",) if self.model == "svr" else ()
         return (*names, "class_weight") if self.task == "classification" else names
 
     def check_parameter(self, option: str, name: str) -> None:
         """Raise if the model has no such parameter, with the one that may be meant."""
+        owner = f"--model {self.model} with --kernel {self.kernel}"
         if name in self.parameters:
             return
-        owner = f"--model {self.model} with --kernel {self.kernel}"
-        if {name, self.ridge} == {"C", "alpha"}:
-            raise BadInput(f"{option}: {owner} is regularised by {self.ridge}, alpha = 1/(2 C)")
+        if {name, self.parameters[0]} == {"C", "alpha"}:
+            how = f"regularised by {self.parameters[0]}, alpha = 1/(2 C)"
+            raise BadInput(f"{option}: {owner} is {how}")
         if name == "kernel":
             raise BadInput(f"{option}: the kernel is not searched; choose one by --kernel")
-        raise BadInput(
-            f"{option}: {name!r} is no parameter of {owner}; {nearest(name, self.parameters)}"
-        )
+        hint = nearest(name, self.parameters)
+        raise BadInput(f"{option}: {name!r} is no parameter of {owner}; {hint}")
 
     def estimator(self) -> Any:
         """The model itself, without what comes before it."""
@@ -80,9 +71,7 @@ class Choice:
             return KernelLogisticClassifier(kernel=self.kernel)
         if self.task == "classification":
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
-        if self.model == "ridge":
-            return KernelRidge(kernel=self.kernel)
-        return LSSVR(kernel=self.kernel)
+        return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
 
     def pipeline(self, X: Any) -> Any:
         """The estimator for these rows, standardised before if that was asked for."""
@@ -106,54 +95,30 @@ def check_names(model: str, kernel: str, task: str) -> None:
     choose("--kernel", kernel, KERNELS)
     choose("--task", task, ("auto", "classification", "regression"))
     if model in ("svc", "svr") and kernel not in _LIBSVM_KERNELS:
-        raise BadInput(
-            f"--kernel {kernel} is not one of libsvm's; --model {model} has "
-            f"{', '.join(_LIBSVM_KERNELS)}, and --model lssvm has them all"
-        )
-    known = _TASKS.get(model)
-    if known is not None and task not in ("auto", known):
+        known = f"--model {model} has {', '.join(_LIBSVM_KERNELS)}, and --model lssvm has them all"
+        raise BadInput(f"--kernel {kernel} is not one of libsvm's; {known}")
+    known = _TASKS.get(model, task)
+    if task not in ("auto", known):
         raise BadInput(f"--task {task} does not suit --model {model}, which does {known}")
 
 
 def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
-    """What is to be predicted, and the target read accordingly."""
-    known = _TASKS.get(model)
-    if known is None and task != "auto":
-        known = "regression" if task == "regression" else "classification"
-    if known is None:
-        known = "regression" if _is_quantity(data.y) else "classification"
-    y = _labels(data) if known == "classification" else _numbers(data, model)
-    return known, replace(data, y=y)
-
-
-def _is_quantity(y: Column) -> bool:
-    if y.dtype.kind not in "fiu":
-        return False
-    values = np.unique(y)
-    return len(values) > MANY_VALUES or bool((values != np.round(values)).any())
-
-
-def _labels(data: Data) -> Column:
-    """Class labels, whole numbers as such."""
-    y, target = data.y, data.layout.target
-    classes = np.unique(y)
-    if len(classes) < 2:
-        raise BadInput(f"the target {target!r} has one class only ({classes[0]})")
-    if y.dtype.kind == "f":
-        broken = classes[classes != np.round(classes)]
-        if broken.size:
-            raise BadInput(
-                f"the target {target!r} has values such as {broken[0]:g}, which are no class "
-                "labels; for regression use --model svr, ridge or lssvm"
-            )
-        return y.astype(np.int64)
-    return y
-
-
-def _numbers(data: Data, model: str) -> Column:
-    if data.y.dtype.kind not in "fiub":
-        raise BadInput(
-            f"the target {data.layout.target!r} has labels such as {str(data.y[0])!r}, but --model "
-            f"{model} predicts numbers; for classification use --model svc, lssvm or logistic"
-        )
-    return data.y.astype(np.float64)
+    """What is to be predicted, and the target read accordingly: as numbers, or as labels."""
+    y, target = data.y, f"the target {data.layout.target!r}"
+    values, is_text = np.unique(y), y.dtype.kind not in "fiub"
+    fractions = values[values != np.round(values)] if y.dtype.kind == "f" else values[:0]
+    is_quantity = y.dtype.kind in "fiu" and (len(values) > MANY_VALUES or fractions.size > 0)
+    known = _TASKS.get(model, task)
+    if known == "regression" or (known == "auto" and is_quantity):
+        if is_text:
+            advice = "for classification use --model svc, lssvm or logistic"
+            labels = f"has labels such as {str(y[0])!r}"
+            raise BadInput(f"{target} {labels}, but --model {model} predicts numbers; {advice}")
+        return "regression", replace(data, y=y.astype(np.float64))
+    if len(values) < 2:
+        raise BadInput(f"{target} has one class only ({values[0]})")
+    if fractions.size:
+        advice = "for regression use --model svr, ridge or lssvm"
+        values_are = f"values such as {fractions[0]:g}, which are no class labels"
+        raise BadInput(f"{target} has {values_are}; {advice}")
+    return "classification", replace(data, y=y.astype(np.int64) if y.dtype.kind == "f" else y)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import csv
 import io
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,56 +21,50 @@ import everyfold
 from everyfold.cli.job import Job, Outcome
 from everyfold.cli.manners import BadInput, writing
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.selection import SearchPlan
 
-_WIDE = 200
+_SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
+_SCORES += ["confirmed_test_score"]
 
 
 def records(outcome: Outcome) -> list[dict[str, Any]]:
-    """One record for each candidate, the best first."""
-    results = outcome.results
-    folds = outcome.n_folds
+    """One record for each candidate: the winner first, then by rank."""
+    results, folds = dict(outcome.search.cv_results_), outcome.search.n_splits_
+    # std_test_score divides by the number of folds; a standard error does not.
+    results["standard_error"] = results["std_test_score"] / math.sqrt(folds - 1)
+    place = results["rank_test_score"].astype(float)
+    place[outcome.search.best_index_] = 0
     return [
         {
             "rank": int(results["rank_test_score"][k]),
             "params": outcome.shorten(results["params"][k]),
-            "mean_test_score": float(results["mean_test_score"][k]),
-            # std_test_score divides by the number of folds; a standard error does not.
-            "standard_error": float(results["std_test_score"][k]) / math.sqrt(folds - 1),
-            "is_exact": bool(results["is_exact"][k]),
-            "spectral_radius": float(results["spectral_radius"][k]),
-            "confirmed_test_score": float(results["confirmed_test_score"][k]),
+            **{name: results[name][k].item() for name in _SCORES},
             "splits": [float(results[f"split{i}_test_score"][k]) for i in range(folds)],
         }
-        for k in outcome.order()
+        for k in np.argsort(place, kind="stable")
     ]
 
 
 def show_table(outcome: Outcome, top: int) -> None:
     """Print the best candidates."""
     rows = records(outcome)
-    has_confirmed = any(not math.isnan(row["confirmed_test_score"]) for row in rows)
+    header = ["rank", *rows[0]["params"], outcome.job.settings["scoring"], "std. error", "exact"]
+    if not all(math.isnan(row["confirmed_test_score"]) for row in rows):
+        header.append("refitted")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    names = list(rows[0]["params"])
-    last = ["refitted"] if has_confirmed else []
-    for name in ["rank", *names, outcome.job.scoring, "std. error", "exact", *last]:
+    for name in header:
         table.add_column(Text(name), justify="right", no_wrap=True)
     for row in rows[:top]:
-        cells = [str(row["rank"]), *(_brief(row["params"][name]) for name in names)]
+        cells = [str(row["rank"]), *(_brief(value) for value in row["params"].values())]
         cells += [f"{row['mean_test_score']:.4f}", f"{row['standard_error']:.4f}"]
         cells.append("yes" if row["is_exact"] else "no")
-        if has_confirmed:
-            refitted = row["confirmed_test_score"]
-            cells.append("" if math.isnan(refitted) else f"{refitted:.4f}")
-        table.add_row(*(Text(cell) for cell in cells))
-    width = None if sys.stdout.isatty() else _WIDE
-    console = Console(file=sys.stdout, width=width, highlight=False)
+        cells.append(f"{row['confirmed_test_score']:.4f}".replace("nan", ""))
+        table.add_row(*(Text(cell) for cell in cells[: len(header)]))
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     with console.capture() as captured:
         console.print(table)
     lines = [line.rstrip() for line in captured.get().splitlines()]
+    lines += [f"… and {len(rows) - top} more (--top, --out)"] if len(rows) > top else []
     sys.stdout.write("".join(f"{line}\n" for line in lines if line))
-    if len(rows) > top:
-        sys.stdout.write(f"… and {len(rows) - top} more (--top, --out)\n")
 
 
 def _brief(value: Any) -> str:
@@ -90,29 +83,29 @@ def show_plans(outcome: Outcome) -> None:
         sys.stdout.write(f"\n{heading}{plan}\n")
 
 
-def describe(job: Job) -> dict[str, Any]:
-    """The job in words and numbers that JSON can hold."""
-    data = job.data
-    return {
+def show_json(job: Job, record: dict[str, Any]) -> None:
+    """Print what a program may want to know: the job, and what came of it."""
+    known = {
         "everyfold": everyfold.__version__,
         "model": job.choice.model,
         "estimator": type(job.choice.estimator()).__name__,
         "kernel": job.choice.kernel,
         "task": job.choice.task,
         "standardised": job.choice.is_standardised,
-        "rows": data.n_rows,
-        "features": int(data.X.shape[1]),
-        "target": data.layout.target,
-        "scoring": job.scoring,
+        "rows": job.data.X.shape[0],
+        "features": job.data.X.shape[1],
+        "target": job.data.layout.target,
+        "scoring": job.settings["scoring"],
     }
+    text = json.dumps(_plain({**known, **record}), allow_nan=False, indent=2)
+    sys.stdout.write(f"{text}\n")
 
 
-def show_json(outcome: Outcome, top: int, *, is_complete: bool) -> None:
-    """Print everything that a program may want to know."""
+def describe(outcome: Outcome, top: int, *, is_complete: bool) -> dict[str, Any]:
+    """What came out, for JSON."""
     rows = records(outcome)
-    record = {
-        **describe(outcome.job),
-        "folds": outcome.n_folds,
+    return {
+        "folds": outcome.search.n_splits_,
         "is_complete": is_complete,
         "grid": outcome.grid,
         "candidates": len(rows),
@@ -121,39 +114,22 @@ def show_json(outcome: Outcome, top: int, *, is_complete: bool) -> None:
         "edges": outcome.edges,
         "plans": [plan.as_dict() for plan in outcome.plans],
     }
-    print_json(record)
-
-
-def show_json_plan(job: Job, plan: SearchPlan) -> None:
-    """Print a plan that was not run."""
-    record = {"grid": job.grid, "plan": plan.as_dict(), "exact": plan.exactness}
-    print_json({**describe(job), **record})
-
-
-def print_json(record: Any) -> None:
-    """JSON without NaN, which JSON does not know."""
-    sys.stdout.write(json.dumps(_plain(record), allow_nan=False, indent=2) + "\n")
 
 
 def _plain(value: Any) -> Any:
+    """The value without NaN and infinity, which JSON does not know."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
+    value = value.item() if isinstance(value, np.generic) else value
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-# -- files ---------------------------------------------------------------------------------------
-
-
-def write_csv(path: Path | None, header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table to a file or, if there is none, to stdout."""
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    csv.writer(text, lineterminator="\n").writerows([header, *rows])
     if path is None:
         sys.stdout.write(text.getvalue())
         return
@@ -164,26 +140,17 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Sequence[Sequence[
 def write_results(path: Path, outcome: Outcome) -> None:
     """All candidates, the best first, with the score of every fold."""
     rows = records(outcome)
-    names = list(rows[0]["params"])
-    plain = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
-    plain.append("confirmed_test_score")
-    splits = [f"split{i}_test_score" for i in range(outcome.n_folds)]
+    splits = [f"split{i}_test_score" for i in range(len(rows[0]["splits"]))]
     cells = [
-        [
-            row["rank"],
-            *(_cell(row["params"][name]) for name in names),
-            *(_cell(row[key]) for key in plain),
-            *(_cell(score) for score in row["splits"]),
-        ]
+        [row["rank"], *row["params"].values(), *(row[name] for name in _SCORES), *row["splits"]]
         for row in rows
     ]
-    write_csv(path, ["rank", *names, *plain, *splits], cells)
+    header = ["rank", *rows[0]["params"], *_SCORES, *splits]
+    write_csv(path, header, [[_cell(value) for value in row] for row in cells])
 
 
 def _cell(value: Any) -> Any:
-    if isinstance(value, float):
-        return "" if math.isnan(value) else repr(value)
-    return "none" if value is None else value
+    return "none" if value is None else "" if value != value else value  # NaN is not itself
 
 
 def check_plot(path: Path | None, job: Job) -> None:
@@ -194,9 +161,8 @@ def check_plot(path: Path | None, job: Job) -> None:
         import matplotlib
         from matplotlib.backend_bases import FigureCanvasBase
     except ImportError as error:
-        raise BadInput(
-            "--plot needs matplotlib, which is not installed; run pip install 'everyfold[plot]'"
-        ) from error
+        remedy = "which is not installed; run pip install 'everyfold[plot]'"
+        raise BadInput(f"--plot needs matplotlib, {remedy}") from error
     matplotlib.use("Agg")
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in known:
@@ -206,19 +172,13 @@ def check_plot(path: Path | None, job: Job) -> None:
 
 
 def _numeric(job: Job) -> list[str]:
-    return [
-        name
-        for name, values in job.grid.items()
-        if len(values) > 1 and all(isinstance(value, int | float) for value in values)
-    ]
+    several = {name: values for name, values in job.grid.items() if len(values) > 1}
+    return [n for n, values in several.items() if all(isinstance(v, int | float) for v in values)]
 
 
 def write_plot(path: Path, outcome: Outcome) -> None:
     """Draw the surface over two parameters, or the curve over one."""
-    # The displays read a fitted search: this one takes in the other rounds.
-    search = copy.copy(outcome.rounds[outcome.winner])
-    search.cv_results_, search.best_index_ = outcome.results, outcome.best
     kind = CVSurfaceDisplay if len(_numeric(outcome.job)) > 1 else CVCurveDisplay
-    display: Any = kind.from_search(search)
+    display: Any = kind.from_search(outcome.search)
     with writing(path) as file:
         display.figure_.savefig(file, format=path.suffix.lstrip(".").lower(), dpi=150)

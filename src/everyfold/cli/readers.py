@@ -1,4 +1,4 @@
-"""Reading data files: CSV, Parquet, svmlight and NumPy, gzipped or not."""
+"""Reading data files: CSV and Parquet by pyarrow, svmlight by scikit-learn, and NumPy's own."""
 
 from __future__ import annotations
 
@@ -9,21 +9,31 @@ import re
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
+from pyarrow.parquet import read_table
 from sklearn.datasets import load_svmlight_file
 
-from everyfold.cli.data import Apart, Column, Content, Table
-from everyfold.cli.manners import BadInput, naming
+from everyfold.cli.data import Apart, Column, Table, is_number
+from everyfold.cli.manners import BadInput, naming, read_bytes
+from everyfold.rows.checks import StreamError
+from everyfold.rows.files import refuse_line
 
-_MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
-_PAIR = re.compile(rb"\d+:\S+")
+_MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
+_DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+"""What damaged files of NumPy and gzip, and pyarrow's own errors, are."""
+
+_BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
 
-def read_file(path: Path, has_header: bool | None = None) -> Content:
+def read_file(path: Path, has_header: bool | None = None) -> Table | Apart:
     """Read a data file by its name or, failing that, by how it begins.
 
     Parameters
@@ -33,153 +43,151 @@ def read_file(path: Path, has_header: bool | None = None) -> Content:
     has_header : bool, optional
         Whether a CSV file begins with names; by default that is found out.
     """
-    raw = _bytes(path)
-    kind = _kind(path, raw)
+    raw = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
     with naming(path):
-        return _read_csv(raw, path, has_header) if kind == "csv" else _READERS[kind](raw)
-
-
-def _bytes(path: Path) -> bytes:
-    if str(path) == "-":
-        raw = sys.stdin.buffer.read()
-    else:
-        if path.is_dir():
-            raise BadInput(f"{path} is a directory; give a file")
-        try:
-            raw = path.read_bytes()
-        except FileNotFoundError as error:
-            raise BadInput(f"{path}: there is no such file") from error
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (OSError, EOFError, zlib.error) as error:
-            raise BadInput(f"{path}: the gzip file is damaged ({error})") from error
-    if not raw.strip():
-        raise BadInput(f"{path} is empty")
-    return raw
-
-
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".svm": "svmlight",
-    ".svmlight": "svmlight",
-    ".libsvm": "svmlight",
-    ".npy": "npy",
-    ".npz": "npz",
-}
-_BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
+        if raw[:2] == b"\x1f\x8b":
+            try:
+                raw = gzip.decompress(raw)
+            except _DAMAGE as error:
+                raise BadInput(f"the gzip file is damaged ({error})") from error
+        if not raw.strip():
+            raise BadInput("the file is empty")
+        kind = _kind(path, raw)
+        return _READERS[kind](raw) if kind in _READERS else _read_text(raw, kind, has_header)
 
 
 def _kind(path: Path, raw: bytes) -> str:
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    if suffix.lower() in _SUFFIXES:
-        return _SUFFIXES[suffix.lower()]
-    if raw[:4] in _BEGINNINGS:
-        return _BEGINNINGS[raw[:4]]
-    words = raw.lstrip().split(b"\n", 1)[0].split()
-    return "svmlight" if len(words) > 1 and _PAIR.fullmatch(words[1]) else "csv"
+    kind = {"pq": "parquet", "libsvm": "svm", "svmlight": "svm"}.get(suffix[1:], suffix[1:].lower())
+    if kind in (*_READERS, "csv", "tsv"):
+        return kind
+    looks_sparse = re.match(rb"\s*\S+\s+\d+:\S", raw[:1000])
+    return _BEGINNINGS.get(raw[:4], "svm" if looks_sparse else "csv")
 
 
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def _read_csv(raw: bytes, path: Path, has_header: bool | None) -> Table:
+def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
     text = _decode(raw)
-    rows = _split(text, path)
+    first_line = next(line for line in text.splitlines() if line.strip())
+    best = "\t" if kind == "tsv" else max(",;\t", key=first_line.count)
+    delimiter = best if best in first_line else " " if " " in first_line.strip() else ","
+    if delimiter == " ":
+        text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
+    cells = _split(text, delimiter, first_line.count(delimiter) + 1)
+    first = [column[0].as_py().strip() for column in cells]
     if has_header is None:
-        has_header = _has_header(rows)
-    names = tuple(rows[0]) if has_header else None
-    cells = rows[1:] if has_header else rows
-    if not cells:
+        has_header = _is_header(first, cells)
+    columns = [_from_text(column[int(has_header) :]) for column in cells]
+    if len(columns[0]) == 0:
         raise BadInput("there is a header but no row of data")
-    return Table(names, [_column(column) for column in zip(*cells, strict=True)])
+    return Table(tuple(first) if has_header else None, columns)
 
 
 def _decode(raw: bytes) -> str:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
+        line, byte = raw[: error.start].count(b"\n") + 1, raw[error.start]
         raise BadInput(
-            f"line {line} is not UTF-8 text (byte 0x{raw[error.start]:02x}); convert the file, for "
-            "example with iconv -f latin1 -t utf-8"
+            f"line {line} is not UTF-8 text (byte 0x{byte:02x}); convert the file, for example "
+            "with iconv -f latin1 -t utf-8"
         ) from error
     if "\0" in text:
         raise BadInput("this is not a text file (it has zero bytes)")
     return text
 
 
-def _split(text: str, path: Path) -> list[list[str]]:
-    """The cells of all rows, equally many in each."""
-    delimiter = _delimiter(text, path)
-    reader = csv.reader(
-        io.StringIO(text, newline=""), delimiter=delimiter, skipinitialspace=True, strict=True
-    )
-    rows: list[list[str]] = []
+def _split(text: str, delimiter: str, most: int) -> list[pa.ChunkedArray]:
+    """The cells of at most so many columns, as text; equally many in each row."""
+    rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
+    wrong: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    # Lines of spaces are blank, and a quote may follow a space.
+    plain = re.sub(f'{delimiter} +"', f'{delimiter}"', re.sub(r"(?m)^ +(?=\r?$)", "", text))
     try:
-        for row in reader:
-            if not row or row == [""]:
-                continue
-            if rows and len(row) != len(rows[0]):
-                raise BadInput(
-                    f"line {reader.line_num} has {len(row)} fields, but the first has "
-                    f"{len(rows[0])} (delimiter {delimiter!r})"
-                )
-            rows.append([cell.strip() for cell in row])
+        if '"' in text:  # only Python's own reader finds quotes that do not match
+            deque(rows, maxlen=0)
+        table = read_csv(
+            pa.BufferReader(plain.encode()),
+            ReadOptions(use_threads=False, autogenerate_column_names=True),
+            ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values='"' in text,
+                invalid_row_handler=refuse,
+            ),
+            ConvertOptions(column_types={f"f{i}": pa.string() for i in range(most)}),
+        )
     except csv.Error as error:
-        raise BadInput(f"line {reader.line_num} is malformed: {error}") from error
-    return rows
+        raise BadInput(f"line {rows.line_num} is malformed: {error}") from error
+    except pa.ArrowInvalid as error:
+        if not wrong:
+            raise BadInput(f"malformed: {error}") from error
+        (row,) = wrong
+        lines = [i for i, line in enumerate(plain.splitlines(), start=1) if line]
+        raise BadInput(
+            f"line {lines[row.number - 1]} has {row.actual_columns} fields, but the first has "
+            f"{row.expected_columns} (delimiter {delimiter!r})"
+        ) from error
+    return list(table.columns)
 
 
-def _delimiter(text: str, path: Path) -> str:
-    if ".tsv" in path.suffixes:
-        return "\t"
-    first = next(line for line in text.splitlines() if line.strip())
-    best = max(",;\t", key=first.count)
-    return best if first.count(best) else " " if " " in first.strip() else ","
-
-
-def _has_header(rows: Sequence[Sequence[str]]) -> bool:
+def _is_header(first: list[str], cells: list[pa.ChunkedArray]) -> bool:
     """Names, not numbers: throughout, or positions and at least one name above numbers."""
-    first, others = rows[0], rows[1:]
-    numeric = [_is_number(cell) for cell in first]
-    if not any(numeric):
-        return True
-    if any(numeric[i] and cell != str(i) for i, cell in enumerate(first)):
+    numbers = [i for i, cell in enumerate(first) if is_number(cell)]
+    if any(first[i] != str(i) for i in numbers):
         return False
-    named = [i for i, is_number in enumerate(numeric) if not is_number]
-    return bool(others) and any(all(_is_number(row[i]) for row in others) for i in named)
+    named = [_from_text(cells[i][1:]) for i in range(len(first)) if i not in numbers]
+    return not numbers or any(column.dtype.kind == "f" for column in named if len(column))
 
 
-def _is_number(cell: str) -> bool:
+def _from_text(cells: pa.ChunkedArray) -> Column:
+    cells = pc.utf8_trim_whitespace(cells)
+    is_missing = pc.is_in(pc.utf8_lower(cells), _MISSING)
+    cells = pc.if_else(is_missing, pa.scalar(None, pa.string()), cells)
+    with suppress(pa.ArrowInvalid):
+        cells = cells.cast(pa.float64())
+    return _from_arrow(cells)
+
+
+def _from_arrow(cells: pa.ChunkedArray) -> Column:
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    if any(is_kind(cells.type) for is_kind in kinds):
+        return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy())
+    return np.array(["" if cell is None else str(cell) for cell in cells.to_pylist()])
+
+
+# -- Parquet, svmlight, NumPy --------------------------------------------------------------------
+
+
+def _read_parquet(raw: bytes) -> Table:
     try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _column(cells: Sequence[str]) -> Column:
-    filled = ["nan" if cell.lower() in _MISSING else cell for cell in cells]
-    try:
-        return np.array(filled, dtype=np.float64)
-    except ValueError:
-        return np.array(["" if cell.lower() in _MISSING else cell for cell in cells])
-
-
-# -- svmlight ------------------------------------------------------------------------------------
+        table = read_table(pa.BufferReader(raw))
+    except (*_DAMAGE, pa.ArrowException) as error:
+        raise BadInput(f"this is not a readable Parquet file ({error})") from error
+    # Pandas writes such columns for an index without a name.
+    index = re.compile(r"__index_level_\d+__")
+    kept = [i for i, name in enumerate(table.column_names) if not index.fullmatch(name)]
+    if table.num_rows == 0 or not kept:
+        raise BadInput("the table has no rows or no columns")
+    names = tuple(table.column_names[i] for i in kept)
+    return Table(names, [_from_arrow(table.column(i)) for i in kept])
 
 
 def _read_svmlight(raw: bytes) -> Apart:
     try:
         X, y = load_svmlight_file(io.BytesIO(raw), dtype=np.float64, zero_based=True)
     except (ValueError, TypeError, OverflowError) as error:
-        raise BadInput(_wrong_line(raw) or f"malformed: {error}") from error
+        try:
+            refuse_line(raw.splitlines(), 1, sys.maxsize, 0)
+        except StreamError as found:
+            raise BadInput(str(found)) from error
+        raise BadInput(f"malformed: {error}") from error
     if X.shape[0] == 0:
         raise BadInput("there are no rows")
     # Indices begin with 1 unless one is 0, as scikit-learn reads them.
@@ -187,96 +195,34 @@ def _read_svmlight(raw: bytes) -> Apart:
     return Apart(X[:, base:], y, base)
 
 
-def _wrong_line(raw: bytes) -> str:
-    """Which line does not read as ``label index:value index:value``."""
-    for number, line in enumerate(raw.splitlines(), start=1):
-        words = line.split(b"#", 1)[0].split()
-        if not words:
-            continue
-        if not _is_number(words[0].decode("latin1")):
-            return f"line {number}: the label {words[0].decode('latin1')!r} is not a number"
-        last = -1
-        for word in words[1:]:
-            index, _, value = word.partition(b":")
-            if index == b"qid":
-                continue
-            if not index.isdigit() or not _is_number(value.decode("latin1")):
-                return f"line {number}: {word.decode('latin1')!r} is not index:value"
-            if int(index) <= last:
-                return f"line {number}: index {int(index)} does not ascend"
-            last = int(index)
-    return ""
-
-
-# -- NumPy ---------------------------------------------------------------------------------------
-
-_NUMPY_ERRORS = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
+def _load(raw: bytes, what: str) -> dict[str, Any]:
+    """The arrays of a NumPy file by name; a single one is nameless."""
+    try:
+        loaded = np.load(io.BytesIO(raw), allow_pickle=False)
+        return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except _DAMAGE as error:
+        raise BadInput(f"this is not a NumPy {what} ({error})") from error
 
 
 def _read_npy(raw: bytes) -> Table:
-    try:
-        array = np.load(io.BytesIO(raw), allow_pickle=False)
-    except _NUMPY_ERRORS as error:
-        raise BadInput(f"this is not a NumPy file of numbers ({error})") from error
-    if not isinstance(array, np.ndarray) or array.ndim != 2 or array.dtype.kind not in "fiubU":
+    array = _load(raw, "file of numbers").get("")
+    if array is None or array.ndim != 2 or array.dtype.kind not in "fiubU":
         raise BadInput("the array must be a matrix of numbers, the target in its last column")
     if array.dtype.kind == "U":
-        return Table(None, [_column(column.tolist()) for column in array.T])
+        return Table(None, [_from_text(pa.chunked_array([column])) for column in array.T.tolist()])
     return Table(None, list(array.T))
 
 
 def _read_npz(raw: bytes) -> Apart:
-    try:
-        with np.load(io.BytesIO(raw), allow_pickle=False) as file:
-            if "X" not in file.files:
-                raise BadInput(f"there is no array 'X', only {', '.join(file.files) or 'nothing'}")
-            X = file["X"]
-            y = file["y"] if "y" in file.files else None
-    except _NUMPY_ERRORS as error:
-        raise BadInput(f"this is not a NumPy archive of plain arrays ({error})") from error
+    arrays = _load(raw, "archive of plain arrays")
+    if "X" not in arrays:
+        raise BadInput(f"there is no array 'X', only {', '.join(arrays) or 'nothing'}")
+    X = arrays["X"]
     if X.ndim != 2 or X.dtype.kind not in "fiub":
         raise BadInput(f"X must be a matrix of numbers, got shape {X.shape}, type {X.dtype}")
-    return Apart(X.astype(np.float64), y)
+    return Apart(X.astype(np.float64), arrays.get("y"))
 
 
-# -- Parquet -------------------------------------------------------------------------------------
-
-
-def _read_parquet(raw: bytes) -> Table:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise BadInput(
-            "Parquet files need pyarrow, which is not installed; run pip install "
-            "'everyfold[parquet]'"
-        ) from error
-    try:
-        table = pq.read_table(pa.BufferReader(raw))
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise BadInput(f"this is not a readable Parquet file ({error})") from error
-    table = table.select([name for name in table.column_names if not _is_index(name)])
-    if table.num_rows == 0 or table.num_columns == 0:
-        raise BadInput("the table has no rows or no columns")
-    columns = [_from_arrow(table.column(i)) for i in range(table.num_columns)]
-    return Table(tuple(table.column_names), columns)
-
-
-def _is_index(name: str) -> bool:
-    """Whether pandas wrote the column for an index without a name."""
-    return bool(re.fullmatch(r"__index_level_\d+__", name))
-
-
-def _from_arrow(column: Any) -> Column:
-    values = column.to_pylist()
-    if all(value is None or isinstance(value, int | float) for value in values):
-        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-    return np.array(["" if value is None else str(value) for value in values])
-
-
-_READERS: dict[str, Callable[[bytes], Content]] = {
-    "svmlight": _read_svmlight,
-    "npy": _read_npy,
-    "npz": _read_npz,
-    "parquet": _read_parquet,
+_READERS: dict[str, Any] = {
+    **{"svm": _read_svmlight, "npy": _read_npy, "npz": _read_npz, "parquet": _read_parquet}
 }

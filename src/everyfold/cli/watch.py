@@ -4,143 +4,62 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from typing import Any
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from everyfold.cli.manners import say
-from everyfold.selection import FastGridSearchCV
-from everyfold.selection.remarks import Remark
+from everyfold.selection.progress import Progress
 
 MOST_LINES = 20
 
 
-class Watcher:
-    """Told of every finished kernel. This one keeps silent."""
+class Watcher(Progress):
+    """Told of finished candidates, shows the number of kernels: those of a grid have equally many.
 
-    has_begun = False
-    """Whether any work was started, so that what goes wrong now is no matter of input."""
+    A search makes its watcher when everything has been checked, and has it as ``search.watcher``:
+    what goes wrong from then on is a failure of the work, not of the input.
+    """
 
-    def begin(self, n_kernels: int, n_candidates: int) -> None:
-        """The work begins."""
-        self.has_begun = True
+    def __init__(
+        self, is_quiet: bool, search: Any, data: Any, n_kernels: int, n_candidates: int
+    ) -> None:
+        super().__init__(search, data, n_kernels, n_candidates)
+        self.is_quiet, self.n_kernels, self.n_candidates = is_quiet, n_kernels, n_candidates
+        self.done, self.start = 0, time.perf_counter()
+        self.bar = None if is_quiet or not sys.stderr.isatty() else _bar(n_kernels, n_candidates)
+        search.watcher = self
 
     def advance(self, n_finished: int) -> None:
-        """One more kernel is done, and with it ``n_finished`` candidates in all."""
-
-    def end(self) -> None:
-        """All kernels are done; some candidates may be refitted now."""
+        """See base class."""
+        super().advance(n_finished)
+        before, self.done = self.done, self.n_kernels * n_finished // self.n_candidates
+        step = -(-self.n_kernels // MOST_LINES)
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=self.done, refresh=True)
+        elif not self.is_quiet and (self.done // step, self.done // self.n_kernels) > (
+            before // step,
+            before // self.n_kernels,
+        ):
+            seconds = time.perf_counter() - self.start
+            candidates = f"{n_finished}/{self.n_candidates} candidates"
+            say(f"kernel {self.done}/{self.n_kernels}, {candidates}, {seconds:.1f} s")
 
     def close(self) -> None:
         """Leave the terminal as it was, whatever happened."""
+        if self.bar is not None:
+            self.bar.stop()
 
 
-class Lines(Watcher):
-    """A line for every kernel, or for some of them if they are many."""
-
-    def begin(self, n_kernels: int, n_candidates: int) -> None:
-        """See base class."""
-        super().begin(n_kernels, n_candidates)
-        self._total, self._candidates, self._done = n_kernels, n_candidates, 0
-        self._start = time.perf_counter()
-        self._step = -(-n_kernels // MOST_LINES)
-
-    def advance(self, n_finished: int) -> None:
-        """See base class."""
-        self._done += 1
-        if self._done % self._step == 0 or self._done == self._total:
-            seconds = time.perf_counter() - self._start
-            say(
-                f"kernel {self._done}/{self._total}, {n_finished}/{self._candidates} candidates, "
-                f"{seconds:.1f} s"
-            )
-
-
-class Bar(Watcher):
+def _bar(n_kernels: int, n_candidates: int) -> progress.Progress:
     """A live bar on stderr."""
-
-    def __init__(self) -> None:
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("kernels"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
-        self._task: TaskID | None = None
-
-    def begin(self, n_kernels: int, n_candidates: int) -> None:
-        """See base class."""
-        super().begin(n_kernels, n_candidates)
-        self._bar.start()
-        self._task = self._bar.add_task(f"{n_candidates} candidates", total=n_kernels)
-
-    def advance(self, n_finished: int) -> None:
-        """See base class."""
-        assert self._task is not None
-        self._bar.advance(self._task)
-        self._bar.refresh()
-
-    def close(self) -> None:
-        """See base class."""
-        self._bar.stop()
-
-
-def find_watcher(is_quiet: bool) -> Watcher:
-    """The one that suits where stderr goes."""
-    if is_quiet:
-        return Watcher()
-    return Bar() if sys.stderr.isatty() else Lines()
-
-
-class _Relay:
-    """Progress of a search, told to a watcher as well."""
-
-    def __init__(self, progress: Any, watcher: Watcher) -> None:
-        self._progress, self._watcher = progress, watcher
-
-    def advance(self, n_finished: int) -> None:
-        self._progress.advance(n_finished)
-        self._watcher.advance(n_finished)
-
-    def end_search(self) -> None:
-        self._progress.end_search()
-        self._watcher.end()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._progress, name)
-
-
-class WatchedSearch(FastGridSearchCV):
-    """A search that tells a watcher how far it is, and keeps what is to be said of its winner.
-
-    Another round may find a better one, and knows more of the grid.
-    """
-
-    watcher = Watcher()
-    remarks: Sequence[Remark] = ()
-
-    def _grids(self) -> Sequence[Any]:
-        return ()
-
-    def _say(self, remarks: Sequence[Remark]) -> None:
-        self.remarks = remarks
-
-    def _evaluate(self, state: Any) -> None:
-        state.progress = _Relay(state.progress, self.watcher)
-        self.watcher.begin(state.setup.n_kernels, len(state.params))
-        super()._evaluate(state)
+    bar = progress.Progress(
+        progress.SpinnerColumn(),
+        *("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn(), "kernels"),
+        *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
+        console=Console(stderr=True),
+    )
+    bar.add_task(f"{n_candidates} candidates", total=n_kernels)
+    bar.start()
+    return bar

@@ -285,16 +285,16 @@ def _parse(lines: list[bytes], start: int, n_features: int, base: int) -> Piece:
     try:
         X, y = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float64, zero_based=True)
     except (ValueError, TypeError, OverflowError) as error:
-        _refuse_line(lines, start, n_features, base)
+        refuse_line(lines, start, n_features, base)
         stop = start + len(lines) - 1
         raise StreamError(f"lines {start} to {stop} are malformed ({error})") from error
     if X.shape[1] > n_features + base or X.indices.min(initial=base) < base:
-        _refuse_line(lines, start, n_features, base)
+        refuse_line(lines, start, n_features, base)
     shape = (len(y), n_features)
     return Piece(sparse.csr_array((X.data, X.indices - base, X.indptr), shape=shape), y)
 
 
-def _refuse_line(lines: list[bytes], start: int, n_features: int, base: int) -> None:
+def refuse_line(lines: list[bytes], start: int, n_features: int, base: int) -> None:
     """Say which line does not read as ``label index:value index:value …``, and why."""
     for number, line in enumerate(lines, start=start):
         label, *words = line.partition(b"#")[0].decode("latin1").split() or ["0"]

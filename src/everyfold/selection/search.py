@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +67,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         for name, rule in BaseSearchCV._parameter_constraints.items()
         if name != "pre_dispatch"
     } | {"random_state": ["random_state"]}
+
+    progress_kind: Callable[..., Progress] = Progress
+    """What is told how far the work is; a front end may put a class of its own here."""
 
     @abstractmethod
     def _candidates(self) -> Iterable[dict[str, Any]]:
@@ -151,7 +154,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         made = plan(data, request)
         if not isinstance(X, RowSource):
             request = request.indexed()
-        progress = Progress(self, (request.X, request.y), made.kernels, len(request.candidates))
+        size = made.kernels, len(request.candidates)
+        progress = self.progress_kind(self, (request.X, request.y), *size)
         return _Run(request, metric, data, made, progress, start)
 
     # -- the work ------------------------------------------------------------------------------
