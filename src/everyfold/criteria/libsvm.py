@@ -10,9 +10,10 @@ import numpy as np
 from sklearn.svm import SVC, SVR
 
 from everyfold.losses import EpsilonInsensitive
-from everyfold.operators.base import Array, Part, Solution
+from everyfold.operators.base import Array, Part
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
+from everyfold.types import Index
 
 __all__ = ["Libsvm"]
 
@@ -39,40 +40,59 @@ class Libsvm:
         K, cross = _kernels(part, active)
         fits = [self.fit(inside, active, K, C) for C in Cs]
         coef = np.column_stack([fit.coef for fit in fits])
-        values: Array = (cross @ coef + np.concatenate([fit.intercept for fit in fits])).T
+        values: Array = (cross @ coef + np.array([fit.intercept for fit in fits])).T
         return values
 
-    def fit(self, problem: Problem, active: Any, K: Array, C: float) -> Solution:
-        """Coefficients of the active rows and b; K is their kernel."""
-        y, w = problem.y[active, 0], problem.sample_weight[active]
+    def fit(self, problem: Problem, active: Index, K: Array, C: float) -> LibsvmFit:
+        """Fit the active rows, whose kernel is K."""
         if problem.ridge_scaling == "mean":
             C /= problem.n_counted
-        options: dict[str, Any] = {"C": C, "tol": self.tol, "shrinking": self.shrinking}
-        coef, sign = np.zeros(len(active)), 1.0
+        options = {"C": C, "tol": self.tol, "shrinking": self.shrinking, "kernel": "precomputed"}
         if isinstance(problem.loss, EpsilonInsensitive):
-            machine = SVR(kernel="precomputed", epsilon=problem.loss.epsilon, **options)
-            machine.fit(K, y, sample_weight=w)
-        else:
-            codes = (y > 0).astype(np.intp)
-            factors = np.ones(2)
-            if problem.classes is not None:
-                codes = problem.classes.codes[active]
-                factors = problem.classes.weights(problem.sample_weight)
-            present = np.unique(codes).tolist()
-            if len(present) < 2:  # a pair of classes, one of which the fold does not have
-                return Solution(coef, np.array([np.nan]))
-            machine = SVC(
-                kernel="precomputed",
-                class_weight={code: factors[code] for code in present},
-                **options,
-            ).fit(K, codes, sample_weight=w)
-            # The larger of two codes is positive there, and the first of a pair of classes here.
-            sign = float(y[np.argmax(codes)])
-        coef[machine.support_] = sign * machine.dual_coef_[0]
-        return Solution(coef, sign * machine.intercept_)
+            return self._regression(problem, active, K, options)
+        return self._classification(problem, active, K, options)
+
+    def _regression(
+        self, problem: Problem, active: Index, K: Array, options: dict[str, Any]
+    ) -> LibsvmFit:
+        assert isinstance(problem.loss, EpsilonInsensitive)
+        machine = SVR(epsilon=problem.loss.epsilon, **options)
+        machine.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
+        return _read(machine, len(active), 1.0)
+
+    def _classification(
+        self, problem: Problem, active: Index, K: Array, options: dict[str, Any]
+    ) -> LibsvmFit:
+        y = problem.y[active, 0]
+        codes, factors = (y > 0.0).astype(np.intp), np.ones(2)
+        if problem.classes is not None:
+            codes = problem.classes.codes[active]
+            factors = problem.classes.weights(problem.sample_weight)
+        present = np.unique(codes).tolist()
+        if len(present) < 2:  # a pair of classes, one of which the fold does not have
+            return LibsvmFit(np.zeros(len(active)), np.nan, True)
+        machine = SVC(class_weight={code: factors[code] for code in present}, **options)
+        machine.fit(K, codes, sample_weight=problem.sample_weight[active])
+        # The larger of two codes is positive there, and the first of a pair of classes here.
+        return _read(machine, len(active), float(y[np.argmax(codes)]))
 
 
-def _kernels(part: Part, active: Any) -> tuple[Array, Array]:
+@dataclass(frozen=True)
+class LibsvmFit:
+    """Signed dual coefficients of the fitted rows, b, and whether libsvm came to its end."""
+
+    coef: Array
+    intercept: float
+    is_converged: bool
+
+
+def _read(machine: Any, n: int, sign: float) -> LibsvmFit:
+    coef = np.zeros(n)
+    coef[machine.support_] = sign * machine.dual_coef_[0]
+    return LibsvmFit(coef, sign * float(machine.intercept_[0]), machine.fit_status_ == 0)
+
+
+def _kernels(part: Part, active: Index) -> tuple[Array, Array]:
     """The kernel of the active training rows, and that of the test rows with them."""
     if part.parent is not None:
         chosen = part.parent.split(part.train[active], part.test)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
-from sklearn.svm import SVC, SVR
 
+from everyfold.criteria.libsvm import Libsvm
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators.base import Array, KernelOperator
 from everyfold.operators.dense import DenseMatrix
@@ -17,6 +16,9 @@ from everyfold.solve import Problem, solve_path
 PINNED = 1e-8
 """What rows at a kink give way, as a share of the kernel's diagonal: enough for a system to be well
 posed, and too little to be seen."""
+
+TOLERANCE = 1e-3
+"""libsvm's usual one."""
 
 _HINT = "HuberHinge or SmoothEpsilon with a small h"
 
@@ -64,38 +66,37 @@ def fit_all(
             )
         return
     K = operator.K if isinstance(operator, DenseMatrix) else operator.matmat(np.eye(problem.n))
+    _check_libsvm(problem)
     for ridge in ridges:
-        yield _by_libsvm(problem, K, problem.rho(ridge, problem.n_counted))
+        yield _by_libsvm(problem, K, ridge)
 
 
-def _by_libsvm(problem: Problem, K: Array, rho: float) -> Machine:
+def _by_libsvm(problem: Problem, K: Array, ridge: float) -> Machine:
     """One fit of libsvm's for every target."""
-    C, w = 1.0 / (2.0 * rho), problem.w
+    rho, w = problem.rho(ridge, problem.n_counted), problem.w
     rows = np.flatnonzero(w)
     inside = K[np.ix_(rows, rows)]
     u, a = np.empty_like(problem.y), np.zeros_like(problem.y)
     is_converged = True
     for k in range(problem.y.shape[1]):
-        model = _estimator(problem, C).fit(inside, problem.y[rows, k], sample_weight=w[rows])
-        a[rows[model.support_], k] = model.dual_coef_[0]
-        u[:, k] = K @ a[:, k] + model.intercept_[0]
-        is_converged &= model.fit_status_ == 0
-    is_free = (a != 0.0) & (np.abs(a) < C * w[:, None] * (1.0 - 1e-12))
+        column = replace(problem, y=problem.y[:, [k]])
+        fit = Libsvm(TOLERANCE).fit(column, rows, inside, 1.0 / (2.0 * ridge))
+        a[rows, k] = fit.coef
+        u[:, k] = K @ a[:, k] + fit.intercept
+        is_converged &= fit.is_converged
+    is_free = (a != 0.0) & (np.abs(a) < w[:, None] / (2.0 * rho) * (1.0 - 1e-12))
     pin = np.sqrt(rho / (PINNED * float(np.abs(K.diagonal()).max())))
     return Machine(rho, u, a, np.where(is_free, pin, 0.0), is_converged)
 
 
-def _estimator(problem: Problem, C: float) -> Any:
+def _check_libsvm(problem: Problem) -> None:
     loss = problem.loss
     if not problem.intercept:
         raise ValueError(
             f"intercept=False is not available with {loss}: libsvm's machines have an intercept; "
             f"use intercept=True, or a smooth loss such as {_HINT}"
         )
-    if isinstance(loss, Hinge):
-        if not np.isin(problem.y, (-1.0, 1.0)).all():
-            raise ValueError(f"{loss} is for classification: y must be -1 and +1")
-        return SVC(kernel="precomputed", C=C)
-    if isinstance(loss, EpsilonInsensitive):
-        return SVR(kernel="precomputed", C=C, epsilon=loss.epsilon)
-    raise ValueError(f"loss={loss} has a kink and no solver here; use {_HINT}")
+    if not isinstance(loss, Hinge | EpsilonInsensitive):
+        raise ValueError(f"loss={loss} has a kink and no solver here; use {_HINT}")
+    if isinstance(loss, Hinge) and not np.isin(problem.y, (-1.0, 1.0)).all():
+        raise ValueError(f"{loss} is for classification: y must be -1 and +1")

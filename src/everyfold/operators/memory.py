@@ -33,7 +33,7 @@ def check_memory(n: int, rank: int) -> None:
         raise MemoryError(
             f"a kernel of rank {rank} on n_samples={n} rows needs about {needed / 1e9:.1f} GB, but "
             f"{free / 1e9:.1f} GB are free; use fewer landmarks (n_landmarks), or pass the rows as "
-            "a source that is read in blocks (everyfold.rows)"
+            "a source that is read in blocks (everyfold.streams)"
         )
     raise MemoryError(
         f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
