@@ -16,7 +16,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot,svm]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[cli,plot]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python

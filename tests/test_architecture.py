@@ -1,6 +1,8 @@
 """The house: rooms on nine floors, imports one way, no circles, and only operators factorise."""
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -99,3 +101,25 @@ def test_public_names_are_sorted_and_exist():
     assert sorted(everyfold.__all__) == sorted(set(everyfold.__all__))
     for name in everyfold.__all__:
         assert getattr(everyfold, name).__doc__
+
+
+SEARCH = """
+import numpy as np
+from sklearn.kernel_ridge import KernelRidge
+from everyfold import FastGridSearchCV, cross_val_predict
+
+X = np.random.default_rng(0).normal(size=(120, 4))
+y = np.sin(X[:, 0])
+FastGridSearchCV(KernelRidge(kernel="rbf"), {"alpha": [0.1, 1.0], "gamma": [0.1, 1.0]}).fit(X, y)
+cross_val_predict(KernelRidge(kernel="rbf", alpha=0.1), X, y, cv=120)
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["import everyfold, everyfold.streams, everyfold.svm.paths, everyfold.selection.grid", SEARCH],
+    ids=["import", "squared loss"],
+)
+def test_numba_is_not_imported_where_nothing_is_compiled(code):
+    code += "\nimport sys; sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
 from everyfold.operators import systems
 from everyfold.operators.systems import factorise
-
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("numba") is None, reason="the compiled path needs numba"
-)
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 47, 48, 49, 73, 100, 143]
 
@@ -155,40 +146,3 @@ def test_threads_give_the_same_numbers(always_compiled):
         alone = system.solve_blocks(rows, B, None)
     with threadpool_limits(2):
         np.testing.assert_array_equal(system.solve_blocks(rows, B, None), alone)
-
-
-def test_without_numba_the_answer_is_the_same(always_compiled, monkeypatch):
-    rng = np.random.default_rng(0)
-    system = factorise(matrix(60, rng), "explicit").at(1.0)
-    rows, B = draw(60, 6, 17, rng), rng.standard_normal((6, 17, 1))
-    compiled_once = system.solve_blocks(rows, B, None)
-    monkeypatch.setattr(systems, "HAS_NUMBA", False)
-    close(system.solve_blocks(rows, B, None), compiled_once)
-
-
-NARROW = """
-from llvmlite import binding
-features = binding.get_host_cpu_features()
-features.update({name: False for name in features if name.startswith("avx512")})
-binding.get_host_cpu_features = lambda: features
-
-import numpy as np
-from everyfold.operators import gathered as core
-
-assert core.LANES == 4
-rng = np.random.default_rng(0)
-A = rng.standard_normal((60, 60))
-G, h = A @ A.T / 60 + np.eye(60), np.zeros(60)
-for m, q in ((1, 1), (3, 2), (13, 5), (50, 1)):
-    rows = np.sort(rng.permutation(60)[:m])[None]
-    B = rng.standard_normal((1, m, q))
-    out = np.empty(B.shape)
-    core.solve_gathered(G, h, rows, B, out)
-    np.testing.assert_allclose(out[0], np.linalg.solve(G[np.ix_(rows[0], rows[0])], B[0]), 1e-11)
-"""
-
-
-def test_narrow_registers(tmp_path):
-    """A processor with half the lanes; any other can play it."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", NARROW], env=environment, check=True, timeout=120)

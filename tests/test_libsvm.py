@@ -39,7 +39,6 @@ def solver():
 @pytest.fixture
 def fits(monkeypatch):
     """A list of the folds and Cs that libsvm was asked for."""
-    pytest.importorskip("numba")
     seen, fit = [], libsvm.Libsvm.fit
 
     def watched(self, problem, active, K, C):

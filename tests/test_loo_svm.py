@@ -17,7 +17,7 @@ from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
 from everyfold.solve import Problem
-from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import (
     Leaving,
     epsilon_paths,
@@ -53,7 +53,6 @@ def refits(model, X, y, sample_weight=None, method="predict"):
 @pytest.mark.parametrize("gamma", [0.01, 0.3, 5.0])
 @pytest.mark.parametrize("weighting", ["none", "samples", "classes"])
 def test_labels_of_svc_are_nearly_all_those_of_refits(gamma, weighting):
-    pytest.importorskip("numba")
     class_weight = {0: 2.5, 1: 0.7} if weighting == "classes" else None
     w = WEIGHTS if weighting == "samples" else None
     params = {} if w is None else {"sample_weight": w}
@@ -76,7 +75,6 @@ def test_labels_of_svc_are_nearly_all_those_of_refits(gamma, weighting):
 @pytest.mark.parametrize("gamma", [0.3, 5.0])
 @pytest.mark.parametrize("weighting", ["none", "samples", "classes"])
 def test_decision_values_of_svc_rank_rows_as_refits_do(C, gamma, weighting):
-    pytest.importorskip("numba")
     class_weight = {0: 2.5, 1: 0.7} if weighting == "classes" else None
     w = WEIGHTS if weighting == "samples" else None
     model = SVC(C=C, gamma=gamma, class_weight=class_weight, tol=1e-4)
@@ -109,7 +107,6 @@ def margin(model, X, y):
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_scorers_that_read_values_get_those_of_refits(scoring, is_refitted):
-    pytest.importorskip("numba")
     rows = np.random.default_rng(0).permutation(len(X))[:40]
     splits = [(np.delete(np.arange(len(X)), i), np.array([i])) for i in rows]
     options = {"scoring": scoring, "refit": False, "n_confirm": 0, "cv": splits}
@@ -126,7 +123,6 @@ def test_scorers_that_read_values_get_those_of_refits(scoring, is_refitted):
 
 
 def test_values_of_five_classes_and_labels_by_broken_ties_are_those_of_refits():
-    pytest.importorskip("numba")
     rng = np.random.default_rng(0)
     points, y = rng.normal(size=(90, 6)), np.arange(90) % 5
     loo = ms.LeaveOneOut()
@@ -143,7 +139,6 @@ def test_values_of_five_classes_and_labels_by_broken_ties_are_those_of_refits():
 
 
 def test_rows_shared_out_over_threads_have_the_same_values():
-    pytest.importorskip("numba")
     model, loo = SVC(C=3.0, gamma=0.3), ms.LeaveOneOut()
     one, two = (
         cross_val_predict(model, X, LABELS, cv=loo, n_jobs=n, method="decision_function")
@@ -156,7 +151,6 @@ def test_rows_shared_out_over_threads_have_the_same_values():
 @pytest.mark.parametrize(("n", "flagged"), [(90, 0), (91, 46)])
 def test_a_bias_that_is_not_unique_is_said_of_single_rows(n, flagged):
     """Without one of 46 rows against 45 all others are at their bound; else a free one is left."""
-    pytest.importorskip("numba")
     y = np.where(np.arange(n) % 2 == 0, 1, -1)
     points = np.random.default_rng(0).normal(size=(n, 2))
     model, loo = SVC(C=1e-3, gamma=0.1), ms.LeaveOneOut()
@@ -171,7 +165,6 @@ def test_a_bias_that_is_not_unique_is_said_of_single_rows(n, flagged):
 
 
 def test_refits_that_run_out_of_steps_are_not_called_exact():
-    pytest.importorskip("numba")
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
     full = hinge_paths(K, SIGNS, [10.0], WEIGHTS[None], tol=1e-6, keep_coef=True)
     leaving = Leaving(10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows)
@@ -196,7 +189,6 @@ def test_balanced_classes_are_refitted():
 
 
 def test_labels_of_three_classes_are_those_of_refits():
-    pytest.importorskip("numba")
     wine, y = load_wine(return_X_y=True)
     rows = np.arange(0, len(y), 2)
     wine, y = StandardScaler().fit_transform(wine[rows]), y[rows]
@@ -231,7 +223,6 @@ def is_steady(before, after, limit, i):
 @pytest.mark.parametrize("kind", ["hinge", "epsilon"])
 @pytest.mark.parametrize("C", [0.05, 0.5, 5.0])
 def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
-    pytest.importorskip("numba")
     monkeypatch.setattr(single, "SMOOTHING", 1e-7)
     K = RBF(0.5)(X)
     if kind == "hinge":
@@ -264,7 +255,6 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
 
 
 def test_steady_rows_are_free_and_bounded_over_the_cases_above():
-    pytest.importorskip("numba")
     K, kinds = RBF(0.5)(X), set()
     for C in (0.05, 0.5, 5.0):
         held = np.tile(WEIGHTS, (len(X), 1))
@@ -279,7 +269,6 @@ def test_steady_rows_are_free_and_bounded_over_the_cases_above():
 
 @pytest.mark.parametrize("C", [0.1, 10.0])
 def test_leaving_a_row_out_of_svr_is_the_fit_without_it(C):
-    pytest.importorskip("numba")
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
@@ -293,7 +282,6 @@ def test_leaving_a_row_out_of_svr_is_the_fit_without_it(C):
 
 
 def test_leaving_a_row_out_is_the_fit_without_it():
-    pytest.importorskip("numba")
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
@@ -310,7 +298,6 @@ def test_leaving_a_row_out_is_the_fit_without_it():
 
 
 def test_a_row_that_nobody_can_stand_in_for_has_no_value():
-    pytest.importorskip("numba")
     K, y, w = np.eye(3), np.array([1.0, -1.0, -1.0]), np.ones(3)
     full = hinge_paths(K, y, [0.1], w[None], keep_coef=True).coef[0, 0]
     leaving = Leaving(0.1, full, K @ full, np.array([0]), np.arange(3))
@@ -320,7 +307,6 @@ def test_a_row_that_nobody_can_stand_in_for_has_no_value():
 
 
 def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
-    pytest.importorskip("numba")
     K, rows, C = RBF(0.3)(X), np.arange(len(X)), 100.0
     full = hinge_paths(K, SIGNS, [C], np.ones((1, 90)), tol=1e-6, keep_coef=True)
     is_support = full.coef[0, 0] != 0.0
@@ -339,7 +325,6 @@ def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
 
 
 def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
-    pytest.importorskip("numba")
     K, C = RBF(0.3)(X), np.array([100.0])
     problem = Problem(SIGNS[:, None], np.ones(90), Hinge(), intercept=True)
     full = hinge_paths(K, SIGNS, C, np.ones((1, 90)), keep_coef=True)
@@ -350,22 +335,20 @@ def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
 
     solve, step = single.hinge_without, leave(None)
     monkeypatch.setattr(single, "hinge_without", lambda *task: solve(*task, max_iter=1))
-    assert np.all(SIGNS * leave(Lanes(K)) >= SIGNS * step - 1e-12)
+    assert np.all(SIGNS * leave(Kernel32(K)) >= SIGNS * step - 1e-12)
 
 
 def test_larger_cs_that_change_nothing_share_their_record():
-    pytest.importorskip("numba")
     problem = Problem(SIGNS[:, None], np.ones(len(X)), Hinge(), intercept=True)
     K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
     full = hinge_paths(K, SIGNS, Cs, np.ones((1, len(X))), keep_coef=True)
     folds = Folds.leave_one_out(len(X))
-    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds, Lanes(K))
+    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds, Kernel32(K))
     assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
     assert np.abs(records[0].values - records[1].values).max() > 0.1
 
 
 def test_some_rows_and_any_order_of_folds():
-    pytest.importorskip("numba")
     rows = np.random.default_rng(0).permutation(len(X))[:40]
     splits = [(np.delete(np.arange(len(X)), i), np.array([i])) for i in rows]
     arguments = {"scoring": "accuracy", "refit": False, "n_confirm": 0}
@@ -390,7 +373,6 @@ def test_the_plan_says_one_step_and_nothing_is_called_exact():
 
 
 def test_huge_Cs_on_repeated_rows_have_the_scores_of_refits():
-    pytest.importorskip("numba")
     points = np.random.default_rng(1).normal(size=(40, 3))
     points = np.repeat(points, np.where(np.arange(40) < 20, 2, 1), axis=0)
     labels = np.where(points[:, 0] > 0.0, 1, -1)

@@ -13,10 +13,8 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
-from everyfold.svm import paths as smo
 from everyfold.svm.paths import epsilon_paths, hinge_paths
 
-pytest.importorskip("numba")
 pytestmark = pytest.mark.xdist_group("numba")
 
 TIGHT = 1e-6
@@ -448,19 +446,6 @@ def test_bad_arguments_are_named(change, message):
 def test_bad_epsilon_is_named():
     with pytest.raises(ValueError, match="epsilon"):
         epsilon_paths(np.eye(2), [0.0, 1.0], [1.0], np.ones((1, 2)), epsilon=-1.0)
-
-
-def test_without_numba_the_error_gives_advice(monkeypatch):
-    monkeypatch.setattr(smo, "HAS_NUMBA", False)
-    with pytest.raises(ImportError, match=r"everyfold\[svm\]"):
-        hinge_paths(np.eye(2), [-1.0, 1.0], [1.0], np.ones((1, 2)))
-
-
-def test_import_does_not_need_numba():
-    code = "import sys; sys.modules['numba'] = None; import everyfold.svm.paths"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    code = "import sys, everyfold.svm.paths; sys.exit('numba' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")

@@ -257,7 +257,6 @@ def test_separable_data_with_a_huge_penalty():
 
 
 def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
-    pytest.importorskip("numba")
     grid = {"C": np.logspace(-1, 2, 10), "gamma": [0.2]}
     staged = FastGridSearchCV(SVC(), grid, cv=5, refit=False).fit(X, LABELS)
     assert 0 < staged.cv_results_["is_exact"].sum() < 10
@@ -276,7 +275,6 @@ def test_steps_of_the_smoothed_loss_are_never_called_exact():
 
 def watch_threads(monkeypatch):
     """A list that fills with the numbers of threads that the compiled paths get."""
-    pytest.importorskip("numba")
     seen, fit_parts = [], run.fit_parts
 
     def watched(*args, **kwargs):

@@ -108,6 +108,8 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
     sys.stdout.flush()
     if options.quiet or not is_complete:
         return
+    for remark in outcome.search.remarks:
+        say(f"warning: {remark.words}")
     for name, side in outcome.edges.items():
         advice = "give a wider --grid" if options.expand else f"use --expand or --grid {name}=…"
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")

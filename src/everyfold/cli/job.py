@@ -21,17 +21,22 @@ from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.watch import Watcher
 from everyfold.selection import FastGridSearchCV, SearchPlan
-from everyfold.selection.remarks import edges
+from everyfold.selection.remarks import Remark, edges
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
 
 
 class _Search(FastGridSearchCV):
-    """A round of a search; the edges of its grid are told at the end, of all rounds together."""
+    """A round of a search; what is to be said of its winner is told at the end of all rounds."""
+
+    remarks: Sequence[Remark] = ()
 
     def _grids(self) -> Sequence[Any]:
         return ()
+
+    def _say(self, remarks: Sequence[Remark]) -> None:
+        self.remarks = remarks
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from everyfold.operators.base import Array, KernelOperator, Part, Solution, Spli
 from everyfold.operators.dense import DenseMatrix, product
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
-from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
 from everyfold.svm.paths import Stop, epsilon_paths, hinge_paths
 from everyfold.types import Index, Mask
@@ -45,7 +45,7 @@ class _Shared:
 
     Attributes
     ----------
-    kernel : Lanes or None
+    kernel : Kernel32 or None
         The kernel of all rows, if there is one.
     is_indefinite : bool
         Whether that has negative eigenvalues.
@@ -53,7 +53,7 @@ class _Shared:
         A flag that ends running work.
     """
 
-    kernel: Lanes | None
+    kernel: Kernel32 | None
     is_indefinite: bool
     stop: Stop
 
@@ -103,7 +103,7 @@ class FoldPaths(FoldSolver):
             return _Shared(None, False, stop)
         if operator.is_indefinite:
             return _Shared(None, True, stop)
-        return _Shared(Lanes(operator.K), False, stop)
+        return _Shared(Kernel32(operator.K), False, stop)
 
     def cancel(self, shared: _Shared) -> None:
         """See base class."""
@@ -328,7 +328,7 @@ class SingleRows(Predictive):
         assert isinstance(operator, DenseMatrix)
         _check_convex(operator)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Lanes(operator.K)
+        kernel = Kernel32(operator.K)
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
@@ -355,7 +355,7 @@ class RefittedRows(Predictive):
         assert isinstance(operator, DenseMatrix)
         _check_convex(operator)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Lanes(operator.K)
+        kernel = Kernel32(operator.K)
         records = refit_each(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
         n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
         words = "" if n_unsure == 0 else f"{REFITTED}; up to {n_unsure} rows{_UNSURE}"

@@ -16,7 +16,7 @@ from everyfold.operators import DenseMatrix
 from everyfold.operators.base import Array, Rows
 from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import (
     FoldPaths,
     Leaving,
@@ -99,13 +99,13 @@ class _Machine:
 
     @property
     def softness(self) -> float:
-        """What the rounding adds to the diagonal of the kernel of rows at the kink."""
+        """δ = 2h/C, added to the diagonal of the kernel of rows at the kink."""
         # A kink rounded over h has the curvature 1/2h, which counts C times.
-        # Where C is huge, what keeps the system well posed is as good as a pin.
+        # Where C is huge, δ is kept large enough for the system to stay well conditioned.
         return max(2.0 * self.width / self.C, _PIN * self.scale)
 
     def is_as_soft_as(self, other: _Machine) -> bool:
-        """Whether one rounding may stand for both: what it adds differs little, or is little."""
+        """Whether both Cs may use one δ: it differs little between them, or is small."""
         return self.softness <= STRETCH * max(other.softness, STIFF * self.scale)
 
     @cached_property
@@ -130,7 +130,7 @@ def leave_each(
     Cs: Array,
     paths: FoldPaths,
     folds: Folds,
-    lanes: Lanes | None,
+    lanes: Kernel32 | None,
 ) -> list[OutOfFold]:
     r"""Held-out values of every row at every C, from the solutions on all rows.
 
@@ -150,7 +150,7 @@ def leave_each(
         One fold that holds nothing out, with its coefficients.
     folds : Folds
         Single rows.
-    lanes : Lanes, optional
+    lanes : Kernel32, optional
         The kernel, for refits of rows in doubt. There are none without it.
 
     Returns
@@ -183,7 +183,7 @@ def leave_each(
 
 
 def refit_each(
-    problem: Problem, lanes: Lanes, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
+    problem: Problem, lanes: Kernel32, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
 ) -> list[OutOfFold]:
     """Held-out values of ``SVC`` to libsvm's tolerance, each support vector by a fit without it.
 
@@ -195,7 +195,7 @@ def refit_each(
     ----------
     problem : Problem
         Of the hinge.
-    lanes : Lanes
+    lanes : Kernel32
         The kernel.
     Cs : array of shape (n_C,)
     folds : Folds
@@ -363,7 +363,7 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Rows:
 
 def _refit_doubtful(
     problem: Problem,
-    lanes: Lanes,
+    lanes: Kernel32,
     machines: dict[int, _Machine],
     held: dict[int, Array],
 ) -> None:

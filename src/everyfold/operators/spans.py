@@ -1,10 +1,11 @@
-r"""Single rows left out, for nested sets of rows that answer: one factorisation serves all sets.
+r"""Spans S² of single rows with respect to nested sets of rows: one factorisation for all sets.
 
-With A the rows that answer and :math:`\delta` what softens each of them, let
+Let A be the free rows, those whose coefficients change when another row is removed, and
+:math:`\delta` what is added to their diagonal. Then
 :math:`G = (K_{AA} + \mathrm{diag}\,\delta)^{-1} = X^\top X`, where :math:`X = L^{-1}` is the
-inverse of the Cholesky factor. Both are triangular, so that the first k rows of L and X belong to
-the first k rows of A alone: order A so that smaller sets come first, and every sum over the first k
-entries is that of a smaller system.
+inverse of the Cholesky factor. L and X are triangular, so their first k rows depend on the first k
+rows of A only. With A ordered so that smaller sets come first, a sum over the first k entries gives
+the result for a set of k rows.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from everyfold.operators.systems import Array, CholeskySystem, Rows
 class NestedSpans:
     r"""Spans :math:`S_i^2`: the drop of :math:`f(x_i)` per unit of :math:`a_i` without row i.
 
-    The model has an intercept, and rows outside the set keep their coefficients. Then the span is
+    The model has an intercept. The coefficients of the set change, all others stay. For a row of
+    the set
 
-    .. math:: 1/C_{ii} - \delta_i , \qquad C = G - h h^\top/\kappa, \; h = G 1, \; \kappa = 1^\top h
+    .. math:: S_i^2 = 1/C_{ii} - \delta_i , \qquad C = G - h h^\top/\kappa, \; h = G 1, \;
+              \kappa = 1^\top h ,
 
-    for a row of the set, and for another one, with :math:`k = K_{Ai}`,
+    and for any other row, with :math:`k = K_{Ai}`,
 
-    .. math:: K_{ii} - k^\top G k + (1 - k^\top h)^2/\kappa .
+    .. math:: S_i^2 = K_{ii} - k^\top G k + (1 - k^\top h)^2/\kappa .
 
-    As :math:`\delta \to 0` it is the squared distance from the span of the set (Chapelle & Vapnik
-    2000).
+    As :math:`\delta \to 0` this is the squared distance of row i, in feature space, from the affine
+    span of the other rows of the set (Chapelle & Vapnik 2000).
 
     Parameters
     ----------
@@ -37,12 +40,12 @@ class NestedSpans:
     order : int array of shape (m,)
         The rows of the largest set; those of smaller ones come first.
     softness : array of shape (m,)
-        :math:`\delta`, positive.
+        :math:`\delta` of each of them, positive.
     counts : sequence of int
         How many rows each of the sets has, ascending, from 1 to m.
     isolated : bool array of shape (n,)
-        Rows of K that are zero but for the diagonal. They meet others in the intercept only, and
-        take no part in the factorisation.
+        Rows of K that are zero except on the diagonal. They affect other rows through the intercept
+        only, and are left out of the factorisation.
 
     Notes
     -----
@@ -89,14 +92,14 @@ class NestedSpans:
         self._kappa = np.cumsum(lonely)[self._counts - 1] + self._sums(self._z[None])[0]
 
     def of(self, rows: Rows) -> Array:
-        """The spans of some rows with respect to every set, (sets, rows)."""
+        """S² of some rows with respect to every set, (sets, rows)."""
         spans = np.empty((len(self._ends), len(rows)))
         is_member = self._place[rows] < self._counts[-1]
         is_lonely = self._isolated[rows]
         is_other = ~(is_member | is_lonely)
         others = rows[is_other]
         if others.size:
-            # Rows of memory are taken first, and most often fewer of them answer.
+            # Whole rows of memory first: most often they are fewer than the columns.
             k = self._K.take(self._coupled, 0).take(others, 1).T
             spans[:, is_other] = self._outside(others, self._system.halves(k))
         if is_lonely.any():
@@ -114,15 +117,15 @@ class NestedSpans:
         return np.where(is_inside, inside, diagonal + 1.0 / self._kappa)
 
     def _left(self, own: Array, h: Array, rows: Rows) -> Array:
-        """The spans of rows of the sets, from their G_ii and h_i."""
+        """S² of rows of the sets, from their G_ii and h_i."""
         C_ii = own - h**2 / self._kappa
-        # Where a row answers alone, nothing holds the intercept without it: it stays.
+        # If the row is the only one of its set, the others do not fix the intercept: keep it.
         with np.errstate(divide="ignore"):
             spans = 1.0 / np.maximum(C_ii, 0.0) - self._softness[rows]
         return np.where(np.isfinite(spans), spans, self._K.diagonal()[rows])
 
     def _of_coupled(self) -> Array:
-        """The spans of the coupled rows of the largest set, with respect to every set."""
+        """S² of the coupled rows of the largest set, with respect to every set."""
         own, h = self._sums(self._system.columns)
         smallest = self._ends[0]
         spans = self._left(own, h, self._coupled)
@@ -135,7 +138,7 @@ class NestedSpans:
         return spans
 
     def _outside(self, rows: Rows, halves: Array) -> Array:
-        """The spans of rows that are in none of the sets, from X K_{Ai} of each."""
+        """S² of rows that are in none of the sets, from X K_{Ai} of each."""
         size, fit = self._sums(halves)
         spans: Array = self._K.diagonal()[rows] - size + (1.0 - fit) ** 2 / self._kappa
         return spans

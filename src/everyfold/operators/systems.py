@@ -23,7 +23,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.util import find_spec
 from itertools import islice
 from typing import Any, Literal
 
@@ -224,8 +223,6 @@ def mirror(lower: Array) -> Array:
     return lower
 
 
-HAS_NUMBA = find_spec("numba") is not None
-
 COMPILED_FROM = 2_000_000
 """Entries of all blocks together from which a compiled loop is worth loading."""
 
@@ -401,23 +398,13 @@ class ExplicitSystem(EigenSystem):
 
     def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
         """See base class; compiled and shared out over threads where that pays."""
-        solve_sets = _compiled() if rows.size * rows.shape[1] >= COMPILED_FROM else None
-        if solve_sets is None:
+        if rows.size * rows.shape[1] < COMPILED_FROM:
             return super().solve_blocks(rows, B, h)
+        from everyfold.operators.gathered import solve_sets  # late: numba is slow to import
+
         G = self._factor.room.lower(self)
         solved: Array = solve_sets(G, np.zeros(len(G)) if h is None else h, rows, B)
         return solved
-
-
-def _compiled() -> Any:
-    """The compiled solver of many blocks, or None where there is no numba that it works with."""
-    if not HAS_NUMBA:
-        return None
-    try:
-        from everyfold.operators.gathered import solve_sets
-    except (ImportError, AttributeError):  # inner parts of numba, which it does not promise to keep
-        return None
-    return solve_sets
 
 
 # -- Cholesky -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-r"""Compiled core of :mod:`everyfold.svm.paths`; needs numba, so it is imported only when used.
+r"""Compiled core of :mod:`everyfold.svm.paths`; imported only when used, since numba is slow.
 
 One problem covers hinge and :math:`\varepsilon`-insensitive loss, in signed coefficients,
 
@@ -733,12 +733,12 @@ def _settle(
     tols: _Array,
     max_iter: int,
 ) -> _Array:
-    """Minimise without row i until the sign of its value is sure; return it, and whether it is.
+    """Minimise without row i until the sign of its value is certain; return both.
 
     ``base`` is the value at the coefficients ``beta`` of the model of all rows, without i and b.
     Without the row's own term the value starts too low, on the side of the other class, and rises
     as the other rows make up for it. Once it has risen past zero it rarely falls back, so the sign
-    of the row's own class is sure well before the other one is.
+    of the row's own class is certain well before that of the other class.
     """
     value = base
     spent = 0
@@ -771,11 +771,11 @@ def leave_rows(
     held: _Array,
     is_sure: _Array,
 ) -> None:
-    """Values of the rows that come first in ``near``, each by the model that is fitted without it.
+    """Values of the first rows of ``near``, each under the model that is fitted without the row.
 
-    Only the rows of ``near`` move. ``exact`` is the gradient K beta - p of the model of all rows,
-    and ``held`` comes with the sums of K_ij beta_j over j != i. It is not finite for a row without
-    which nothing can be fitted.
+    Only coefficients of rows in ``near`` change. ``exact`` is the gradient K beta - p of the model
+    of all rows, and ``held`` comes with the sums of K_ij beta_j over j != i. It is not finite for a
+    row without which nothing can be fitted.
     """
     count = near.shape[0]
     width = -(-count // LANES) * LANES

@@ -1,4 +1,4 @@
-"""Kernel matrices as compiled pair steps read them; needs numba to make one."""
+"""Kernel matrices in float32, as the compiled solver reads them; making one imports numba."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy.typing as npt
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
 
 
-class Lanes:
-    """A symmetric matrix in float32, with rows padded to whole vectors.
+class Kernel32:
+    """A symmetric kernel matrix in float32, each row padded with zeros to a multiple of 32 numbers.
 
-    Make it once where several calls work on one kernel; they take it in the place of K.
+    The solver's loops then have no remainder. Make one where several calls use the same kernel, and
+    pass it as their K: they need not convert it again.
 
     Parameters
     ----------
@@ -23,13 +24,20 @@ class Lanes:
     Attributes
     ----------
     rows : ndarray of float32, shape (n, width)
+        K and the zeros after each row, width ≥ n.
     diagonal : ndarray of shape (n,)
+        The diagonal of K in float64.
+
+    Notes
+    -----
+    **Cost** 4 n² bytes and one pass over K, unless K can be used as it is.
+    **Exact?** To float32, which is what libsvm computes with.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from everyfold.svm.kernel32 import Lanes
-    >>> Lanes(np.eye(3)).rows.shape
+    >>> from everyfold.svm.kernel32 import Kernel32
+    >>> Kernel32(np.eye(3)).rows.shape
     (3, 32)
     """
 
@@ -44,9 +52,9 @@ class Lanes:
         self.rows = _padded(K, 1e-30 * float(np.abs(self.diagonal).max()))
 
     @classmethod
-    def of(cls, K: npt.NDArray[np.floating] | Lanes) -> Lanes:
-        """K itself if it is one."""
-        return K if isinstance(K, Lanes) else cls(K)
+    def of(cls, K: npt.NDArray[np.floating] | Kernel32) -> Kernel32:
+        """K, converted unless it is one already."""
+        return K if isinstance(K, Kernel32) else cls(K)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -25,15 +25,13 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 import numpy.typing as npt
 
-from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.kernel32 import Kernel32
 
 __all__ = [
-    "HAS_NUMBA",
     "FoldPaths",
     "Leaving",
     "Left",
@@ -45,14 +43,13 @@ __all__ = [
     "hinge_without",
 ]
 
-HAS_NUMBA: bool = find_spec("numba") is not None
-
 FloatArray = npt.NDArray[np.float64]
-Kernel = npt.NDArray[np.floating] | Lanes
+Kernel = npt.NDArray[np.floating] | Kernel32
 Stop = npt.NDArray[np.int64]
 
 LEAVING_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
-"""Where pair steps stop to look whether the sign of a row that is left out is sure."""
+"""Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
+certain, and goes on to the next one only if it is not."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +105,8 @@ def hinge_paths(
     Parameters
     ----------
     K : ndarray of shape (n, n)
-        Symmetric kernel matrix of all rows, used as float32, as in libsvm; or :class:`Lanes`, which
-        spare a copy where several calls work on one kernel.
+        Symmetric kernel matrix of all rows, used as float32, as in libsvm; or a :class:`Kernel32`,
+        which saves the conversion where several calls use the same kernel.
     y : array-like of shape (n,) or (n_folds, n)
         Labels -1 and +1; one row per fold where the folds are different problems, as in
         one-versus-one. Labels of rows with bound 0 are not looked at.
@@ -155,7 +152,7 @@ def hinge_paths(
     >>> paths.decision.round(3)
     array([[[-1.   , -0.333,  1.   ,  1.667]]])
     """
-    kernel = _kernel(K)
+    kernel = Kernel32.of(K)
     w = _weights(bounds, len(kernel))
     labels = _targets(y, w)
     if not np.isin(labels[w > 0], (-1.0, 1.0)).all():
@@ -218,7 +215,7 @@ def epsilon_paths(
     """
     if not (np.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon!r}.")
-    kernel = _kernel(K)
+    kernel = Kernel32.of(K)
     w = _weights(bounds, len(kernel))
     unit = np.stack([-w, w], axis=1)
     control = _Control(tol, max_iter, n_threads, keep_coef, stop)
@@ -227,12 +224,13 @@ def epsilon_paths(
 
 @dataclass(frozen=True)
 class Left:
-    """What became of the rows of a :class:`Leaving`.
+    """Held-out values of the rows of one :class:`Leaving`.
 
     Attributes
     ----------
     values : ndarray
-        NaN where nothing can be fitted without the row.
+        The decision value of each row under the model fitted without it; NaN if there is no such
+        model.
     is_sure : ndarray of bool
         Whether the sign was settled, or the last tolerance reached, within ``max_iter`` pair steps.
         If not, the value is where these ended. It starts on the side of the other class (or target)
@@ -262,17 +260,18 @@ class Refitted:
 
 @dataclass(frozen=True)
 class Leaving:
-    """Rows to be left out, one at a time, of a machine fitted on all.
+    """A model fitted on all rows, and the rows to leave out of it, one at a time.
 
     Attributes
     ----------
     C : float
+        The C of the model.
     coef : ndarray of shape (n,)
-        Signed dual coefficients of the machine.
+        Its signed dual coefficients β.
     values : ndarray of shape (n,)
-        K coef, its decision values without the bias.
+        K β, its decision values without the bias.
     rows : ndarray of int
-        The rows.
+        The rows to leave out.
     near : ndarray of int
         Rows that may change sides meanwhile; ``rows`` always may. :func:`hinge_refits` lets all.
     """
@@ -293,11 +292,11 @@ def hinge_without(
     tolerances: Sequence[float] = LEAVING_TOLERANCES,
     max_iter: int = 1000,
 ) -> list[Left]:
-    r"""Decision values of single rows under the ``SVC`` that is fitted without the row.
+    r"""Leave-one-out decision values of single rows of an ``SVC``, each by a short refit.
 
-    The coefficient of the row goes to the others that take it at the least cost, and pair steps
-    find the minimum from there: until the violation is below the first tolerance, and on to the
-    next one as long as the value is so small beside the violation that its sign is not sure.
+    A refit starts from the solution on all rows. The coefficient of the row that is left out moves
+    to those rows where this raises the objective least, and pair steps minimise it from there. They
+    stop at the first tolerance at which the violation is too small to change the sign of the value.
 
     Parameters
     ----------
@@ -308,23 +307,24 @@ def hinge_without(
     bounds : ndarray of shape (n,)
         Multipliers of C.
     leavings : sequence of Leaving
-        The machines and their rows.
+        The models and the rows to leave out of them.
     tolerances : sequence of float
         Falling.
     max_iter : int, default=1000
-        Pair steps allowed for each row; a row that needs more has the value it got to.
+        Pair steps allowed for each row. A row that needs more gets the value reached by then.
 
     Returns
     -------
     list of Left
-        One for each machine.
+        One for each model.
 
     Notes
     -----
-    **Cost** about 1 ns·m for a pair step, m the number of rows that may move, and a copy of their
-    part of K for each machine.
+    **Cost** about 1 ns·m for a pair step, m the number of rows whose coefficients may change, and
+    a copy of their part of K for each model.
 
-    **Exact?** To the tolerance at which the sign is sure, if no other row would move.
+    **Exact?** To the tolerance at which the solver stopped, if no coefficient outside ``rows`` and
+    ``near`` would change.
 
     Examples
     --------
@@ -338,7 +338,9 @@ def hinge_without(
     array([-0.333])
     """
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    return _without(_kernel(K), _Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter)
+    return _without(
+        Kernel32.of(K), _Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter
+    )
 
 
 def epsilon_without(
@@ -351,14 +353,14 @@ def epsilon_without(
     tol: float = 1e-3,
     max_iter: int = 3000,
 ) -> list[Left]:
-    """Predictions of single rows by the ``SVR`` that is fitted without the row.
+    """Leave-one-out predictions of single rows of an ``SVR``, each by a short refit.
 
-    Like :func:`hinge_without`, with one tolerance, in the unit of y.
+    As :func:`hinge_without`, with a single tolerance in the unit of y.
 
     **Cost** and **Exact?** as there.
     """
     unit = np.stack([-bounds, bounds])
-    return _without(_kernel(K), _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
+    return _without(Kernel32.of(K), _Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
 
 
 def hinge_refits(
@@ -407,7 +409,7 @@ def hinge_refits(
     """
     from everyfold.svm.core import refit_rows
 
-    kernel, control = _kernel(K), _Control(tol, max_iter, n_threads, keep_coef=False)
+    kernel, control = Kernel32.of(K), _Control(tol, max_iter, n_threads, keep_coef=False)
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
     targets = np.where(bounds > 0.0, y, 0.0)
     stop = np.zeros(1, dtype=np.int64)
@@ -440,13 +442,13 @@ def hinge_refits(
 
 
 def _without(
-    kernel: Lanes,
+    kernel: Kernel32,
     dual: _Duals,
     leavings: Sequence[Leaving],
     tolerances: Sequence[float],
     max_iter: int,
 ) -> list[Left]:
-    """Leave rows out of the machines of one problem, on one copy of the kernel."""
+    """Leave rows out of models that share one problem and one kernel."""
     if not leavings:
         return []
     from everyfold.svm.core import leave_rows
@@ -521,16 +523,6 @@ class _Control:
         return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
 
 
-def _kernel(K: Kernel) -> Lanes:
-    """The kernel for the compiled core, which is imported late: numba is optional and slow."""
-    if not HAS_NUMBA:
-        raise ImportError(
-            "The fold paths of support vector machines need numba, which is not installed. "
-            'Install it with: pip install "everyfold[svm]"'
-        )
-    return Lanes.of(K)
-
-
 def _weights(bounds: npt.ArrayLike, n: int) -> FloatArray:
     w = np.ascontiguousarray(bounds, dtype=np.float64)
     if w.ndim != 2 or w.shape[1] != n:
@@ -559,7 +551,7 @@ def _ridges(Cs: npt.ArrayLike) -> FloatArray:
 
 
 def _solve_folds(
-    kernel: Lanes,
+    kernel: Kernel32,
     duals: _Duals,
     Cs: FloatArray,
     control: _Control,
