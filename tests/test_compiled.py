@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from everyfold.smo import hinge_paths
+from everyfold.svm.paths import hinge_paths
 from numba import TypingError
 
 from everyfold.operators.compiled import Entry

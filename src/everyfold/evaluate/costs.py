@@ -1,15 +1,16 @@
-r"""Which exact method is cheapest for a piece of work, and why: a printable decision.
+r"""What every method costs, in seconds and bytes, and which exact one is cheapest.
 
-The cost model counts what each route does (flops, passes over memory, calls) and multiplies by
-constants measured with ``benchmarks/constants.py``. Only their ratios matter, and those move little
-between machines.
+Estimates count what a method does (flops, passes over memory, pair steps, calls) and multiply by
+the constants of one :class:`CostModel`, measured by ``benchmarks/constants.py``;
+``benchmarks/plans.py`` compares whole estimates with what was measured. Choices depend on the
+ratios of the constants only, and those move little between machines.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from everyfold.criteria.base import Predictive
 from everyfold.criteria.conjugate import ConjugateGradient
@@ -23,7 +24,25 @@ from everyfold.solve import Problem
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds for one unit of each kind of work (double precision, two BLAS threads)."""
+    """Seconds for one unit of each kind of work (double precision, two BLAS threads).
+
+    Attributes
+    ----------
+    cube_eigen, cube_tridiagonal, cube_cholesky, cube_inverse, cube_gram : float
+        Factorisations and products of n×n matrices, by n³.
+    block_gram, block_cholesky : float
+        The same for the blocks of folds.
+    gather, stream : float
+        An entry of a matrix: indexed, or read in order.
+    call : float
+        A small call of LAPACK.
+    entry, entry32 : float
+        An entry of a kernel matrix: its elementwise function, and its copy in float32.
+    pair : float
+        A pair step of a support vector machine, by the rows it passes over.
+    kernel, candidate, score : float
+        Fixed costs: of a kernel, of a candidate, and of one score of a fold.
+    """
 
     cube_eigen: float = 95e-12
     cube_tridiagonal: float = 40e-12
@@ -35,12 +54,35 @@ class CostModel:
     gather: float = 4e-9
     stream: float = 1e-9
     call: float = 15e-6
+    entry: float = 8e-9
+    entry32: float = 2e-9
+    pair: float = 0.7e-9
+    kernel: float = 300e-6
+    candidate: float = 100e-6
+    score: float = 10e-6
 
 
 COSTS = CostModel()
 
+# Counts that depend on the data and not on the machine: typical ones.
+
 _ITERATIONS = 50
 """Of conjugate gradients; they differ between 3 and 200 with the ridge."""
+
+_NEWTON_STEPS, _FOLD_STEPS = 8, 3
+"""Of Newton's method on all rows, and on a fold that starts from there."""
+
+_PAIR_STEPS = 1.5
+"""Pair steps for each training row and C on a path; a few Cs of a path have many more."""
+
+_COARSE_SHARE = 0.5
+"""What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
+
+_SUPPORT, _LEFT_STEPS = 0.5, 150
+"""The share of support vectors, and the pair steps of a fit without one of them."""
+
+_DOUBTFUL = 0.05
+"""The share of rows that one step leaves in doubt, so that they are left out by pair steps."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +95,8 @@ class Workload:
     targets: int
     groups: tuple[tuple[int, int], ...]
     """Sizes of what folds leave out, each with the number of folds."""
+    is_held: bool = True
+    """Whether the kernel matrix is held in memory."""
 
     @property
     def n_folds(self) -> int:
@@ -63,6 +107,14 @@ class Workload:
     def is_low_rank(self) -> bool:
         """Whether the operator is thinner than it is long."""
         return self.rank < self.n
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What work takes: seconds, and bytes at a time."""
+
+    seconds: float
+    memory: int
 
 
 Estimate = Callable[[Workload, CostModel], float]
@@ -142,6 +194,9 @@ def _brute(work: Workload, cost: CostModel) -> float:
         total += count * (cost.gather * left**2 + work.ridges * each)
     return total
 
+
+_BLOCKS = 96_000_000
+"""Bytes of a kernel that is computed in blocks for every product."""
 
 _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
     "eigen": (
@@ -235,16 +290,22 @@ def plan_exact(
     """
     if isinstance(operator, KernelOperator):
         operator = Outline(operator.rank, operator.methods, False, operator.is_approximation)
-    work = Workload(problem.n, operator.rank, n_ridges, problem.y.shape[1], folds.groups)
+    q = problem.y.shape[1]
+    work = Workload(problem.n, operator.rank, n_ridges, q, folds.groups, operator.is_held)
     allowed, reason = _allowed(problem, operator, folds, work)
-    estimates = sorted((_METHODS[name][2](work, COSTS), name) for name in allowed)
+    estimates = sorted((squared(work, name).seconds, name) for name in allowed)
     seconds, method = estimates[0]
     words, criterion, _ = _METHODS[method]
     others = tuple((name, cost) for cost, name in estimates[1:])
     if others:
         reason = reason or "the cheapest by the cost model"
-    memory = _memory(work, method)
+    memory = squared(work, method).memory
     return Plan(method, words, criterion, work, seconds, memory, others, reason)
+
+
+def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
+    """One of the exact methods for squared loss."""
+    return Cost(_METHODS[method][2](work, cost), _memory(work, method))
 
 
 def _allowed(
@@ -285,8 +346,133 @@ def _memory(work: Workload, method: str) -> int:
     if method == "fourier":
         return 8 * work.n * (4 + 4 * work.targets)
     if method == "conjugate":
-        return 8 * work.n**2 + 100 * work.n * work.n_folds * work.ridges * work.targets
+        matrix = 8 * work.n**2 if work.is_held else _BLOCKS
+        return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
     if method == "moments":
         return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
     copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
     return 8 * work.n * work.rank * copies
+
+
+# -- other losses ------------------------------------------------------------------------------
+
+
+def _system(rows: float, rank: float, cost: CostModel) -> float:
+    """One Newton step: a weighted system, factorised and solved."""
+    if rank < rows:
+        return (
+            cost.cube_gram * rows * rank**2
+            + cost.cube_cholesky * rank**3
+            + 6 * cost.stream * rows * rank
+            + 4 * cost.call
+        )
+    return cost.cube_cholesky * rows**3 + 4 * cost.stream * rows**2 + 4 * cost.call
+
+
+def newton_fits(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then on every fold from there."""
+    fits = work.ridges * work.targets
+    seconds = fits * _NEWTON_STEPS * _system(work.n, work.rank, cost)
+    for m, count in work.groups:
+        left = work.n - m
+        copied = cost.gather * left * min(work.rank, left)
+        step = _system(left, min(work.rank, left), cost)
+        seconds += count * (copied + fits * _FOLD_STEPS * step)
+    return Cost(seconds, 24 * work.n * work.rank)
+
+
+def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then one step for every fold."""
+    inverse = cost.cube_inverse * work.n * work.rank**2
+    fit = _NEWTON_STEPS * _system(work.n, work.rank, cost) + inverse
+    each = fit + _blocks(work, cost, cost.block_gram)
+    return Cost(work.ridges * work.targets * each, 24 * work.n * work.rank)
+
+
+def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:
+    """Leave-one-out of so many ridges on the training rows of every fold."""
+    seconds = 0.0
+    for m, count in work.groups:
+        left = work.n - m
+        rank = min(work.rank, left)
+        inner = replace(work, n=left, rank=rank, ridges=choices, groups=((1, left),))
+        made = cost.cube_gram * left * rank**2 + cost.gather * left * rank
+        seconds += count * (made + _eigen(inner, cost) + _system(left, rank, cost))
+    return Cost(seconds * work.ridges, 32 * work.n * work.rank)
+
+
+def _path(rows: float, width: float, Cs: int, cost: CostModel) -> float:
+    """A path of Cs through a training set, in a kernel of so many rows."""
+    return _PAIR_STEPS * rows * Cs * width * cost.pair + cost.call * Cs
+
+
+def fold_paths(
+    work: Workload, sizes: tuple[int, ...], *, is_staged: bool, cost: CostModel = COSTS
+) -> Cost:
+    """Support vector paths of every fold.
+
+    ``sizes`` are the rows of each problem: of all rows, or of each pair of classes.
+    """
+    seconds = cost.entry32 * float(work.n) ** 2
+    is_of_pairs = len(sizes) > 1
+    for m, count in work.groups:
+        share = (work.n - m) / work.n
+        for size in sizes:
+            rows = share * size
+            path = _path(rows, rows if is_of_pairs else work.n, work.ridges, cost)
+            copied = cost.gather * rows**2 if is_of_pairs else 0.0
+            seconds += count * (path * (_COARSE_SHARE if is_staged else 1.0) + copied)
+    return Cost(seconds, 16 * work.n**2)
+
+
+def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """A fit on all rows, and one without each support vector, for every C."""
+    n = float(work.n)
+    each = _SUPPORT * n * (_LEFT_STEPS * n * cost.pair + cost.call)
+    seconds = cost.entry32 * n**2 + _path(n, n, work.ridges, cost) + work.ridges * each
+    return Cost(seconds, 24 * work.n**2)
+
+
+def single_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """A fit on all rows, a step for each row, and pair steps for the few in doubt."""
+    n = float(work.n)
+    free = _SUPPORT * n
+    step = (cost.cube_cholesky + cost.cube_inverse) * free**3 + cost.block_gram * n * free**2
+    doubtful = _DOUBTFUL * n * _LEFT_STEPS * n * cost.pair
+    seconds = cost.entry32 * n**2 + _path(n, n, work.ridges, cost)
+    return Cost(seconds + work.ridges * (step + doubtful), 24 * work.n**2)
+
+
+def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Support vector fits on all rows, then Newton steps of the rounded loss."""
+    steps = newton_steps(work, cost)
+    path = _path(work.n, work.n, work.ridges, cost)
+    return replace(steps, seconds=steps.seconds + path)
+
+
+# -- what all methods share --------------------------------------------------------------------
+
+
+def overhead(candidates: int, folds: int, cost: CostModel = COSTS) -> float:
+    """Seconds for the records and scores of candidates."""
+    return candidates * (cost.candidate + folds * cost.score)
+
+
+def kernel_cost(
+    n: int, outline: Outline, features: int, *, is_low_rank: bool, cost: CostModel = COSTS
+) -> Cost:
+    """One kernel on n rows: base matrix, elementwise function, and the factor of a low rank.
+
+    The base matrix is counted for every kernel, though kernels may share it: it is a product with
+    as many columns as there are features, and small beside all else.
+    """
+    if outline.methods == ("fourier",) or not outline.is_held:
+        return Cost(cost.kernel + cost.entry * n, 8 * n)
+    rank = outline.rank
+    if outline.rank >= n:
+        entries = float(n) ** 2
+        seconds = entries * (cost.entry + cost.cube_gram * features)
+        return Cost(cost.kernel + seconds, 16 * n**2)
+    factor = 2 * cost.cube_gram * n * float(rank) ** 2
+    made = n * rank * (cost.entry + cost.cube_gram * features) if is_low_rank else 0.0
+    return Cost(cost.kernel + factor + made, 16 * n * rank)

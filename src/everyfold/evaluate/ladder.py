@@ -150,6 +150,13 @@ class Ladder(Rounds):
                 return units
         return self._units(data, climb.contenders(), None)
 
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class: the first rank, twice that, and the full matrix of a few candidates."""
+        numbers = [step.numbers[0] for step in self.kernels]
+        full = (numbers * CONTENDERS)[:CONTENDERS]
+        again = self._units(data, list(self.rhos), 2 * FIRST_RANK)
+        return [*self.first, *again, *self._units(data, full, None)]
+
     def _look_again(self, climb: _Climb, data: Data, done: int) -> list[Unit]:
         """Kernels that low rank does not capture, on half a sample first, then on all of it."""
         size = sample_size(data.n)

@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from everyfold.criteria.base import Predictive
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.loop import FoldSolver
@@ -22,7 +24,8 @@ from everyfold.criteria.paths import (
     SmoothedSteps,
 )
 from everyfold.criteria.refit import Refit
-from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate import costs
+from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.models.model import Model
 from everyfold.operators.base import Outline
@@ -51,7 +54,7 @@ class Method:
     seconds : float
         What it should cost.
     memory : int
-        Bytes at work.
+        Bytes at work, the kernel matrix included.
     is_approximate : bool
         Whether the values differ from those of refits by more than rounding or a solver's
         tolerance.
@@ -109,17 +112,28 @@ def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: 
     elif model.loss.has_constant_curvature:
         method = _closed_form(models, task, outline, order)
     elif model.loss.is_smooth:
-        method = _newton(task, outline, order, model)
+        method = _newton(models, task, outline, order)
     else:
         method = _support_vectors(models, task, outline, order)
-    return replace(method, is_of_another_model=outline.is_approximate)
+    seconds = method.seconds + costs.overhead(len(models), len(task.whole.folds))
+    return replace(method, seconds=seconds, is_of_another_model=outline.is_approximate)
+
+
+def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
+    """The sizes that costs depend on, for losses with one ridge for all targets."""
+    n, q = task.target.columns.shape
+    ridges = len({model.ridges for model in models})
+    return Workload(n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_held)
+
+
+def _method(criterion: Predictive, words: str, cost: Cost, *, is_approximate: bool) -> Method:
+    return Method(criterion, words, cost.seconds, cost.memory, is_approximate=is_approximate)
 
 
 def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
     words = "leave-one-out of every alpha on the training rows of each fold, then the best"
-    n, rank = len(task.weights), outline.rank
-    seconds = 1e-10 * len(task.whole.folds) * n * float(rank) ** 2
-    return Method(OwnRidge(model.ridges), words, seconds, 32 * n * rank)
+    cost = costs.own_ridge(_work([model], task, outline), len(model.ridges))
+    return _method(OwnRidge(model.ridges), words, cost, is_approximate=False)
 
 
 # -- squared loss ------------------------------------------------------------------------------
@@ -129,7 +143,7 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
     q = task.target.columns.shape[1]
     ridges = {ridge for model in models for ridge, _ in model.columns_of_ridges(q)}
     problem = models[0].problems(task.target, task.weights)[0]
-    plan = plan_exact(problem, outline, len(ridges), task.whole.folds)
+    plan = costs.plan_exact(problem, outline, len(ridges), task.whole.folds)
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
         criterion = HeldOut(order=float(order), seed=models[0].seed)
@@ -147,57 +161,55 @@ def _resolved(order: Order, n_folds: int) -> Order:
     return "exact" if n_folds <= MANY_FOLDS else math.inf
 
 
-def _newton(task: Task, outline: Outline, order: Order, model: Model) -> Method:
-    folds = task.whole.folds
+def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+    folds, work = task.whole.folds, _work(models, task, outline)
     order = _resolved(order, len(folds))
-    n, rank = len(task.weights), outline.rank
-    each = 1e-10 * n * float(rank) ** 2
-    is_literal = outline.is_per_fold or model.class_weight == "balanced"
+    is_literal = outline.is_per_fold or models[0].class_weight == "balanced"
     if order == "exact" or is_literal or not folds.are_removable:
         words = "Newton fits of every fold, each starting from the fit on all rows"
-        return Method(Refit(), words, len(folds) * each, 24 * n * rank)
+        return _method(Refit(), words, costs.newton_fits(work), is_approximate=False)
     words = "one Newton fit a ridge, then one step for every fold (★)"
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
-    return Method(HeldOut(order=float(order)), words, each, 24 * n * rank, is_approximate=True)
+    criterion = HeldOut(order=float(order))
+    return _method(criterion, words, costs.newton_steps(work), is_approximate=True)
 
 
 # -- support vector machines -------------------------------------------------------------------
 
 
 def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
-    model, folds, n = models[0], task.whole.folds, len(task.weights)
+    model, folds, work = models[0], task.whole.folds, _work(models, task, outline)
     fallback = _solver(models)
     resolved = _resolved(order, len(folds))
     takes_steps = resolved != "exact" and folds.are_removable and not outline.is_per_fold
     if not takes_steps:
         is_staged = order == "auto" and len(models) >= STAGED_FROM and not outline.is_per_fold
-        return _paths(models, task, len(folds), is_staged=is_staged)
+        return _paths(models, task, work, is_staged=is_staged)
     if model.class_weight == "balanced":  # the weights of all rows depend on those left out
-        return _paths(models, task, len(folds), is_staged=False)
+        return _paths(models, task, work, is_staged=False)
     if resolved == math.inf and bool((folds.sizes == 1).all()):
-        return replace(_single_rows(models, task), fallback=fallback)
+        return replace(_single_rows(models, task, work), fallback=fallback)
     words = "one Newton fit a ridge, then one step for every fold (★)"
     if is_finite(order):
         words = f"influence series of order {order:g}, an approximation"
     words += ", with the kinks of libsvm's loss rounded"
     criterion = SmoothedSteps(model.tolerance, float(resolved))
-    seconds, memory = 1e-10 * float(n) ** 3, 24 * n**2
-    return Method(criterion, words, seconds, memory, is_approximate=True, fallback=fallback)
+    method = _method(criterion, words, costs.smoothed_steps(work), is_approximate=True)
+    return replace(method, fallback=fallback)
 
 
-def _single_rows(models: Sequence[Model], task: Task) -> Method:
+def _single_rows(models: Sequence[Model], task: Task, work: Workload) -> Method:
     """Leave-one-out: signs by a step each; refits where values are compared with each other."""
-    n, tol, is_margin = len(task.weights), models[0].tolerance, models[0].loss.is_margin
-    memory = 24 * n**2
-    if is_margin and task.needs_values:
-        seconds = 1e-6 * len(models) * float(n) ** 2
-        return Method(RefittedRows(tol), REFITTED, seconds, memory)
+    tol = models[0].tolerance
+    if models[0].loss.is_margin and task.needs_values:
+        cost = costs.refitted_rows(work)
+        return _method(RefittedRows(tol), REFITTED, cost, is_approximate=False)
     words = (
         "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
         "rows that it leaves in doubt"
     )
-    return Method(SingleRows(tol), words, 3e-11 * float(n) ** 3, memory, is_approximate=True)
+    return _method(SingleRows(tol), words, costs.single_rows(work), is_approximate=True)
 
 
 def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
@@ -206,14 +218,16 @@ def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
     return FoldPaths(model.tolerance, coarse, penalties=penalties, shrinking=model.shrinking)
 
 
-def _paths(models: Sequence[Model], task: Task, n_folds: int, *, is_staged: bool) -> Method:
-    n = len(task.weights)
+def _paths(models: Sequence[Model], task: Task, work: Workload, *, is_staged: bool) -> Method:
     words = "support vector paths in C of every fold, to libsvm's tolerance"
     criterion = _solver(models)
-    if is_staged and not task.target.has_pairs:
+    is_staged = is_staged and not task.target.has_pairs
+    if is_staged:
         words = (
             "support vector paths in C of every fold, the best of each kernel to libsvm's tolerance"
         )
         criterion = _solver(models, max(COARSE, models[0].tolerance))
-    seconds = 1e-7 * n_folds * float(n) ** 2
-    return Method(criterion, words, seconds, 12 * n**2, fallback=_solver(models))
+    problems = models[0].problems(task.target, task.weights)
+    sizes = tuple(int(np.count_nonzero(problem.w)) for problem in problems)
+    cost = costs.fold_paths(work, sizes, is_staged=is_staged)
+    return replace(_method(criterion, words, cost, is_approximate=False), fallback=_solver(models))

@@ -22,6 +22,7 @@ from everyfold.evaluate.sweep import plan_passes
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
+from everyfold.operators.memory import check_workers
 
 __all__ = ["plan"]
 
@@ -46,7 +47,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
     _check_structures(data, kernels)
     rounds, more = _rounds(data, kernels, request)
     units = rounds.first
-    methods = {id(method): method for unit in units for method in unit.methods}
+    memory = max(unit.memory for unit in units)
+    _check_workers(units, memory, data, options.n_jobs)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -54,8 +56,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(method.seconds for method in methods.values()),
-        memory=max(method.memory for method in methods.values()),
+        estimate=sum(unit.seconds for unit in rounds.expected(data)),
+        memory=memory,
         notes=(*notes, *more),
     )
 
@@ -157,6 +159,13 @@ def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Uni
     if by_fold == 1 or by_fold < min(threads, len(units)) or not is_possible:
         return units
     return [replace(unit, threads=by_fold) for unit in units]
+
+
+def _check_workers(units: Sequence[Unit], memory: int, data: Data, n_jobs: int | None) -> None:
+    """Refuse what workers cannot hold together; those of a cluster have memory of their own."""
+    is_shared = units[0].threads > 1
+    workers = 1 if is_shared else min(local_threads(n_jobs), len(units))
+    check_workers(memory, workers, data.n)
 
 
 def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:

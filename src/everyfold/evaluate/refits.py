@@ -49,6 +49,10 @@ class Confirm(Rounds):
         """See base class."""
         return self.inner.first
 
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class; what refits by the estimator itself take is not known."""
+        return self.inner.expected(data)
+
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         if any(outcome.is_refit for outcome in history[-1]):

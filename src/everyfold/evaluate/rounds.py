@@ -31,6 +31,10 @@ class Rounds(ABC):
         """The units of the next round; none if there is nothing left to do."""
         return ()
 
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """Units that are likely to be done in all rounds, for an estimate of their cost."""
+        return self.first
+
     def statuses(self, history: History) -> dict[int, str]:
         """How certain the scores of candidates are, by number, where that is more than exact."""
         return {}

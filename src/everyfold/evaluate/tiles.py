@@ -8,9 +8,10 @@ and distances. Batches come one after the other, so that an interrupt leaves com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+from everyfold.evaluate import costs
 from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.methods import Method, choose_method
@@ -58,6 +59,8 @@ class Unit:
     sample : tuple of int
         Sizes of samples of the rows, each of the one before, that the unit is evaluated on; empty
         for all rows.
+    seconds, memory : float, int
+        What it should cost, and bytes at work, kernels included.
     """
 
     groups: tuple[tuple[Group, ...], ...]
@@ -68,6 +71,8 @@ class Unit:
     order: Literal["kernel", "fold", "pass", "refit"] = "kernel"
     threads: int = 1
     sample: tuple[int, ...] = ()
+    seconds: float = 0.0
+    memory: int = 0
 
     @property
     def numbers(self) -> list[int]:
@@ -87,6 +92,12 @@ class KernelPlan:
     candidates: tuple[Candidate, ...]
     structure: Structure
     outline: Outline
+    features: int = 0
+
+    def cost(self, n: int) -> costs.Cost:
+        """What the kernel itself costs."""
+        is_low_rank = self.structure.is_approximate
+        return costs.kernel_cost(n, self.outline, self.features, is_low_rank=is_low_rank)
 
     def words(self, n: int) -> str:
         """How the kernel matrix is represented."""
@@ -128,11 +139,12 @@ def kernels_of(
         if X is None:  # the steps of a fold fail, which its own evaluation reports
             structure = first.model.structure_for_any()
             outline = structure.outline(data.n, data.n, is_per_fold=True)
+            shape = (data.n, 0)
         else:
             shape = (data.n, X.shape[1])
             structure = first.model.structure(first.model.choice.resolve(X), shape)
             outline = structure.outline(*shape, is_per_fold=is_own)
-        yield KernelPlan(tuple(members), structure, outline)
+        yield KernelPlan(tuple(members), structure, outline, shape[1])
 
 
 def _typical_rows(data: Data, candidate: Candidate) -> Any:
@@ -157,13 +169,36 @@ def cut(data: Data, kernels: Sequence[KernelPlan], order: Order) -> list[Unit]:
         choices = {id(k): k.candidates[0].model.choice for k in same_rows}
         shared = shared_bases(choices)
         whole = [kernel for kernel in same_rows if not kernel.outline.is_per_fold]
-        for kernel in whole:
-            groups = kernel.groups(data, order)
-            units.append(Unit((groups,), None, kernel.structure, shared, kernel.words(data.n)))
+        units += [_whole(data, kernel, shared, order) for kernel in whole]
         per_fold = [kernel for kernel in same_rows if kernel.outline.is_per_fold]
         for alike in gather(per_fold, lambda kernel: repr(kernel.structure)):
             units += _fold_by_fold(data, alike, shared, order)
     return units
+
+
+def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order) -> Unit:
+    """A kernel on all folds; a base matrix that further kernels share is kept beside it."""
+    groups, made = kernel.groups(data, order), kernel.cost(data.n)
+    methods = [group.method for group in groups]
+    return Unit(
+        (groups,),
+        None,
+        kernel.structure,
+        shared,
+        kernel.words(data.n),
+        seconds=made.seconds + sum(method.seconds for method in methods),
+        memory=_memory([made], methods) + _kept(data, kernel, shared),
+    )
+
+
+def _memory(made: Sequence[costs.Cost], methods: Sequence[Method]) -> int:
+    """Bytes at a time: methods count the kernels they work with."""
+    return max([*(cost.memory for cost in made), *(method.memory for method in methods)])
+
+
+def _kept(data: Data, kernel: KernelPlan, shared: frozenset[str]) -> int:
+    """Bytes of a base matrix that is kept for further kernels."""
+    return 8 * data.n**2 if shared and kernel.structure.needs_base else 0
 
 
 def _fold_by_fold(
@@ -172,6 +207,18 @@ def _fold_by_fold(
     for start in range(0, len(kernels), BATCH):
         batch = kernels[start : start + BATCH]
         groups = tuple(kernel.groups(data, order) for kernel in batch)
-        for fold in range(data.n_folds):
-            words = batch[0].words(data.n)
-            yield Unit(groups, (fold,), batch[0].structure, shared, words, order="fold")
+        methods = [group.method for own in groups for group in own]
+        made = [kernel.cost(data.n) for kernel in batch]
+        # Methods count all folds, and every fold makes its kernels anew.
+        seconds = sum(method.seconds for method in methods) / data.n_folds
+        unit = Unit(
+            groups,
+            None,
+            batch[0].structure,
+            shared,
+            batch[0].words(data.n),
+            order="fold",
+            seconds=seconds + sum(cost.seconds for cost in made),
+            memory=_memory(made, methods) + _kept(data, batch[0], shared),
+        )
+        yield from (replace(unit, folds=(fold,)) for fold in range(data.n_folds))

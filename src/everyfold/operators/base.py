@@ -440,6 +440,8 @@ class Outline:
         Whether it stands for another matrix, whose folds are not those of the kernel.
     needs_constant_curvature : bool
         Whether the structure is lost where the curvature of the loss differs between rows.
+    is_held : bool
+        Whether the matrix is in memory, and not computed anew for every product.
     """
 
     rank: int
@@ -447,6 +449,7 @@ class Outline:
     is_per_fold: bool = False
     is_approximate: bool = False
     needs_constant_curvature: bool = False
+    is_held: bool = True
 
 
 class Structure(ABC):
@@ -455,6 +458,7 @@ class Structure(ABC):
     methods: ClassVar[tuple[str, ...] | None] = None
     is_approximate: ClassVar[bool] = False
     needs_constant_curvature: ClassVar[bool] = False
+    is_held: bool = True
 
     def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
         """What an operator bound to data of this shape will be."""
@@ -465,6 +469,7 @@ class Structure(ABC):
             # A kernel of each training set is that of a refit, approximate or not.
             self.is_approximate and not is_per_fold,
             self.needs_constant_curvature,
+            self.is_held,
         )
 
     def check(self, n: int, weights: Array, sets: Sequence[Rows]) -> None:  # noqa: B027

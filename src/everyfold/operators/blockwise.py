@@ -42,6 +42,8 @@ class Blockwise(Structure):
            [2., 4.]])
     """
 
+    is_held = False
+
     def bind(self, kernel: Kernel, X: Any) -> BlockwiseMatrix:
         """See base class."""
         if isinstance(kernel, Precomputed):

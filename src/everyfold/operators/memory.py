@@ -3,20 +3,89 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+UNKNOWN = 1 << 62
+"""Bytes where nothing is known of a limit."""
+
+PROC = Path("/proc")
+GROUPS = Path("/sys/fs/cgroup")
 
 
 def available_memory() -> int:
-    """Bytes that can be had without swapping, or a very large number where unknown."""
+    """Bytes this process can have without swapping, or a very large number where unknown."""
+    return min(shared_memory(), process_memory())
+
+
+def shared_memory() -> int:
+    """Bytes that all workers can have together: of the machine and of their control group."""
+    return min(_machine(), *_groups())
+
+
+def process_memory() -> int:
+    """Bytes that the limit of the address space leaves this process."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            found = next(line for line in lines if line.startswith("MemAvailable"))
-        return int(found.split()[1]) * 1024
-    except (OSError, StopIteration, ValueError):
-        pass
+        import resource  # not on Windows
+    except ImportError:
+        return UNKNOWN
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return UNKNOWN
+    return max(0, limit - _named(PROC / "self" / "status", "VmSize:", 1024))
+
+
+def _machine() -> int:
+    found = _named(PROC / "meminfo", "MemAvailable:", 1024)
+    if found:
+        return found
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
-        return 1 << 62
+        return UNKNOWN
+
+
+def _groups() -> Iterator[int]:
+    """What each limit of the control groups leaves (version 2 and 1), and of those above them."""
+    yield UNKNOWN
+    for line in _text(PROC / "self" / "cgroup").splitlines():
+        _, kinds, name = line.split(":", 2)
+        if not kinds:
+            names, root = ("memory.max", "memory.current", "inactive_file"), GROUPS
+        elif "memory" in kinds.split(","):
+            names = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+            root = GROUPS / "memory"
+        else:
+            continue
+        group = PurePosixPath(name.lstrip("/"))
+        for folder in (group, *group.parents):
+            yield _left(root / folder, *names)
+
+
+def _left(folder: Path, limit: str, usage: str, cached: str) -> int:
+    """The limit of a control group less what is in use; cached files give way."""
+    try:
+        most = int(_text(folder / limit))
+        used = int(_text(folder / usage))
+    except ValueError:  # no such file, or "max"
+        return UNKNOWN
+    return max(0, most - max(0, used - _named(folder / "memory.stat", cached, 1)))
+
+
+def _named(path: Path, name: str, unit: int) -> int:
+    """The number after a name in a file of names and numbers; 0 if there is none."""
+    for line in _text(path).splitlines():
+        words = line.split()
+        if len(words) > 1 and words[0] == name and words[1].isdigit():
+            return int(words[1]) * unit
+    return 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def fits(n: int, rank: int) -> bool:
@@ -40,3 +109,24 @@ def check_memory(n: int, rank: int) -> None:
         f"it is factorised, but {free / 1e9:.1f} GB are free; use fewer rows, "
         "operator=Nystrom(...), or a linear kernel with fewer features than rows"
     )
+
+
+def check_workers(each: int, workers: int, n: int) -> None:
+    """Refuse work of so many bytes in each of several workers, if they cannot hold it together.
+
+    A limit of the address space holds for each process by itself; the machine's and the control
+    group's for all together.
+    """
+    free, together = available_memory(), shared_memory()
+    if each > free:
+        raise MemoryError(
+            f"evaluating n_samples={n} rows needs about {each / 1e9:.2g} GB at a time, but "
+            f"{free / 1e9:.2g} GB are free; use fewer rows, fewer candidates at a time, or "
+            "operator=Nystrom(...)"
+        )
+    if workers * each > together:
+        raise MemoryError(
+            f"{workers} workers with about {each / 1e9:.2g} GB each for n_samples={n} rows need "
+            f"{workers * each / 1e9:.2g} GB, but {together / 1e9:.2g} GB are free; use "
+            f"n_jobs={max(1, together // each)}"
+        )

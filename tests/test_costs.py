@@ -1,0 +1,241 @@
+"""What methods should cost: positive, growing with the problem, refused where it does not fit."""
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import RidgeCV
+from sklearn.model_selection import KFold, LeaveOneOut
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from everyfold import FastGridSearchCV, HuberSVC, KernelClassifier, KernelRegressor, Nystrom
+from everyfold.evaluate import costs
+from everyfold.evaluate.costs import COSTS, CostModel, Workload
+from everyfold.operators import memory
+from everyfold.operators.base import Outline
+
+WORK = Workload(400, 400, 4, 1, ((40, 10),))
+THIN = replace(WORK, rank=30)
+SINGLE = replace(WORK, groups=((1, 400),))
+ALL = {
+    **{
+        name: (lambda work, name=name: costs.squared(work, name))
+        for name in ("eigen", "explicit", "cholesky", "tridiagonal", "refit", "conjugate")
+    },
+    "newton fits": costs.newton_fits,
+    "newton steps": costs.newton_steps,
+    "own ridge": lambda work: costs.own_ridge(work, 5),
+    "paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=False),
+    "staged paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=True),
+    "pairs": lambda work: costs.fold_paths(work, (work.n // 2,) * 3, is_staged=False),
+    "refitted rows": costs.refitted_rows,
+    "single rows": costs.single_rows,
+    "smoothed steps": costs.smoothed_steps,
+}
+OF_ALL_ROWS = {"refitted rows", "single rows"}
+"""Methods of leave-one-out, which have as many folds as rows."""
+
+
+@pytest.mark.parametrize("name", ALL)
+class TestEstimates:
+    def test_they_grow_with_rows(self, name):
+        large = replace(WORK, n=800, rank=800, groups=((80, 10),))
+        small, double = ALL[name](WORK), ALL[name](large)
+        assert 2.0 < double.seconds / small.seconds <= 8.1
+        assert double.memory > small.memory > 0
+
+    def test_they_grow_with_ridges(self, name):
+        more = ALL[name](replace(WORK, ridges=8)).seconds
+        assert ALL[name](WORK).seconds < more <= 2.0 * ALL[name](WORK).seconds
+
+    def test_they_grow_with_folds(self, name):
+        if name in OF_ALL_ROWS:
+            return
+        more = ALL[name](replace(WORK, groups=((40, 20),))).seconds
+        assert ALL[name](WORK).seconds < more <= 2.0 * ALL[name](WORK).seconds
+
+
+@pytest.mark.parametrize("cost", [costs.newton_fits, costs.newton_steps])
+def test_low_rank_costs_less(cost):
+    assert cost(THIN).seconds < cost(WORK).seconds
+    assert cost(THIN).memory < cost(WORK).memory
+
+
+def test_kernels_cost_what_they_hold():
+    def kernel(n, rank, features=5, **outline):
+        found = Outline(rank, **outline)
+        return costs.kernel_cost(n, found, features, is_low_rank=rank < n)
+
+    assert kernel(800, 800).seconds > kernel(400, 400).seconds > kernel(400, 40).seconds
+    assert kernel(400, 400, features=500).seconds > kernel(400, 400).seconds
+    assert kernel(400, 400, methods=("fourier",)).memory < kernel(400, 40).memory
+    assert costs.overhead(4, 10) < costs.overhead(8, 10) < costs.overhead(8, 20)
+
+
+def test_every_constant_matters():
+    def total(cost):
+        plans = [costs.squared(work, m, cost).seconds for work, m in ROUTES]
+        more = [
+            costs.fold_paths(WORK, (200, 200), is_staged=False, cost=cost).seconds,
+            costs.kernel_cost(400, Outline(400), 5, is_low_rank=False, cost=cost).seconds,
+            costs.overhead(4, 10, cost),
+        ]
+        return sum(plans) + sum(more)
+
+    for field in fields(CostModel):
+        dearer = replace(COSTS, **{field.name: 2.0 * getattr(COSTS, field.name)})
+        assert total(dearer) > total(COSTS), field.name
+
+
+ROUTES = [(WORK, m) for m in ("eigen", "explicit", "cholesky", "tridiagonal", "refit")] + [
+    (THIN, "moments")
+]
+
+X = np.random.default_rng(0).normal(size=(48, 3))
+y = np.sin(X[:, 0]) + X[:, 1]
+labels = (y > 0.0).astype(int)
+GAMMAS = {"gamma": [0.1, 0.4]}
+SEARCHES = {
+    "kernel ridge": (KernelRidge(kernel="rbf"), GAMMAS, y, 4),
+    "nystrom": (KernelRegressor(operator=Nystrom(10, random_state=0)), GAMMAS, y, 4),
+    "own ridge": (RidgeCV(), {"fit_intercept": [True]}, y, 4),
+    "newton": (HuberSVC(), GAMMAS, labels, 4),
+    "newton steps": (KernelClassifier(loss="logistic"), GAMMAS, labels, KFold(24)),
+    "svc": (SVC(), GAMMAS, labels, 4),
+    "svc, five classes": (SVC(), GAMMAS, np.arange(48) % 5, 4),
+    "svr": (SVR(), GAMMAS, y, 4),
+    "svc, single rows": (SVC(), GAMMAS, labels, LeaveOneOut()),
+    "svr, single rows": (SVR(), GAMMAS, y, LeaveOneOut()),
+    "svr, many folds": (SVR(), GAMMAS, y, KFold(24)),
+    "pipeline": (
+        make_pipeline(StandardScaler(), SVC()),
+        {"svc__gamma": [0.1, 0.4]},
+        labels,
+        4,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore::everyfold.InexactWarning")
+@pytest.mark.parametrize("name", SEARCHES)
+def test_every_unit_has_seconds_and_bytes(name):
+    model, grid, target, cv = SEARCHES[name]
+    scoring = "neg_mean_squared_error" if target is y else "accuracy"
+    plan = FastGridSearchCV(model, grid, cv=cv, refit=False, scoring=scoring).fit(X, target).plan_
+    assert all(unit.seconds > 0.0 and unit.memory > 0 for unit in plan.units)
+    assert all(m.seconds > 0.0 and m.memory > 0 for unit in plan.units for m in unit.methods)
+    assert plan.estimate == pytest.approx(sum(unit.seconds for unit in plan.units))
+    assert plan.memory == max(unit.memory for unit in plan.units)
+
+
+# -- memory ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Fake files of a machine with 8 GB free, and a function that writes more of them."""
+    monkeypatch.setattr(memory, "PROC", tmp_path / "proc")
+    monkeypatch.setattr(memory, "GROUPS", tmp_path / "groups")
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    write("proc/meminfo", "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB\n")
+    return write
+
+
+class TestAvailableMemory:
+    def test_of_the_machine(self, machine):
+        assert memory.shared_memory() == 8_000_000 * 1024
+
+    def test_of_a_group_of_version_2(self, machine):
+        machine("proc/self/cgroup", "0::/jobs/mine\n")
+        machine("groups/jobs/mine/memory.max", "3000\n")
+        machine("groups/jobs/mine/memory.current", "1000\n")
+        assert memory.shared_memory() == 2000
+        machine("groups/jobs/mine/memory.stat", "anon 600\ninactive_file 400\n")
+        assert memory.shared_memory() == 2400
+
+    def test_of_the_groups_above(self, machine):
+        machine("proc/self/cgroup", "0::/jobs/mine\n")
+        machine("groups/jobs/mine/memory.max", "max\n")
+        machine("groups/jobs/mine/memory.current", "1000\n")
+        machine("groups/jobs/memory.max", "5000\n")
+        machine("groups/jobs/memory.current", "1000\n")
+        assert memory.shared_memory() == 4000
+
+    def test_of_a_group_of_version_1(self, machine):
+        machine("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/mine\n0::/\n")
+        machine("groups/memory/mine/memory.limit_in_bytes", "7000\n")
+        machine("groups/memory/mine/memory.usage_in_bytes", "2000\n")
+        machine("groups/memory/memory.limit_in_bytes", "9223372036854771712\n")
+        machine("groups/memory/memory.usage_in_bytes", "2000\n")
+        assert memory.shared_memory() == 5000
+
+    def test_what_is_used_up_is_nothing(self, machine):
+        machine("proc/self/cgroup", "0::/\n")
+        machine("groups/memory.max", "1000\n")
+        machine("groups/memory.current", "3000\n")
+        assert memory.available_memory() == 0
+
+
+def test_a_limit_of_the_address_space_is_seen_before_any_kernel():
+    pytest.importorskip("resource")
+    code = """
+        import resource
+        import numpy as np
+        from sklearn.svm import SVC
+        from everyfold import FastGridSearchCV
+        from everyfold.kernels import RBF
+        from everyfold.operators.memory import available_memory, process_memory
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        limit = used + 100_000_000
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        assert 50_000_000 < process_memory() <= 100_000_000, process_memory()
+        assert available_memory() <= process_memory()
+        def never(*args):
+            raise AssertionError("a kernel was made")
+        RBF.base_matrix = RBF.__call__ = never
+        X = np.random.default_rng(0).normal(size=(2600, 2))
+        try:
+            search = FastGridSearchCV(SVC(), {"C": [1.0]}, operator="dense")
+            search.fit(X, (X[:, 0] > 0).astype(int))
+        except MemoryError as error:
+            print(error)
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "n_samples=2600" in found.stdout
+
+
+class TestWorkers:
+    def test_they_need_memory_together(self, monkeypatch):
+        grid = {"gamma": [0.1, 0.2, 0.4]}
+        free = 3 * 8 * 48**2 * 3
+        for name in ("available_memory", "shared_memory"):
+            monkeypatch.setattr(memory, name, lambda: free)
+        FastGridSearchCV(KernelRidge(kernel="rbf"), grid, n_jobs=1).fit(X, y)
+        with pytest.raises(MemoryError, match=r"3 workers .*n_samples=48 .*use n_jobs=[12]"):
+            FastGridSearchCV(KernelRidge(kernel="rbf"), grid, n_jobs=3).fit(X, y)
+
+    def test_threads_that_share_a_kernel_need_it_once(self, monkeypatch):
+        free = 8 * 48**2 * 4
+        for name in ("available_memory", "shared_memory"):
+            monkeypatch.setattr(memory, name, lambda: free)
+        FastGridSearchCV(SVC(), {"gamma": [0.1]}, n_jobs=4).fit(X, labels)
+
+    def test_a_limit_of_one_process_is_not_shared(self, monkeypatch):
+        monkeypatch.setattr(memory, "process_memory", lambda: 1000)
+        memory.check_workers(900, 4, 10)
+        with pytest.raises(MemoryError, match="fewer rows"):
+            memory.check_workers(1100, 1, 10)
