@@ -38,6 +38,7 @@ from everyfold.operators import (
     LowRank,
     Nystrom,
     Primal,
+    RandomFourier,
 )
 from everyfold.operators.base import Made, Splits
 from everyfold.operators.blockwise import Blockwise
@@ -192,6 +193,11 @@ def item(name):
         bound = Nystrom(9, random_state=0).bind(Precomputed(), K)
         low, low_new = _landmarks(bound, bound.pivots, K, K_new)
         return _item(bound, low, K_new, low_new)
+    if name == "fourier":
+        directions = np.random.RandomState(3).standard_normal((D, 4)) * np.sqrt(0.6)
+        V, V_new = waves(X, directions), waves(new, directions)
+        bound = RandomFourier(8, random_state=3).bind(RBF(gamma=0.3), X)
+        return _item(bound, V @ V.T, new, V_new @ V.T)
     if name == "waves":
         directions = np.random.default_rng(3).normal(size=(D, 4))
         V, V_new = waves(X, directions), waves(new, directions)
@@ -213,7 +219,7 @@ def operator(name):
 
 
 # Those that can be factorised with any weights, and so go with every criterion.
-OPERATORS = ("rbf", "linear", "primal", "nystrom", "polynomial", "precomputed", "sparse")
+OPERATORS = ("rbf", "linear", "primal", "nystrom", "fourier", "polynomial", "precomputed", "sparse")
 
 WITH_MATRIX = (
     *OPERATORS,

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from everyfold.svm.paths import hinge_paths
 from numba import TypingError
 
 from everyfold.operators.compiled import Entry
 from everyfold.svm.core import fold_path
+from everyfold.svm.paths import hinge_paths
 
 SOURCE = """
 def double(x):

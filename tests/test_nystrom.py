@@ -16,7 +16,7 @@ from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
-from everyfold.criteria import Downdate, HeldOut
+from everyfold.criteria import BySums, HeldOut
 from everyfold.evaluate.costs import plan_exact
 from everyfold.kernels import RBF, Linear
 from everyfold.losses import (
@@ -120,7 +120,7 @@ class TestFolds:
         operator, K = cases.operator("nystrom")
         problem = cases.problem(3, weight, intercept, scaling)
         folds = cases.folds(name)
-        found = list(Downdate().evaluate(problem, operator, ridges, folds))
+        found = list(BySums().evaluate(problem, operator, ridges, folds))
         for ridge, result in zip(ridges, found, strict=True):
             expected = reference.held_out(K, problem.y, problem.w, ridge, intercept, folds, scaling)
             np.testing.assert_allclose(result.values, expected, rtol=1e-8, atol=1e-8)
@@ -130,8 +130,8 @@ class TestFolds:
         V = cases.features() + 1e5
         problem = cases.problem(1)
         folds = cases.folds("equal")
-        (found,) = Downdate().evaluate(problem, LowRank(V), [1e-2], folds)
-        (near,) = Downdate().evaluate(problem, LowRank(V - 1e5), [1e-2], folds)
+        (found,) = BySums().evaluate(problem, LowRank(V), [1e-2], folds)
+        (near,) = BySums().evaluate(problem, LowRank(V - 1e5), [1e-2], folds)
         np.testing.assert_allclose(found.values, near.values, rtol=1e-7)
 
     def test_planner_takes_sums_for_few_folds_and_blocks_for_single_rows(self):
@@ -145,7 +145,7 @@ class TestFolds:
     def test_dense_kernels_have_no_sums(self):
         operator, _ = cases.operator("rbf")
         with pytest.raises(StructureError, match="low rank"):
-            next(Downdate().evaluate(cases.problem(), operator, [1.0], cases.folds("equal")))
+            next(BySums().evaluate(cases.problem(), operator, [1.0], cases.folds("equal")))
 
     def test_one_step_equals_that_of_the_matrix(self):
         X, low, dense = bound()
@@ -247,7 +247,7 @@ class TestLandmarks:
         assert operator.V.shape == (20, 0)
         problem = Problem(y[:, None], np.ones(20), Squared(), intercept=True)
         folds = everyfold.criteria.Folds.from_splits(KFold(4).split(X), 20)
-        for found in Downdate().evaluate(problem, operator, ridges, folds):
+        for found in BySums().evaluate(problem, operator, ridges, folds):
             expected = [np.full(5, np.delete(y, fold.test).mean()) for fold in folds]
             np.testing.assert_allclose(found.values[:, 0], np.concatenate(expected))
 

@@ -104,7 +104,7 @@ class TestOperator:
     def test_expansions_are_the_same_in_pieces(self, with_matrix, chunk, monkeypatch):
         monkeypatch.setattr("everyfold.operators.base.CHUNK", chunk)
         monkeypatch.setattr("everyfold.operators.blockwise.CHUNK", chunk)
-        monkeypatch.setattr("everyfold.operators.nystrom.CHUNK", chunk)
+        monkeypatch.setattr("everyfold.operators.features.CHUNK", chunk)
         operator = with_matrix.operator
         a = np.random.default_rng(0).normal(size=(operator.n, 1))
         close(operator.matmat(a), with_matrix.K @ a)

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-import everyfold.models.passes.sums as sums
+import everyfold.models.sources as sources
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -25,6 +25,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
+from everyfold.operators.features import LandmarkFeatures
 from everyfold.streams import ArrayRows, IteratedRows, ParquetRows, StreamError, SvmlightRows
 
 from . import cases
@@ -84,7 +85,7 @@ class TestSearch:
         X, y = regression()
         memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
         monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: rows)
-        monkeypatch.setattr(sums, "_is_raw", lambda *_: is_raw)
+        monkeypatch.setattr(LandmarkFeatures, "keeps_digits", lambda *_: is_raw)
         model = KernelRegressor(operator=OPERATOR)
         source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
         assert_same(memory, source)
@@ -338,7 +339,7 @@ class TestOddFolds:
 
     @pytest.mark.parametrize("rows", [1, 40])
     def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
-        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: rows)
         X, y = regression()
         fold = np.random.default_rng(0).integers(3, size=N)
         fold[40:120] = -1
@@ -349,7 +350,7 @@ class TestOddFolds:
     @pytest.mark.parametrize("intercept", [True, False])
     def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
         """What is left without fold 0 is small beside it, or far from it, and not a difference."""
-        monkeypatch.setattr("everyfold.streaming.block_height", lambda *_: 10)
+        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: 10)
         X, y = regression()
         y, w = y - 1000.0, cases.weights("random", N)
         first = np.arange(N) < 51
@@ -484,7 +485,7 @@ class TestRefusals:
     def test_interrupted_searches_keep_what_is_finished(self, monkeypatch):
         X, y = regression()
         monkeypatch.setattr("everyfold.evaluate.sweep._MOST_BYTES", 1)
-        whole = sums.sum_rows
+        whole = sources.accumulate
         calls = []
 
         def sometimes(*args):
@@ -493,7 +494,7 @@ class TestRefusals:
                 raise KeyboardInterrupt
             return whole(*args)
 
-        monkeypatch.setattr("everyfold.evaluate.sweep.sum_rows", sometimes)
+        monkeypatch.setattr("everyfold.models.sources.accumulate", sometimes)
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3)
         with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
             search.fit(ArrayRows(X, y))

@@ -11,7 +11,7 @@ from everyfold.models.estimators import (
     KernelRegressor,
     QuadraticSVR,
 )
-from everyfold.operators import Circulant, Dense, Nystrom
+from everyfold.operators import Circulant, Dense, Nystrom, RandomFourier
 from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.selection.functions import cross_val_predict, cross_val_score
 
@@ -31,6 +31,7 @@ __all__ = [
     "KernelRegressor",
     "Nystrom",
     "QuadraticSVR",
+    "RandomFourier",
     "SearchPlan",
     "choose_granularity",
     "cross_val_predict",

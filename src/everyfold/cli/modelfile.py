@@ -27,7 +27,7 @@ from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
 from everyfold.models.targets import Labels
 from everyfold.operators.dense import KernelExpansion
-from everyfold.operators.lowrank import LinearExpansion
+from everyfold.operators.features import LinearExpansion
 
 FORMAT, VERSION = "everyfold model", 2
 _ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier)

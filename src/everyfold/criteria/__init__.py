@@ -9,18 +9,18 @@ from everyfold.criteria.closed import (
     SpanRule,
 )
 from everyfold.criteria.conjugate import ConjugateGradient
-from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.granularity import Granularity, choose_granularity
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
+from everyfold.criteria.sums import BySums
 from everyfold.rows.folds import Fold, Folds
 
 __all__ = [
     "GACV",
     "GCV",
+    "BySums",
     "Closed",
     "ConjugateGradient",
-    "Downdate",
     "EigenvaluePerturbation",
     "EigenvalueRatio",
     "Fold",

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 
 from everyfold.criteria.base import Predictive
 from everyfold.criteria.conjugate import ConjugateGradient
-from everyfold.criteria.downdate import Downdate
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
+from everyfold.criteria.sums import BySums
 from everyfold.operators.base import KernelOperator, Outline, StructureError
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
@@ -220,8 +220,8 @@ _METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         _refit,
     ),
     "moments": (
-        "Gram matrices of the folds, each taken from their sum, one eigendecomposition a fold",
-        Downdate(),
+        "Gram matrices of the folds, added up, one eigendecomposition a fold",
+        BySums(),
         _moments,
     ),
     "conjugate": (

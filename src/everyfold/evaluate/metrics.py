@@ -7,7 +7,7 @@ data, most of it checks; a search makes thousands of such calls on data that wer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +23,7 @@ from everyfold.models.model import original
 from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.base import Array, Rows
+from everyfold.operators.sums import FoldErrors
 
 
 @dataclass(frozen=True)
@@ -242,6 +243,25 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
     found = _OF_SUMS.get(plain)
     scores = None if found is None else sign * found(sse, spread, weights[:, None])
     return None if scores is None or np.isnan(scores).any() else scores
+
+
+def score_errors(
+    metrics: Mapping[str, Metric | None], errors: FoldErrors
+) -> dict[str, Array] | None:
+    """The scores of folds and candidates, (t, ridges) by name, if sums are all they need."""
+    table = {}
+    for name, metric in metrics.items():
+        if metric is None:
+            return None
+        columns = [
+            from_sums(metric, squared, errors.spread, errors.weight)
+            for squared in errors.squared.transpose(1, 0, 2)
+        ]
+        found = [column for column in columns if column is not None]
+        if len(found) < len(columns):
+            return None
+        table[name] = np.stack(found, axis=1)
+    return table
 
 
 def is_of_sums(metric: Metric | None) -> bool:

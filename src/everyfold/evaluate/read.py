@@ -26,12 +26,13 @@ from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.sweep import Stream
 from everyfold.models.adapters import read_estimator
 from everyfold.models.model import Model, read_weights
-from everyfold.models.passes import check_model, read_rule, read_source
 from everyfold.models.pipelines import MetadataError, Parts, freeze, read_rows, take_apart
 from everyfold.models.private import MultimetricScorer, num_samples
+from everyfold.models.sources import check_model, read_source
 from everyfold.models.targets import Reading, Target
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
+from everyfold.rows.rules import read_rule
 
 __all__ = ["read"]
 

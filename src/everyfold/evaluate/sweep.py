@@ -7,42 +7,40 @@ follow from the same sums; other scores take a second pass.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from everyfold.criteria.base import Predictive
+from everyfold.criteria import BySums
 from everyfold.evaluate.costs import COSTS
 from everyfold.evaluate.data import Candidate, Data, Outcome
 from everyfold.evaluate.methods import Method
-from everyfold.evaluate.metrics import Metric, Side, find_metric, from_sums, is_mean, is_of_sums
+from everyfold.evaluate.metrics import (
+    Metric,
+    Side,
+    find_metric,
+    is_mean,
+    is_of_sums,
+    score_errors,
+)
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.rounds import Once
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.tiles import Group, Unit, gather
 from everyfold.models.model import Model
-from everyfold.models.passes import (
-    FoldModels,
-    FoldRule,
-    Reader,
-    Request,
-    Summed,
-    block_height,
-    choose_features,
-    held_out_blocks,
-    sum_rows,
-)
 from everyfold.models.private import MultimetricScorer
+from everyfold.models.sources import Reader, SourceBatches, choose_map, structure_of
 from everyfold.models.targets import Target
-from everyfold.operators import Nystrom
+from everyfold.operators import FeatureMap
 from everyfold.operators.memory import available_memory
-from everyfold.operators.moments import DISTINCT, FEW_RIDGES, Centred, RidgeModels
-from everyfold.operators.nystrom import LandmarkFeatures
-from everyfold.rows import RowSource
-from everyfold.types import Array
+from everyfold.operators.sums import FEW_RIDGES, FoldSums, RidgeModels, Start
+from everyfold.rows import Block, RowSource
+from everyfold.rows.batches import height_of
+from everyfold.rows.rules import FoldRule
+from everyfold.types import Array, Index
 
 __all__ = ["Stream", "plan_passes", "run_pass"]
 
@@ -95,14 +93,6 @@ class Stream:
 # -- the plan ----------------------------------------------------------------------------------
 
 
-class BySums(Predictive):
-    """Squared loss from sums over the rows of every fold; :func:`run_pass` works them out."""
-
-    def evaluate(self, *args: Any) -> Any:
-        """Not available: there is no matrix of all rows."""
-        raise TypeError("sums over rows are taken by passes over a source")
-
-
 def plan_passes(data: Data) -> SearchPlan:
     """Cut candidates on a source into passes: as many kernels each as memory allows."""
     stream = data.stream
@@ -141,22 +131,13 @@ def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]]) -> Unit:
         is_of_another_model=True,
     )
     groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
-    is_linear = not isinstance(_structure(batch[0][0].model), Nystrom)
-    words = "the columns of the rows" if is_linear else f"up to {max(widths)} landmarks"
+    words = f"up to {max(widths)} {structure_of(batch[0][0].model).kind}"
     return Unit(groups, None, None, frozenset(), words, order="pass")
-
-
-def _structure(model: Model) -> Any:
-    """Landmarks, or the columns themselves."""
-    if model.operator == "auto" and model.choice.kernel == "linear":
-        return None
-    return Nystrom(random_state=model.seed) if model.operator == "auto" else model.operator
 
 
 def _width(model: Model, source: RowSource) -> int:
     """How many numbers are summed of a row."""
-    structure = _structure(model)
-    return source.n_features if structure is None else structure.count(source.n_rows or 0)
+    return structure_of(model).raw_width_for(source.n_rows or 0, source.n_features)
 
 
 def _bytes(width: int, stream: Stream) -> int:
@@ -186,110 +167,131 @@ def _method_words(passes: int) -> str:
 # -- a pass ------------------------------------------------------------------------------------
 
 
-def _request(stream: Stream, members: Sequence[Candidate]) -> Request:
-    model = members[0].model
-    features = choose_features(model, stream.source)
-    return Request(features, min(m.model.ridges[0] for m in members), model.intercept)
+@dataclass(frozen=True)
+class _Kernel:
+    """A kernel in a pass: its candidates, its map, its sums, and the models of every fold."""
+
+    members: Sequence[Candidate]
+    features: FeatureMap
+    sums: FoldSums
+    models: dict[int, RidgeModels]
+
+    def values(self, X: Array, numbers: Index) -> Array:
+        """The values of rows by the models of their folds, (ridges, rows, q); NaN for −1."""
+        k, _, q = next(iter(self.models.values())).coef.shape
+        values, C = np.full((k, len(X), q), np.nan), self.features.raw(X)
+        for fold in np.unique(numbers[numbers >= 0]).tolist():
+            rows = np.flatnonzero(numbers == fold)
+            values[:, rows] = self.models[fold].of_raw(self.features.T).values(C[rows])
+        return values
+
+
+def block_height(maps: Sequence[FeatureMap]) -> int:
+    """How many rows to read at a time."""
+    return height_of(max(features.raw_width for features in maps))
 
 
 def run_pass(data: Data, unit: Unit) -> list[Outcome]:
     """The outcomes of all candidates of a pass."""
     stream, start = data.stream, time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
-    requests = [_request(stream, own) for own in members]
-    height = block_height(requests, stream.source.n_features)
-    summed = sum_rows(stream.source, stream.reader, stream.rule, requests, height)
-    _check_training(stream.reader, summed[0])
-    models = [_fold_models(found, own) for found, own in zip(summed, members, strict=True)]
+    maps = [choose_map(own[0].model, stream.source) for own in members]
+    batches = SourceBatches(stream.source, stream.reader, stream.rule, block_height(maps))
+    sums = batches.sums(maps, [_start(stream, *pair) for pair in zip(maps, members, strict=True)])
+    kernels = [
+        _Kernel(own, features, found, _fold_models(stream, own, found))
+        for own, features, found in zip(members, maps, sums, strict=True)
+    ]
     if not stream.scorers:
-        return [_predicted(stream, members[0][0], requests[0], summed[0], models[0], height)]
-    scores, passes = _scores_from_sums(stream, summed, models), 1
+        return [_predicted(stream, kernels[0], batches.height)]
+    scores, passes = _scores_from_sums(stream, kernels, batches.is_weighted), 1
     if scores is None:
-        passes = 2
-        kernels = [
-            FoldModels(request.features, dict(zip(found.folds, by_fold, strict=True)))
-            for request, found, by_fold in zip(requests, summed, models, strict=True)
-        ]
-        scores = _second_pass(stream, summed[0], kernels, height)
+        scores, passes = _second_pass(stream, kernels, batches), 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     return [
-        _outcome(candidate.number, found, request, passes, seconds, [row[k] for row in of_kernel])
-        for own, request, found, of_kernel in zip(members, requests, summed, scores, strict=True)
-        for k, candidate in enumerate(own)
+        _outcome(candidate.number, kernel, passes, seconds, [row[k] for row in of_kernel])
+        for kernel, of_kernel in zip(kernels, scores, strict=True)
+        for k, candidate in enumerate(kernel.members)
     ]
+
+
+def _start(stream: Stream, features: FeatureMap, members: Sequence[Candidate]) -> Start:
+    rho, n = min(m.model.ridges[0] for m in members), stream.source.n_rows or 1
+    return Start.of(features, rho, n, intercept=members[0].model.intercept)
+
+
+def _words(features: FeatureMap, model: Model) -> str:
+    return f"{features.raw_width} {structure_of(model).kind}, rank {features.width}"
 
 
 def _outcome(
     number: int,
-    found: Summed,
-    request: Request,
+    kernel: _Kernel,
     passes: int,
     seconds: float,
     scores: list[Any],
     values: Array | None = None,
     target: Target | None = None,
 ) -> Outcome:
-    count = len(found.folds)
-    unknown = np.full(count, np.nan)
+    parts = [kernel.sums.parts[fold] for fold in kernel.models]
+    unknown = np.full(len(parts), np.nan)
     return Outcome(
         number,
-        np.arange(count),
+        np.arange(len(parts)),
         scores,
         None,
-        np.zeros(count, dtype=bool),
+        np.zeros(len(parts), dtype=bool),
         unknown,
         unknown,
         {},
         values,
         target,
-        found.rows.tolist(),
-        found.total.sums.count,
+        [part.rows for part in parts],
+        sum(part.count for part in kernel.sums.parts.values()),
         (seconds, 0.0),
         _method_words(passes),
-        _words(request),
+        _words(kernel.features, kernel.members[0].model),
         is_of_another_model=True,
     )
 
 
-def _words(request: Request) -> str:
-    features = request.features
-    if isinstance(features, LandmarkFeatures):
-        return f"{len(features.T)} landmarks, rank {features.width}"
-    return "the columns of the rows"
-
-
-def _fold_models(found: Summed, members: Sequence[Candidate]) -> list[RidgeModels]:
+def _fold_models(
+    stream: Stream, members: Sequence[Candidate], sums: FoldSums
+) -> dict[int, RidgeModels]:
     """The models of every fold for the candidates' ridges."""
-    models = []
-    for k, part in enumerate(found.parts):
-        left = found.total.sums.count - part.sums.count
-        rhos = [
-            m.model.ridges[0] * (left if m.model.ridge_scaling == "mean" else 1) for m in members
-        ]
-        models.append(found.without(k, rhos))
-    return models
-
-
-def _check_training(reader: Reader, found: Summed) -> None:
-    """Refuse folds that leave nothing to learn from, or not from every class."""
-    if not found.folds:
-        raise ValueError("cv has no folds: it holds out no row of the source")
-    for k, (fold, part) in enumerate(zip(found.folds, found.parts, strict=True)):
-        if found.total.sums.count == part.sums.count:
-            raise ValueError(
-                f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
-                "the rows out"
-            )
-        if reader.classes is not None and _lacks_a_class(found.rest(k)):
+    _check_training(sums)
+    models = {}
+    for fold, rest in sums.rests():
+        if stream.reader.classes is not None and _lacks_a_class(rest.middle):
             raise ValueError(
                 f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
                 "have it with weight 0 only; give the source a fold column that mixes them, or use "
                 "KFold(shuffle=True)"
             )
+        models[fold] = rest.solve(
+            [
+                m.model.ridges[0] * (rest.count if m.model.ridge_scaling == "mean" else 1)
+                for m in members
+            ]
+        )
+    return models
 
 
-def _lacks_a_class(rest: Centred) -> bool:
-    share = 0.5 * (1.0 + rest.target_mean)
+def _check_training(sums: FoldSums) -> None:
+    """Refuse folds that leave nothing to learn from."""
+    if not sums.folds:
+        raise ValueError("cv has no folds: it holds out no row of the source")
+    total = sum(part.count for part in sums.parts.values())
+    for fold in sums.folds:
+        if sums.parts[fold].count == total:
+            raise ValueError(
+                f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
+                "the rows out"
+            )
+
+
+def _lacks_a_class(mean: Array) -> bool:
+    share = 0.5 * (1.0 + mean)
     return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
 
 
@@ -297,36 +299,23 @@ def _lacks_a_class(rest: Centred) -> bool:
 
 
 def _scores_from_sums(
-    stream: Stream, summed: Sequence[Summed], models: Sequence[list[RidgeModels]]
+    stream: Stream, kernels: Sequence[_Kernel], is_weighted: bool
 ) -> list[list[list[Any]]] | None:
     """Scores by kernel, fold and candidate, if sums are all they need."""
-    is_weighted = summed[0].is_weighted
     if stream.reader.classes is not None or (is_weighted and not _take_weights(stream.scorers)):
         return None
-    if not summed[0].weights.all():  # scikit-learn's scorers say what a fold of weight 0 is worth
-        return None
     scores = []
-    for found, by_fold in zip(summed, models, strict=True):
-        sse = [part.residual(m) for part, m in zip(found.parts, by_fold, strict=True)]
-        squares = [part.sums.squares for part in found.parts]
-        if any((e < DISTINCT * whole).any() for e, whole in zip(sse, squares, strict=True)):
+    for kernel in kernels:
+        errors = kernel.sums.errors(kernel.models)
+        if errors is None or not errors.weight.all():  # scikit-learn knows what weight 0 is worth
             return None
-        table: dict[str, list[Array]] = {}
-        for name, metric in stream.metrics.items():
-            if metric is None:
-                return None
-            columns = [
-                from_sums(metric, np.stack([e[k] for e in sse]), found.spreads, found.weights)
-                for k in range(len(sse[0]))
-            ]
-            if any(column is None for column in columns):
-                return None
-            table[name] = columns  # type: ignore[assignment]
-        folds, candidates = range(len(found.folds)), range(len(sse[0]))
+        table = score_errors(stream.metrics, errors)
+        if table is None:
+            return None
         scores.append(
             [
-                [_pack(stream, {n: float(c[k][i]) for n, c in table.items()}) for k in candidates]
-                for i in folds
+                [_pack(stream, {name: float(s[i, k]) for name, s in table.items()}) for k in ks]
+                for i, ks in enumerate([range(len(kernel.members))] * len(kernel.models))
             ]
         )
     return scores
@@ -337,15 +326,14 @@ def _pack(stream: Stream, scores: dict[str, float]) -> Any:
 
 
 def _second_pass(
-    stream: Stream, found: Summed, kernels: Sequence[FoldModels], height: int
+    stream: Stream, kernels: Sequence[_Kernel], batches: SourceBatches
 ) -> list[list[list[Any]]]:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
-    counts = [len(next(iter(k.by_fold.values())).coef) for k in kernels]
-    metrics = {} if found.is_weighted else stream.metrics
-    if metrics and all(metric is not None and is_mean(metric) for metric in metrics.values()):
-        table = _added_up(stream, found, kernels, sum(counts), height)
-    else:
-        table = _kept(stream, found, kernels, sum(counts), height)
+    counts = [len(kernel.members) for kernel in kernels]
+    metrics = {} if batches.is_weighted else stream.metrics
+    is_added = metrics and all(m is not None and is_mean(m) for m in metrics.values())
+    score = _added_up if is_added else _kept
+    table = score(stream, kernels, sum(counts), batches.height)
     starts = np.cumsum([0, *counts])
     return [
         [[row[k] for k in range(starts[i], starts[i + 1])] for row in table]
@@ -353,35 +341,45 @@ def _second_pass(
     ]
 
 
+def _held_out_blocks(
+    stream: Stream, kernels: Sequence[_Kernel], height: int
+) -> Iterator[tuple[Block, Index, Array]]:
+    """Every block with the folds of its rows and their values by all candidates."""
+    for block in stream.source.blocks(height):
+        numbers = stream.rule.numbers(block)
+        yield block, numbers, np.concatenate([k.values(block.X, numbers) for k in kernels])
+
+
 def _added_up(
-    stream: Stream, found: Summed, kernels: Sequence[FoldModels], total: int, height: int
+    stream: Stream, kernels: Sequence[_Kernel], total: int, height: int
 ) -> list[list[Any]]:
     metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
-    sums = {name: np.zeros((len(found.folds), total)) for name in metrics}
-    for block, numbers, values in held_out_blocks(stream.source, stream.rule, kernels, height):
+    folds = list(kernels[0].models)
+    sums = {name: np.zeros((len(folds), total)) for name in metrics}
+    for block, numbers, values in _held_out_blocks(stream, kernels, height):
         present = np.unique(numbers[numbers >= 0])
         if not len(present):
             continue
         parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
         side = Side(stream.reader.target(block.y), parts)
-        where = np.searchsorted(found.folds, present)
-        for k, of_candidate in enumerate(np.concatenate(values)):
+        where = np.searchsorted(folds, present)
+        for k, of_candidate in enumerate(values):
             for name, metric in metrics.items():
                 scored = metric(side, of_candidate[side.rows]).scores
                 sums[name][where, k] += scored * side.sizes
+    rows = [kernels[0].sums.parts[fold].rows for fold in folds]
     return [
         [
-            _pack(stream, {name: float(s[i, k] / found.rows[i]) for name, s in sums.items()})
+            _pack(stream, {name: float(s[i, k] / rows[i]) for name, s in sums.items()})
             for k in range(total)
         ]
-        for i in range(len(found.folds))
+        for i in range(len(folds))
     ]
 
 
-def _kept(
-    stream: Stream, found: Summed, kernels: Sequence[FoldModels], total: int, height: int
-) -> list[list[Any]]:
-    n, q = stream.source.n_rows or int(found.rows.sum()), len(found.total.target_origin)
+def _kept(stream: Stream, kernels: Sequence[_Kernel], total: int, height: int) -> list[list[Any]]:
+    folds = list(kernels[0].models)
+    n, q = stream.source.n_rows or 0, next(iter(kernels[0].models.values())).coef.shape[2]
     needed = 8 * n * q * (total + 2)
     if needed > 0.5 * available_memory():
         raise MemoryError(
@@ -389,13 +387,11 @@ def _kept(
             "wants all predictions at once; use r2, mean squared or absolute error, or accuracy, "
             "or fewer candidates"
         )
-    values, folds = np.empty((total, n, q)), np.empty(n, dtype=np.intp)
+    values, fold_of = np.empty((total, n, q)), np.empty(n, dtype=np.intp)
     ys, weights = [], []
-    for block, numbers, found_values in held_out_blocks(
-        stream.source, stream.rule, kernels, height
-    ):
+    for block, numbers, found in _held_out_blocks(stream, kernels, height):
         rows = slice(block.start, block.start + len(block))
-        values[:, rows], folds[rows] = np.concatenate(found_values), numbers
+        values[:, rows], fold_of[rows] = found, numbers
         ys.append(block.y)
         weights.append(block.sample_weight)
     y = np.concatenate(ys)
@@ -404,9 +400,9 @@ def _kept(
     if weights[0] is not None and _take_weights(stream.scorers):
         params["sample_weight"] = np.concatenate([w for w in weights if w is not None])
     judge = Judge(_scorer(stream), target, (np.empty((n, 0)), y), params, stream.error_score)
-    side = Side(target, tuple(np.flatnonzero(folds == fold) for fold in found.folds))
+    side = Side(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
     columns = [judge.score(of_candidate[side.rows], side, {}) for of_candidate in values]
-    return [[column[i] for column in columns] for i in range(len(found.folds))]
+    return [[column[i] for column in columns] for i in range(len(folds))]
 
 
 def _take_weights(scorers: dict[str, Any]) -> bool:
@@ -424,20 +420,12 @@ def _scorer(stream: Stream) -> Any:
 # -- predictions -------------------------------------------------------------------------------
 
 
-def _predicted(
-    stream: Stream,
-    candidate: Candidate,
-    request: Request,
-    found: Summed,
-    by_fold: list[RidgeModels],
-    height: int,
-) -> Outcome:
+def _predicted(stream: Stream, kernel: _Kernel, height: int) -> Outcome:
     """The held-out values of all rows, (n, q), in a second pass."""
     start = time.perf_counter()
-    models = FoldModels(request.features, dict(zip(found.folds, by_fold, strict=True)))
     parts: list[Array] = []
-    for block, _, values in held_out_blocks(stream.source, stream.rule, [models], height):
-        parts.append(values[0][0])
+    for block, _, values in _held_out_blocks(stream, [kernel], height):
+        parts.append(values[0])
         target = stream.reader.target(block.y)
     held = np.concatenate(parts)
     untested = np.flatnonzero(np.isnan(held).any(axis=1))
@@ -446,5 +434,5 @@ def _predicted(
             f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
             "cross_val_score"
         )
-    seconds, scores = time.perf_counter() - start, [None] * len(found.folds)
-    return _outcome(candidate.number, found, request, 2, seconds, scores, held, target)
+    seconds, scores = time.perf_counter() - start, [None] * len(kernel.models)
+    return _outcome(kernel.members[0].number, kernel, 2, seconds, scores, held, target)

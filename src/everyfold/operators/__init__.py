@@ -11,10 +11,12 @@ from everyfold.operators.base import (
 )
 from everyfold.operators.circulant import Circulant
 from everyfold.operators.dense import Dense, DenseMatrix
+from everyfold.operators.features import FeatureMap
 from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.iterative import Iterative
-from everyfold.operators.lowrank import LowRank, Primal
+from everyfold.operators.lowrank import LowRank, Mapped, Primal
 from everyfold.operators.nystrom import Nystrom, NystromMatrix
+from everyfold.operators.randomfourier import RandomFourier
 
 __all__ = [
     "Circulant",
@@ -23,13 +25,16 @@ __all__ = [
     "Dense",
     "DenseMatrix",
     "Expansion",
+    "FeatureMap",
     "Iterative",
     "KernelOperator",
     "LowRank",
+    "Mapped",
     "Nystrom",
     "NystromMatrix",
     "Primal",
     "Quadratic",
+    "RandomFourier",
     "Response",
     "Solution",
     "Structure",

@@ -2,14 +2,14 @@ r"""Kernels of low rank, K = V Vᵀ: linear models in their primal form are the 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import blas, lapack
 
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
@@ -25,69 +25,60 @@ from everyfold.operators.base import (
     Structure,
 )
 from everyfold.operators.dense import product
-from everyfold.operators.moments import Moments, gram, weighted_gram
-from everyfold.operators.systems import EPS, refuse, solve_stack
+from everyfold.operators.features import FeatureMap, Plain
+from everyfold.operators.systems import EPS, mirror, refuse, solve_stack
+from everyfold.rows.memory import Held, Sampled
+
+BLOCK = 4_000_000
+"""Entries of V that are weighted at a time, about 32 MB."""
 
 
-class Features(ABC):
-    """A map from rows to the c numbers whose inner products are the kernel."""
+class Mapped(Structure):
+    """A structure that represents the kernel by a feature map, K = V Vᵀ.
+
+    Whatever is a map serves every loss, folds by sums or with V in memory, and rows of any source.
+    """
+
+    kind: ClassVar[str]
+    """What the raw columns are, in words."""
 
     @abstractmethod
-    def __call__(self, X: Any) -> Array:
-        """The features of the rows of ``X``, (rows, c)."""
+    def feature_map(self, kernel: Kernel, rows: Sampled) -> FeatureMap:
+        """The map for these rows, of which no more than a sample is looked at."""
 
     @abstractmethod
-    def expand(self, coef: Array) -> Expansion:
-        """The function with these coefficients of the features."""
+    def raw_width_for(self, n_rows: int, n_features: int) -> int:
+        """The number of raw columns of a map for rows of this shape, at most."""
+
+    def bind(self, kernel: Kernel, X: Any) -> LowRank:
+        """See base class."""
+        features = self.feature_map(kernel, Held(X))
+        return LowRank(features(X), features)
+
+    def rank_for(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return min(n_rows, self.raw_width_for(n_rows, n_features))
 
 
 @dataclass(frozen=True)
-class Plain(Features):
-    """The columns of X themselves."""
-
-    def __call__(self, X: Any) -> Array:
-        """See base class."""
-        V: Any = X.toarray() if hasattr(X, "toarray") else X
-        return np.ascontiguousarray(V, dtype=np.float64)
-
-    def expand(self, coef: Array) -> LinearExpansion:
-        """See base class."""
-        return LinearExpansion(coef)
-
-
-@dataclass(frozen=True)
-class LinearExpansion(Expansion):
-    """f(x) = xᵀ coef."""
-
-    coef: Array
-
-    def link(self, X: Any) -> Array:
-        """See base class: the features themselves."""
-        return Plain()(X)
-
-    @property
-    def width(self) -> int:
-        """See base class."""
-        return len(self.coef)
-
-
-@dataclass(frozen=True)
-class Primal(Structure):
+class Primal(Mapped):
     """Represent a linear kernel by the features themselves.
 
     **Cost** n d² flops and d² memory where the dense kernel takes n³ and n²; worth it when
     features are fewer than rows.
     """
 
-    def bind(self, kernel: Kernel, X: Any) -> LowRank:
+    kind: ClassVar[str] = "columns of the rows"
+
+    def feature_map(self, kernel: Kernel, rows: Sampled) -> Plain:
         """See base class."""
         if not isinstance(kernel, Linear):
             raise ValueError(f"a primal form exists for the linear kernel only, not for {kernel}")
-        return LowRank(Plain()(X), Plain())
+        return Plain(rows.n_features)
 
-    def rank_for(self, n_rows: int, n_features: int) -> int:
+    def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
-        return min(n_rows, n_features)
+        return n_features
 
 
 class LowRank(KernelOperator):
@@ -95,7 +86,7 @@ class LowRank(KernelOperator):
 
     has_coordinates = True
 
-    def __init__(self, V: Array, features: Features | None = None) -> None:
+    def __init__(self, V: Array, features: FeatureMap | None = None) -> None:
         self.V = V
         self.n = len(V)
         self._features = features
@@ -148,10 +139,6 @@ class LowRank(KernelOperator):
         spectrum = _Spectrum(centred)
         for rho in rhos:
             yield LowRankResponse(centred, quadratic, spectrum.at(rho), rho)
-
-    def moments(self, quadratic: Quadratic, sets: Sequence[Rows]) -> Moments:
-        """What leaving each of the sets out takes from the sums over all rows."""
-        return Moments.of_sets(self.V, quadratic, sets)
 
     def restrict(self, rows: Rows) -> LowRank:
         """See base class."""
@@ -373,3 +360,20 @@ def _deflate(Q: Array, B: Array) -> Array:
     solved = solve_stack(inner[None], (Q.T @ B)[None])[0]
     deflated: Array = B + Q @ solved
     return deflated
+
+
+def gram(Z: Array) -> Array:
+    """ZᵀZ of a C-ordered matrix, both triangles filled, at half the flops of a product."""
+    return weighted_gram(np.ascontiguousarray(Z), np.ones(len(Z)), np.zeros(Z.shape[1]))
+
+
+def weighted_gram(V: Array, s: Array, centre: Array) -> Array:
+    """ZᵀZ of Z = s (V − 1 centreᵀ), in blocks so that no second V is made."""
+    total = np.zeros((V.shape[1], V.shape[1]), order="F")
+    step = max(1, BLOCK // max(1, V.shape[1]))
+    is_plain = bool(np.all(s == 1.0)) and not centre.any()
+    for i in range(0, len(V) if V.size else 0, step):
+        block = V[i : i + step]
+        Z = block if is_plain else (block - centre) * s[i : i + step, None]
+        total = blas.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+    return mirror(total)

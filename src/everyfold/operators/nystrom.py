@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import Array, Rows, Structure, StructureError
-from everyfold.operators.dense import KernelExpansion, product
-from everyfold.operators.landmarks import centres, refuse_indefinite, rp_cholesky, uniform
-from everyfold.operators.lowrank import Features, LowRank
-from everyfold.operators.systems import CHUNK, EPS
+from everyfold.operators.base import Array, Rows, StructureError
+from everyfold.operators.dense import product
+from everyfold.operators.features import PROBE, LandmarkFeatures
+from everyfold.operators.landmarks import centres, rp_cholesky, uniform
+from everyfold.operators.lowrank import LowRank, Mapped
+from everyfold.operators.systems import CHUNK
+from everyfold.rows.memory import Held, Sampled
 
 DEFAULT_LANDMARKS = 1000
 """The most landmarks that are taken where no number is asked for."""
@@ -32,7 +32,7 @@ Sampling = Literal["uniform", "rpcholesky", "kmeans"]
 
 
 @dataclass(frozen=True)
-class Nystrom(Structure):
+class Nystrom(Mapped):
     r"""Represent the kernel by its values at c landmarks: rank c instead of n.
 
     Parameters
@@ -75,6 +75,7 @@ class Nystrom(Structure):
     random_state: Any = None
 
     is_approximate: ClassVar[bool] = True
+    kind: ClassVar[str] = "landmarks"
 
     def __post_init__(self) -> None:
         for name in ("n_landmarks", "rank"):
@@ -102,6 +103,10 @@ class Nystrom(Structure):
         asked = DEFAULT_LANDMARKS if self.n_landmarks is None else self.n_landmarks
         return _number(asked, n)
 
+    def raw_width_for(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return self.count(n_rows)
+
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return self._kept(self.count(n_rows))
@@ -120,32 +125,33 @@ class Nystrom(Structure):
                 stacklevel=2,
             )
         trace = float(kernel.diagonal(X).sum())
-        if self.sampling != "rpcholesky":
-            features = self.features(kernel, X)
+        if self.sampling != "rpcholesky" or n > SAMPLE:
+            features = self.feature_map(kernel, Held(X))
             return NystromMatrix(features(X), features, trace)
         random = check_random_state(self.random_state)
         features, F, pivots = self._pivoted(kernel, X, self.count(n), random)
         return NystromMatrix(F, features, trace, pivots)
 
-    def features(self, kernel: Kernel, X: Any) -> LandmarkFeatures:
-        """The map from rows to features whose inner products are the low-rank kernel."""
-        return self.features_of(kernel, X.shape[0], lambda rows: X[rows])
-
-    def features_of(self, kernel: Kernel, n: int, take: Callable[[Rows], Any]) -> LandmarkFeatures:
-        """The same for n rows of which some can be taken; no more than ``SAMPLE`` are looked at."""
+    def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
+        """See base class; of more than ``SAMPLE`` rows, so many are looked at."""
+        n = rows.n_rows
+        assert n is not None
         random = check_random_state(self.random_state)
         count = self.count(n)
         if self.sampling == "uniform":
-            rows = uniform(n, count, random)
-            taken = take(rows)
-            W = kernel(taken, kernel.anchors(taken, rows))
-            return LandmarkFeatures.of(kernel, kernel.anchors(taken, rows), W, self._kept(count))
-        X = take(np.arange(n) if n <= SAMPLE else np.sort(uniform(n, SAMPLE, random)))
+            more = 0 if isinstance(kernel, Precomputed) else PROBE
+            drawn = uniform(n, count + more, random)
+            X = rows.take(drawn)
+            landmarks = kernel.anchors(X[:count], drawn[:count])
+            W = kernel(X[:count], landmarks)
+            probe = X[count:] if len(drawn) > count else X
+            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count), probe)
+        X = rows.take(np.arange(n) if n <= SAMPLE else np.sort(uniform(n, SAMPLE, random)))
         if self.sampling == "kmeans":
             _refuse_centres(kernel)
             landmarks = centres(X, count, random)
             W = kernel(landmarks, landmarks)
-            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count))
+            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count), X[:PROBE])
         return self._pivoted(kernel, X, count, random)[0]
 
     def _pivoted(
@@ -154,7 +160,8 @@ class Nystrom(Structure):
         """The map, the features of the rows, and the pivots."""
         found = rp_cholesky(kernel, X, count, self.tol, random)
         landmarks = kernel.anchors(X[found.rows], found.rows)
-        features = LandmarkFeatures.of_factor(kernel, landmarks, found.F[found.rows])
+        L = found.F[found.rows]
+        features = LandmarkFeatures.of_factor(kernel, landmarks, L, X[:PROBE])
         if self.rank is None:
             return features, found.F, found.rows
         features, rotation = features.truncated(self._kept(len(found.rows)))
@@ -182,60 +189,6 @@ def _refuse_centres(kernel: Kernel) -> None:
             "sampling='kmeans' takes centres of clusters, which a matrix with "
             "kernel='precomputed' has no columns for; use 'rpcholesky' or 'uniform'"
         )
-
-
-@dataclass(frozen=True)
-class LandmarkFeatures(Features):
-    """φ(x) = Tᵀ (k(x, l_1), …, k(x, l_c)) with T Tᵀ the (truncated) pseudo-inverse of W."""
-
-    kernel: Kernel
-    landmarks: Any
-    T: Array
-
-    @classmethod
-    def of(cls, kernel: Kernel, landmarks: Any, W: Array, rank: int) -> LandmarkFeatures:
-        """From the leading eigenvectors of W; eigenvalues that rounding made are left out."""
-        values, U, info = lapack.dsyevd(0.5 * (W + W.T), lower=1)
-        if info:
-            raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
-        refuse_indefinite(values, float(np.abs(values).max(initial=0.0)))
-        kept = np.flatnonzero(values > len(W) * EPS * max(float(values[-1]), 0.0))[-rank:]
-        T = U[:, kept] / np.sqrt(values[kept])
-        return cls(kernel, landmarks, np.ascontiguousarray(T))
-
-    @classmethod
-    def of_factor(cls, kernel: Kernel, landmarks: Any, L: Array) -> LandmarkFeatures:
-        """From the Cholesky factor of W."""
-        T = solve_triangular(L, np.eye(len(L)), lower=True).T
-        return cls(kernel, landmarks, np.ascontiguousarray(T))
-
-    def truncated(self, rank: int) -> tuple[LandmarkFeatures, Array]:
-        """The leading features of W only, and the rotation that takes the old ones there.
-
-        W = L Lᵀ, so that its eigenvectors are the left singular vectors of L and the features
-        rotate by the right ones.
-        """
-        L = np.linalg.inv(self.T).T
-        _, _, Vt = np.linalg.svd(L)
-        rotation = np.ascontiguousarray(Vt[:rank].T)
-        return LandmarkFeatures(self.kernel, self.landmarks, self.T @ rotation), rotation
-
-    @property
-    def width(self) -> int:
-        """The number of features."""
-        return int(self.T.shape[1])
-
-    def __call__(self, X: Any) -> Array:
-        """See base class; the kernel block in pieces of about 64 MB."""
-        V = np.empty((X.shape[0], self.width))
-        step = max(1, CHUNK // len(self.T))
-        for i in range(0, len(V), step):
-            V[i : i + step] = product(self.kernel(X[i : i + step], self.landmarks), self.T)
-        return V
-
-    def expand(self, coef: Array) -> KernelExpansion:
-        """See base class: c kernel evaluations a row."""
-        return KernelExpansion(self.kernel, self.landmarks, self.T @ coef)
 
 
 @dataclass(frozen=True)

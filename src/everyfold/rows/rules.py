@@ -51,22 +51,6 @@ class Consecutive(FoldRule):
 
 
 @dataclass(frozen=True)
-class Alternating(FoldRule):
-    """Row i in fold i mod t: for sources whose length is not known before they end."""
-
-    t: int
-
-    @property
-    def n_folds(self) -> int | None:
-        """See base class."""
-        return self.t
-
-    def numbers(self, block: Block) -> Rows:
-        """See base class."""
-        return np.arange(block.start, block.start + len(block)) % self.t
-
-
-@dataclass(frozen=True)
 class Given(FoldRule):
     """A number for every row."""
 
@@ -113,7 +97,7 @@ def read_rule(cv: Any, source: RowSource) -> FoldRule:
     """The rule of a ``cv`` argument.
 
     None is the fold column of the source if it has one and 5 folds if not; a number of folds cuts
-    the rows into runs where their number is known and deals them out in turn where it is not.
+    the rows, whose number must be known, into runs.
     """
     if cv is None:
         first = next(iter(source.blocks(1)))
@@ -143,8 +127,7 @@ def read_rule(cv: Any, source: RowSource) -> FoldRule:
 def _cut(t: int, source: RowSource) -> FoldRule:
     if t < 2:
         raise ValueError(f"cv={t} is not allowed; use at least 2 folds")
-    if source.n_rows is None:
-        return Alternating(t)
+    assert source.n_rows is not None
     if source.n_rows < t:
         raise ValueError(f"cv={t} is more than the {source.n_rows} rows of the source")
     return Consecutive(source.n_rows, t)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import check_precomputed
 from everyfold.losses import LOSSES, Loss, find_loss
+from everyfold.models.fit import SourceFit, fit_columns, fit_source
 from everyfold.models.model import (
     ClassWeight,
     KernelChoice,
@@ -21,45 +20,11 @@ from everyfold.models.model import (
     read_ridge,
     read_weights,
 )
-from everyfold.models.passes import SourceFit, fit_source
 from everyfold.models.targets import Target, Voting
-from everyfold.operators import KernelOperator, Structure
-from everyfold.operators.base import Array, Solution
+from everyfold.operators import Structure
+from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import RowSource
-from everyfold.solve import Fit, solve
-
-
-def fit_columns(model: Model, operator: KernelOperator, target: Target, weights: Array) -> Solution:
-    """Fit every column of a target, together where they share their rows and their ridge."""
-    q = target.columns.shape[1]
-    fits: list[tuple[list[int], Fit]] = []
-    problems = model.problems(target, weights)
-    if target.has_pairs:
-        for k, problem in enumerate(problems):
-            fits.append(([k], solve(problem, operator, model.ridges[0])))
-    else:
-        (problem,) = problems
-        for ridge, columns in model.columns_of_ridges(q):
-            fits.append((columns, solve(problem, operator, ridge)))
-    _warn_unconverged([fit for _, fit in fits])
-    coef, intercept = np.empty((len(fits[0][1].solution.coef), q)), np.empty(q)
-    for columns, fit in fits:
-        own = columns if fit.solution.coef.shape[1] == q else [0]
-        coef[:, columns] = fit.solution.coef[:, own]
-        intercept[columns] = fit.solution.intercept[own]
-    return Solution(coef, intercept)
-
-
-def _warn_unconverged(fits: list[Fit]) -> None:
-    worst = max(float(fit.stationarity.max(initial=0.0)) for fit in fits)
-    if not all(fit.is_converged for fit in fits):
-        warnings.warn(
-            f"Newton's method did not converge: the conditions of a minimum are violated by "
-            f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
-            ConvergenceWarning,
-            stacklevel=5,
-        )
 
 
 def _suits(loss: Loss | type[Loss], is_classifier: bool) -> bool:

@@ -1,0 +1,84 @@
+"""Fits of a model: to rows in memory, or to those of a source in one pass."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from everyfold.models.model import Model
+from everyfold.models.sources import (
+    Reader,
+    SourceBatches,
+    check_model,
+    choose_map,
+    read_source,
+)
+from everyfold.models.targets import Target
+from everyfold.operators import Expansion, KernelOperator, Solution
+from everyfold.operators.sums import Start
+from everyfold.rows import RowSource
+from everyfold.rows.batches import height_of
+from everyfold.rows.rules import Everything
+from everyfold.solve import Fit, solve
+from everyfold.types import Array
+
+__all__ = ["SourceFit", "fit_columns", "fit_source"]
+
+
+def fit_columns(model: Model, operator: KernelOperator, target: Target, weights: Array) -> Solution:
+    """Fit every column of a target, together where they share their rows and their ridge."""
+    q = target.columns.shape[1]
+    fits: list[tuple[list[int], Fit]] = []
+    problems = model.problems(target, weights)
+    if target.has_pairs:
+        for k, problem in enumerate(problems):
+            fits.append(([k], solve(problem, operator, model.ridges[0])))
+    else:
+        (problem,) = problems
+        for ridge, columns in model.columns_of_ridges(q):
+            fits.append((columns, solve(problem, operator, ridge)))
+    _warn_unconverged([fit for _, fit in fits])
+    coef, intercept = np.empty((len(fits[0][1].solution.coef), q)), np.empty(q)
+    for columns, fit in fits:
+        own = columns if fit.solution.coef.shape[1] == q else [0]
+        coef[:, columns] = fit.solution.coef[:, own]
+        intercept[columns] = fit.solution.intercept[own]
+    return Solution(coef, intercept)
+
+
+def _warn_unconverged(fits: list[Fit]) -> None:
+    worst = max(float(fit.stationarity.max(initial=0.0)) for fit in fits)
+    if not all(fit.is_converged for fit in fits):
+        warnings.warn(
+            f"Newton's method did not converge: the conditions of a minimum are violated by "
+            f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
+
+
+@dataclass(frozen=True)
+class SourceFit:
+    """The fitted function, its intercepts, how the targets were read, and if y has one axis."""
+
+    expansion: Expansion
+    intercept: Array
+    reader: Reader
+    is_flat: bool
+
+
+def fit_source(model: Model, source: RowSource) -> SourceFit:
+    """Fit a model for squared loss; one pass, and one more where classes must be found first."""
+    check_model(model)
+    reader = read_source(source, model)
+    features, ridge = choose_map(model, source), model.ridges[0]
+    start = Start.of(features, ridge, source.n_rows or 1, intercept=model.intercept)
+    batches = SourceBatches(source, reader, Everything(), height_of(features.raw_width))
+    (sums,) = batches.sums([features], [start])
+    total = sums.total
+    models = total.solve([ridge * (total.count if model.ridge_scaling == "mean" else 1)])
+    expansion = features.expand(models.coef[0])
+    return SourceFit(expansion, models.intercept[0], reader, batches.is_flat)

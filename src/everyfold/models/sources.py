@@ -1,0 +1,171 @@
+"""Models on a source of rows: what can be fitted there, to which targets, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold.models.model import Model
+from everyfold.models.targets import Labels, Numbers, Target
+from everyfold.operators import FeatureMap, Mapped, Nystrom, Primal
+from everyfold.operators.sums import FoldSums, Start, accumulate
+from everyfold.rows import Block, RowSource
+from everyfold.rows.batches import Batch, by_fold
+from everyfold.rows.rules import FoldRule
+from everyfold.types import Array
+
+__all__ = ["Reader", "SourceBatches", "check_model", "choose_map", "read_source", "structure_of"]
+
+ROWS_AT_A_TIME = 65536
+
+
+def check_model(model: Model) -> None:
+    """Refuse what needs all rows at once."""
+    if not model.loss.has_constant_curvature:
+        raise ValueError(
+            f"loss={model.loss} needs many passes over the rows; for a source of rows use "
+            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()"
+        )
+    if model.voting is not None:
+        raise ValueError(
+            "multi_class='ovo' fits each pair of classes to rows of its own; for a source of rows "
+            "use 'ovr'"
+        )
+    if model.choice.depends_on_rows:
+        raise ValueError(
+            f"gamma={model.choice.gamma!r} depends on the training rows of each fold; for a source "
+            "of rows use a number"
+        )
+    if len(model.ridges) > 1:
+        raise ValueError("alpha has several entries; for a source of rows use one number")
+    if model.ridges[0] <= 0.0:
+        raise ValueError(
+            f"alpha={model.ridges[0]:g} leaves sums over rows singular; for a source of rows use a "
+            "number > 0"
+        )
+    if model.choice.is_precomputed:
+        raise ValueError("kernel='precomputed' has no rows to read; use another kernel")
+    if not isinstance(model.operator, Mapped) and model.operator != "auto":
+        raise ValueError(
+            f"operator={model.operator!r} needs all rows at once; for a source of rows use "
+            "operator=Nystrom(...)"
+        )
+
+
+def structure_of(model: Model) -> Mapped:
+    """How the kernel of rows that are never all in memory is represented."""
+    if isinstance(model.operator, Mapped):
+        return model.operator
+    return Primal() if model.choice.kernel == "linear" else Nystrom(random_state=model.seed)
+
+
+def choose_map(model: Model, source: RowSource) -> FeatureMap:
+    """The map from rows to features; ``source.n_rows`` must be known."""
+    kernel = model.choice.resolve(np.zeros((1, source.n_features)))
+    return structure_of(model).feature_map(kernel, source)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """From blocks to targets: numbers, or the labels of ``classes``.
+
+    Attributes
+    ----------
+    classes : array of shape (k,) or None
+    factors : array of shape (k,) or None
+        Weights of the classes.
+    """
+
+    classes: NDArray[Any] | None = None
+    factors: Array | None = None
+
+    @property
+    def sample(self) -> NDArray[Any]:
+        """Dummy targets, used to look up metrics."""
+        return np.zeros(2) if self.classes is None else self.classes
+
+    def target(self, y: Any) -> Target:
+        """The target of some rows."""
+        if self.classes is None:
+            return Numbers.read(y)
+        codes = np.searchsorted(self.classes, y)
+        columns = 2.0 * (codes[:, None] == np.arange(len(self.classes))) - 1.0
+        return Labels(self.classes, codes, columns[:, 1:] if len(self.classes) == 2 else columns)
+
+    def weights(self, block: Block, target: Target) -> Array | None:
+        """The weights of a block's rows; None if all are 1."""
+        if self.factors is None or not isinstance(target, Labels):
+            return block.sample_weight
+        factors: Array = self.factors[target.codes]
+        return factors if block.sample_weight is None else factors * block.sample_weight
+
+
+def read_source(source: RowSource, model: Model) -> Reader:
+    """A reader of the source's targets; classes take a pass, as do rows of an unknown number."""
+    if not model.is_classifier:
+        if source.n_rows is None:
+            for _ in source.blocks(ROWS_AT_A_TIME):
+                pass
+        return Reader()
+    if model.class_weight == "balanced":
+        raise ValueError(
+            "class_weight='balanced' depends on the training rows of each fold, which a source of "
+            "rows does not keep; pass a dict of weights"
+        )
+    found: set[Any] = set()
+    for block in source.blocks(ROWS_AT_A_TIME):
+        if np.ndim(block.y) != 1:
+            raise ValueError("y of a classifier must be one column of labels")
+        found.update(np.unique(block.y).tolist())
+    classes = np.array(sorted(found))
+    each = Labels.read(classes)  # raises what is wrong with them
+    factors = None
+    if model.class_weight is not None:
+        factors = model.problems(each, np.ones(len(classes)))[0].w
+        if (factors < 0.0).any():
+            raise ValueError(f"class_weight={model.class_weight!r}: weights must be at least 0")
+    return Reader(classes, factors)
+
+
+@dataclass
+class SourceBatches:
+    """The rows of a source in batches, sorted by fold, and what a pass tells of all.
+
+    Attributes
+    ----------
+    is_weighted : bool
+        Whether the source has weights.
+    is_flat : bool
+        Whether its y has one axis.
+    """
+
+    source: RowSource
+    reader: Reader
+    rule: FoldRule
+    height: int
+    is_weighted: bool = False
+    is_flat: bool = True
+
+    def __iter__(self) -> Iterator[Batch]:
+        for block in self.source.blocks(self.height):
+            self.is_weighted, self.is_flat = block.sample_weight is not None, block.y.ndim == 1
+            target = self.reader.target(block.y)
+            X, z, w = block.X, target.columns, self.reader.weights(block, target)
+            order, sets = by_fold(self.rule.numbers(block))
+            if order is not None:
+                X, z, w = X[order], z[order], None if w is None else w[order]
+            yield Batch(X, z, w, sets)
+
+    def sums(self, maps: Sequence[FeatureMap], starts: Sequence[Start]) -> list[FoldSums]:
+        """The sums of every map, from one pass."""
+        found = accumulate(self, maps, starts)
+        if not any(part.count for part in found[0].parts.values()):
+            raise ValueError(
+                "the weight (sample_weight, times class_weight) is zero for every row of the "
+                "source; at least one must be positive"
+            )
+        return found

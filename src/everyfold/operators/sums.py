@@ -1,0 +1,402 @@
+r"""Sums over rows of features: all that ridge regression needs to know of them, fold by fold.
+
+Rows enter through their weight, their features v and their targets z only as sums of products, so
+that every fold's model follows from the sums over the sets that folds hold out, and rows may come
+from anywhere, batch by batch. Sums are kept about the means of their own rows: no set loses digits
+because others are far from it, and it does not matter how rows are cut into batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from everyfold.operators.dense import product
+from everyfold.operators.features import FeatureMap
+from everyfold.operators.systems import EPS, mirror, refuse
+from everyfold.rows.batches import NEVER, TOTAL, Batch
+from everyfold.types import Array
+
+__all__ = ["FoldErrors", "FoldSums", "RidgeModels", "Start", "Sums", "accumulate"]
+
+DISTINCT = 1e-5
+"""Differences below this share of what they are taken of have lost their digits."""
+
+FEW_RIDGES = 8
+"""Up to this many ridges a Cholesky factor each is cheaper than one eigendecomposition."""
+
+NEGLIGIBLE = 1e-11
+"""Targets that differ by less than this share of their mean are constant up to rounding."""
+
+
+@dataclass
+class Sums:
+    """Sums over some rows of their weights w and of products of features v and targets z.
+
+    Attributes
+    ----------
+    origin, target_origin : arrays of shape (c,) and (q,)
+        What was subtracted from v and z: their weighted means, or 0 where no intercept is fitted.
+    gram : array of shape (c, c)
+        Of w v vᵀ, in the lower triangle.
+    cross : array of shape (c, q)
+        Of w v zᵀ.
+    squares : array of shape (q,)
+        Of w z².
+    middle, spread : arrays of shape (q,)
+        The weighted means of the targets, and the sums of squares around them.
+    is_centred : bool
+    rows, count : int
+        The number of rows, and of those with positive weight.
+    weight : float
+    """
+
+    origin: Array
+    target_origin: Array
+    gram: Array
+    cross: Array
+    squares: Array
+    middle: Array
+    spread: Array
+    is_centred: bool
+    rows: int = 0
+    count: int = 0
+    weight: float = 0.0
+
+    @classmethod
+    def empty(cls, c: int, q: int, *, is_centred: bool) -> Sums:
+        """No rows yet."""
+        gram, cross = np.zeros((c, c), order="F"), np.zeros((c, q), order="F")
+        none, squares, spread = np.zeros(q), np.zeros(q), np.zeros(q)
+        return cls(np.zeros(c), none, gram, cross, squares, none, spread, is_centred)
+
+    def add(self, V: Array, w: Array | None, z: Array) -> None:
+        """Add rows, c² flops each; V, in C order, is written to."""
+        weight = float(len(V) if w is None else w.sum())
+        self.rows += len(V)
+        if weight == 0.0:
+            return
+        self.count += len(V) if w is None else int(np.count_nonzero(w))
+        middle = _mean(z, w, weight)
+        origin, target_origin = self.origin, self.target_origin
+        z_middle = z - middle
+        if self.is_centred:
+            origin, target_origin, z = _mean(V, w, weight), middle, z_middle
+            V -= origin
+        if w is not None:
+            root = np.sqrt(w)[:, None]
+            V *= root
+            z, z_middle = z * root, z_middle * root
+        if V.size:
+            self.gram = blas.dsyrk(1.0, V.T, beta=1.0, c=self.gram, lower=1, overwrite_c=1)
+            self.cross += blas.dgemm(1.0, V.T, np.asfortranarray(z))
+        self.squares += np.einsum("ij,ij->j", z, z)
+        self.spread += np.einsum("ij,ij->j", z_middle, z_middle)
+        self._move(weight, origin, target_origin, middle)
+
+    def _move(self, weight: float, origin: Array, target_origin: Array, middle: Array) -> None:
+        """Move sums whose parts are about two origins to the mean of both; 2 c² flops.
+
+        The second origin is that of the last ``weight``, a negative one for rows taken out.
+        """
+        whole = self.weight + weight
+        if whole == 0.0:
+            self.weight = 0.0
+            return
+        share = weight / whole
+        factor = self.weight * share
+        d, e, m = origin - self.origin, target_origin - self.target_origin, middle - self.middle
+        if factor and d.any():
+            self.gram = blas.dsyr(factor, d, lower=1, a=self.gram, overwrite_a=1)
+        self.cross += factor * np.outer(d, e)
+        self.squares += factor * e * e
+        self.spread += factor * m * m
+        self.origin = self.origin + share * d
+        self.target_origin = self.target_origin + share * e
+        self.middle = self.middle + share * m
+        self.weight = whole
+
+    def _copy(self) -> Sums:
+        parts = ("gram", "cross", "squares", "spread")
+        return replace(self, **{name: getattr(self, name).copy(order="F") for name in parts})
+
+    def _with(self, other: Sums, sign: float) -> Sums:
+        found = self._copy()
+        found.rows += int(sign) * other.rows
+        found.count += int(sign) * other.count
+        if other.weight == 0.0:
+            return found
+        for name in ("gram", "cross", "squares", "spread"):
+            mine = getattr(found, name)
+            mine += sign * getattr(other, name)
+        found._move(sign * other.weight, other.origin, other.target_origin, other.middle)
+        return found
+
+    def __add__(self, other: Sums) -> Sums:
+        return self._with(other, 1.0)
+
+    def __sub__(self, other: Sums) -> Sums:
+        return self._with(other, -1.0)
+
+    def mapped(self, T: Array) -> Sums:
+        """The sums of the features v T; what c×c costs, whatever the number of rows."""
+        gram = product(T.T, product(self._full_gram(), T))
+        return replace(self, origin=self.origin @ T, gram=gram, cross=T.T @ self.cross)
+
+    def _full_gram(self) -> Array:
+        return mirror(self.gram.copy(order="F"))
+
+    def solve(self, rhos: Sequence[float]) -> RidgeModels:
+        """Ridge regression on these rows for all ridges; 9 c³ flops and c² more a ridge."""
+        coef, condition = np.empty((len(rhos), *self.cross.shape)), np.ones(len(rhos))
+        if len(self.gram):  # else a kernel of zeros
+            solve = _by_factors if len(rhos) <= FEW_RIDGES else _by_spectrum
+            coef, condition = solve(self._full_gram(), self.cross, rhos)
+        return RidgeModels(coef, self.target_origin - self.origin @ coef, condition)
+
+    def residual(self, models: RidgeModels) -> Array:
+        """The sums of squared residuals of models on these rows, (ridges, q)."""
+        coef = models.coef
+        flat = models.flat
+        fitted = np.einsum("cj,cj->j", flat, product(self._full_gram(), flat))
+        explained = np.einsum("kcq,cq->kq", coef, self.cross)
+        within = self.squares - 2.0 * explained + fitted.reshape(explained.shape)
+        off = self.target_origin - self.origin @ coef - models.intercept
+        residual: Array = within + self.weight * off * off
+        return residual
+
+    @property
+    def known_spread(self) -> Array:
+        """The spread, NaN where it is rounding."""
+        floor = self.weight * (NEGLIGIBLE * self.middle) ** 2
+        return np.where(self.spread > floor, self.spread, np.nan)
+
+
+def _mean(V: Array, w: Array | None, weight: float) -> Array:
+    mean: Array = (V.sum(axis=0) if w is None else w @ V) / weight
+    return mean
+
+
+@dataclass(frozen=True)
+class RidgeModels:
+    """Coefficients (ridges, c, q), intercepts (ridges, q) and condition numbers (ridges,)."""
+
+    coef: Array
+    intercept: Array
+    condition: Array
+
+    @property
+    def flat(self) -> Array:
+        """All coefficients side by side, (c, ridges · q)."""
+        k, c, q = self.coef.shape
+        return self.coef.transpose(1, 0, 2).reshape(c, k * q)
+
+    def values(self, V: Array) -> Array:
+        """Predictions of rows with features V, (ridges, rows, q), by one product."""
+        k, _, q = self.coef.shape
+        flat = product(V, self.flat) if V.size else np.zeros((len(V), k * q))
+        values: Array = flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
+        return values
+
+    def of_raw(self, T: Array | None) -> RidgeModels:
+        """The same models by coefficients of the raw columns of a map."""
+        return self if T is None else replace(self, coef=T @ self.coef)
+
+
+def _by_spectrum(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
+    values, U, info = lapack.dsyevd(A, lower=1)
+    if info:
+        raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+    values = np.maximum(values, 0.0)
+    inner = U.T @ rhs
+    coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
+    for k, rho in enumerate(rhos):
+        smallest, largest = float(values[0]) + rho, float(values[-1]) + rho
+        if smallest <= EPS * largest:
+            raise refuse(smallest, rho)
+        condition[k] = largest / smallest
+        coef[k] = inner / (values + rho)[:, None]
+    return U @ coef, condition
+
+
+def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
+    coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
+    for k, rho in enumerate(rhos):
+        system = A + rho * np.eye(len(A))
+        norm = float(np.abs(system).sum(axis=0).max())
+        L, x, info = lapack.dposv(system, rhs, lower=1)
+        rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
+        if rcond <= EPS:
+            raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
+        coef[k], condition[k] = x, 1.0 / rcond
+    return coef, condition
+
+
+# -- folds -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is decided before the first row: by the sample that a map comes from, and the model.
+
+    Attributes
+    ----------
+    is_raw : bool
+        Whether the raw columns of the map are summed and mixed afterwards, at c×c size, which
+        saves two thirds of the flops.
+    is_centred : bool
+        Whether an intercept is fitted.
+    """
+
+    is_raw: bool
+    is_centred: bool
+
+    @classmethod
+    def of(cls, features: FeatureMap, rho: float, n: int, *, intercept: bool) -> Start:
+        """For n rows and this ridge, the smallest there is."""
+        return cls(features.keeps_digits(rho / max(1, n)), intercept)
+
+
+@dataclass(frozen=True)
+class FoldSums:
+    """The sums over every set that is held out, and over the other rows.
+
+    ``+`` puts those of different rows together, so that parts of the rows may be summed anywhere.
+
+    Attributes
+    ----------
+    start : Start
+    T : array or None
+        What mixes the summed columns into features.
+    parts : dict
+        Sums by the number of the set; ``NEVER`` has the rows that are in none, ``TOTAL`` all rows
+        where sets overlap.
+    """
+
+    start: Start
+    T: Array | None
+    parts: dict[int, Sums] = field(default_factory=dict)
+
+    def add(self, V: Array, batch: Batch) -> None:
+        """Add the rows of a batch, whose columns are V, which is written to."""
+        for number, rows in batch.sets:
+            z, w = batch.z[rows], None if batch.w is None else batch.w[rows]
+            if number not in self.parts:
+                empty = Sums.empty(V.shape[1], z.shape[1], is_centred=self.start.is_centred)
+                self.parts[number] = empty
+            self.parts[number].add(V[rows], w, z)
+
+    def __add__(self, other: FoldSums) -> FoldSums:
+        parts = dict(self.parts)
+        for number, sums in other.parts.items():
+            parts[number] = parts[number] + sums if number in parts else sums
+        return replace(self, parts=parts)
+
+    @property
+    def folds(self) -> list[int]:
+        """The numbers of the sets that are held out, ascending."""
+        return sorted(number for number in self.parts if number >= 0)
+
+    @property
+    def total(self) -> Sums:
+        """The sums over all rows."""
+        if TOTAL in self.parts:
+            return self._mixed(self.parts[TOTAL])
+        return self._mixed(reduce(add, self.parts.values()))
+
+    def _mixed(self, sums: Sums) -> Sums:
+        return sums if self.T is None else sums.mapped(self.T)
+
+    def rests(self) -> Iterator[tuple[int, Sums]]:
+        """Every fold with the sums over all rows but its own.
+
+        The sets that stay are added up, t log t additions for t folds, so that nothing is lost
+        where a fold weighs far more than what it leaves. Only sets that overlap are subtracted.
+        """
+        folds = self.folds
+        if TOTAL in self.parts:
+            found: Iterator[tuple[int, Sums]] = (
+                (k, self.parts[TOTAL] - self.parts[k]) for k in folds
+            )
+        else:
+            found = _without_each(folds, self.parts, self.parts.get(NEVER))
+        for k, rest in found:
+            yield k, self._mixed(rest)
+
+    def errors(self, models: dict[int, RidgeModels]) -> FoldErrors | None:
+        """The errors of every fold's models on its own rows; None if they lost their digits."""
+        parts = [self.parts[k] for k in models]
+        squared = np.stack(
+            [p.residual(m.of_raw(self.T)) for p, m in zip(parts, models.values(), strict=True)]
+        )
+        if (squared < DISTINCT * np.stack([part.squares for part in parts])[:, None]).any():
+            return None
+        spread = np.stack([part.known_spread for part in parts])
+        return FoldErrors(squared, spread, np.array([part.weight for part in parts]))
+
+
+@dataclass(frozen=True)
+class FoldErrors:
+    """What sums tell of the errors of folds.
+
+    Attributes
+    ----------
+    squared : array of shape (t, ridges, q)
+        Sums of squared errors.
+    spread : array of shape (t, q)
+        Sums of squares of the targets around their mean; NaN where that is rounding.
+    weight : array of shape (t,)
+    """
+
+    squared: Array
+    spread: Array
+    weight: Array
+
+
+def _without_each(
+    folds: list[int], parts: dict[int, Sums], outside: Sums | None
+) -> Iterator[tuple[int, Sums]]:
+    """Every one of some folds, and the sums over the other ones and what is outside of all."""
+    if len(folds) == 1:
+        if outside is not None:
+            yield folds[0], outside
+        return
+    half = len(folds) // 2
+    for own, others in ((folds[:half], folds[half:]), (folds[half:], folds[:half])):
+        more = reduce(add, (parts[k] for k in others))
+        yield from _without_each(own, parts, more if outside is None else outside + more)
+
+
+def accumulate(
+    batches: Iterable[Batch], maps: Sequence[FeatureMap], starts: Sequence[Start]
+) -> list[FoldSums]:
+    """The sums of every map over every set, from one pass over the rows.
+
+    **Cost** the columns of each map, with one base matrix for those that share it, and n c² flops
+    a map; memory for a batch of all maps and 8 c² bytes a set and map.
+    **Exact?** The result does not depend on how the rows are cut, up to rounding.
+    """
+    found = [
+        FoldSums(start, features.T if start.is_raw else None)
+        for features, start in zip(maps, starts, strict=True)
+    ]
+    keys = [features.base_key for features in maps]
+    shared = {key for key in keys if key is not None and keys.count(key) > 1}
+    for batch in batches:
+        bases: dict[Hashable, Array] = {}
+        for features, key, sums in zip(maps, keys, found, strict=True):
+            if key not in shared:
+                C = features.raw(batch.X)
+            else:
+                if key not in bases:
+                    bases[key] = features.base(batch.X)
+                C = features.columns(bases[key])
+            if features.T is not None and sums.T is None:
+                C = np.ascontiguousarray(product(C, features.T))
+            sums.add(C, batch)
+    return found

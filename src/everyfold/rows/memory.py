@@ -1,0 +1,44 @@
+"""Rows that are held in memory, as feature maps look at them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Held", "Sampled"]
+
+
+class Sampled(Protocol):
+    """Rows of which some can be taken by their numbers: those of a source, or of an array."""
+
+    @property
+    def n_rows(self) -> int | None: ...  # noqa: D102
+
+    @property
+    def n_features(self) -> int: ...  # noqa: D102
+
+    def take(self, rows: NDArray[np.intp]) -> Any: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Held:
+    """The rows of an array or a CSR matrix, as they are: no copies, no checks."""
+
+    X: Any
+
+    @property
+    def n_rows(self) -> int:
+        """The number of rows."""
+        return int(self.X.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return int(self.X.shape[1])
+
+    def take(self, rows: NDArray[np.intp]) -> Any:
+        """Some of the rows."""
+        return self.X[rows]
