@@ -194,7 +194,7 @@ def test_kinks_that_libsvm_does_not_know_are_refused(table):
 
 def test_a_fit_that_does_not_converge_is_infinitely_bad(machine, monkeypatch):
     problem, K, *_ = machine
-    monkeypatch.setattr("everyfold.solve.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
     (value,) = GACV().evaluate(problem, DenseMatrix(K), [1e-4])
     assert np.isinf(value).all()
 

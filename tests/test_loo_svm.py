@@ -18,14 +18,8 @@ from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import (
-    Leaving,
-    epsilon_paths,
-    epsilon_without,
-    hinge_paths,
-    hinge_refits,
-    hinge_without,
-)
+from everyfold.svm.paths import epsilon_paths, hinge_paths
+from everyfold.svm.rows import Leaving, epsilon_without, hinge_refits, hinge_without
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),

@@ -146,7 +146,7 @@ def test_separable_data_with_a_huge_penalty_stay_finite():
 
 
 def test_a_fit_that_does_not_converge_says_so(monkeypatch):
-    monkeypatch.setattr("everyfold.solve.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
     X, problem = make(HuberHinge(0.01))
     operator = Dense().bind(RBF(0.5), X)
     fit = solve(problem, operator, 1e-3)

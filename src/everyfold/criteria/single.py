@@ -17,14 +17,8 @@ from everyfold.operators.base import Array, Rows
 from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import (
-    FoldPaths,
-    Leaving,
-    epsilon_without,
-    hinge_paths,
-    hinge_refits,
-    hinge_without,
-)
+from everyfold.svm.paths import FoldPaths, hinge_paths
+from everyfold.svm.rows import Leaving, epsilon_without, hinge_refits, hinge_without
 
 SMOOTHING = 0.1
 """How far from its kink, in units of the spread of y, a row answers when another one leaves."""

@@ -1,5 +1,6 @@
 """Functions k(x, x') of two rows and their matrices, from shared base matrices."""
 
+from everyfold.kernels.checks import check_precomputed
 from everyfold.kernels.kernels import (
     RBF,
     Cosine,
@@ -9,16 +10,14 @@ from everyfold.kernels.kernels import (
     Linear,
     Polynomial,
     Precomputed,
-    check_precomputed,
-    depends_on_rows,
-    find_kernel,
-    resolve_gamma,
 )
+from everyfold.kernels.names import Gamma, depends_on_rows, find_kernel, resolve_gamma
 
 __all__ = [
     "RBF",
     "Cosine",
     "Custom",
+    "Gamma",
     "Kernel",
     "Laplacian",
     "Linear",

@@ -11,18 +11,22 @@ float32 or float64; the arithmetic is float64 throughout. Inputs are expected to
 
 from __future__ import annotations
 
-import difflib
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
 
+from everyfold.kernels.checks import (
+    check_coef0,
+    check_degree,
+    check_gamma,
+    finite,
+    symmetrised,
+)
 from everyfold.kernels.distances import (
     Array,
     Rows,
@@ -40,7 +44,6 @@ from everyfold.kernels.distances import (
     row_blocks,
     squared_distances,
     squared_norms,
-    variance,
 )
 
 __all__ = [
@@ -52,16 +55,7 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Precomputed",
-    "check_precomputed",
-    "depends_on_rows",
-    "find_kernel",
-    "resolve_gamma",
 ]
-
-Gamma: TypeAlias = float | Literal["scale", "auto"] | None
-
-# Largest asymmetry of a kernel matrix, relative to its largest entry, that passes for rounding.
-SYMMETRY_TOLERANCE = 1e-8
 
 
 class Kernel(ABC):
@@ -156,7 +150,7 @@ class RBF(Kernel):
     base: ClassVar[str | None] = "squared_distance"
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
+        check_gamma(self.gamma)
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Squared Euclidean distances."""
@@ -193,7 +187,7 @@ class Laplacian(Kernel):
     base: ClassVar[str | None] = "manhattan"
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
+        check_gamma(self.gamma)
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Manhattan distances."""
@@ -237,9 +231,9 @@ class Polynomial(Kernel):
     base: ClassVar[str | None] = "inner"
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-        _check_degree(self.degree)
-        _check_coef0(self.coef0)
+        check_gamma(self.gamma)
+        check_degree(self.degree)
+        check_coef0(self.coef0)
 
     def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
         """Inner products."""
@@ -413,8 +407,8 @@ class Custom(_Plain):
         """The kernel matrix itself."""
         X = in_double(X)
         if Y is None:
-            return _symmetrised(self._evaluate(X, X), owner=self._owner)
-        return _finite(self._evaluate(X, in_double(Y)), owner=self._owner)
+            return symmetrised(self._evaluate(X, X), owner=self._owner)
+        return finite(self._evaluate(X, in_double(Y)), owner=self._owner)
 
     def base_diagonal(self, X: Rows) -> Array:
         """The values k(x, x), row by row."""
@@ -443,253 +437,3 @@ class Custom(_Plain):
     @property
     def _owner(self) -> str:
         return f"kernel={self.function!r}"
-
-
-PLAIN: dict[str, type[Kernel]] = {
-    "linear": Linear,
-    "cosine": Cosine,
-    "precomputed": Precomputed,
-}
-WITH_GAMMA: dict[str, type[RBF] | type[Laplacian]] = {"rbf": RBF, "laplacian": Laplacian}
-NAMES = ("rbf", "laplacian", "polynomial", "poly", *PLAIN)
-
-REFUSED = {
-    "sigmoid": (
-        "tanh(gamma <x, x'> + coef0) is not positive semi-definite, and the criteria need a kernel "
-        "that is. Use 'rbf', or 'polynomial' for inner products."
-    ),
-    "additive_chi2": (
-        "it is only conditionally positive definite, and the criteria need a positive "
-        "semi-definite kernel. Pass sklearn.metrics.pairwise.chi2_kernel(X) with "
-        "kernel='precomputed' instead."
-    ),
-    "chi2": (
-        "it is not built in, as it is defined for non-negative features only. Pass "
-        "sklearn.metrics.pairwise.chi2_kernel(X) with kernel='precomputed', or a callable."
-    ),
-}
-
-
-def find_kernel(
-    kernel: str | Kernel | Callable[..., Any],
-    *,
-    gamma: Gamma = None,
-    degree: int = 3,
-    coef0: float = 1.0,
-    kernel_params: Mapping[str, Any] | None = None,
-    X: Rows | None = None,
-    on_matrices: bool = False,
-) -> Kernel:
-    """The kernel of a name, with scikit-learn's parameters.
-
-    Parameters
-    ----------
-    kernel : str, callable or Kernel
-        One of "rbf", "laplacian", "polynomial" (or "poly"), "linear", "cosine" and "precomputed"; a
-        function of two rows; or a `Kernel`, returned as it is.
-    gamma : float, "scale", "auto" or None
-        As in `resolve_gamma`; only kernels that have a gamma look at it.
-    degree, coef0
-        Of the polynomial kernel.
-    kernel_params : mapping, optional
-        Keyword arguments of a callable; ignored for a name, as in scikit-learn.
-    X : {ndarray, CSR} of shape (n, n_features), optional
-        The training rows, needed to resolve a gamma that is not a number.
-    on_matrices : bool, default=False
-        Whether a callable takes matrices of rows, as in `Custom`. scikit-learn's Gaussian process
-        kernels are known to.
-
-    Returns
-    -------
-    Kernel
-
-    Raises
-    ------
-    ValueError
-        If the kernel is unknown or not positive semi-definite, or a parameter is out of range.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from everyfold.kernels import find_kernel
-    >>> find_kernel("rbf", X=np.ones((10, 4)))
-    RBF(gamma=0.25)
-    >>> find_kernel("rfb")
-    Traceback (most recent call last):
-    ValueError: kernel='rfb' is not known; did you mean 'rbf'? ...
-    """
-    if isinstance(kernel, Kernel):
-        return kernel
-    if callable(kernel):
-        return Custom(kernel, kernel_params or {}, on_matrices or _takes_matrices(kernel))
-    if kernel in PLAIN:
-        return PLAIN[kernel]()
-    if kernel in WITH_GAMMA:
-        return WITH_GAMMA[kernel](resolve_gamma(gamma, X))
-    if kernel in ("polynomial", "poly"):
-        return Polynomial(degree, resolve_gamma(gamma, X), coef0)
-    raise ValueError(f"kernel={kernel!r} {_objection(kernel)}")
-
-
-def resolve_gamma(gamma: Gamma, X: Rows | None = None) -> float:
-    """The number a gamma stands for.
-
-    Parameters
-    ----------
-    gamma : float, "scale", "auto" or None
-        None and "auto" are 1/n_features; "scale" is 1/(n_features · var(X)) over all entries of X,
-        or 1 if they are all equal, as in `sklearn.svm.SVC`.
-    X : {ndarray, CSR} of shape (n, n_features), optional
-        The training rows; not needed for a number.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from everyfold.kernels import resolve_gamma
-    >>> resolve_gamma("scale", np.array([[0.0, 4.0], [4.0, 0.0]]))
-    0.125
-    """
-    if gamma is not None and not isinstance(gamma, str):
-        _check_gamma(gamma)
-        return float(gamma)
-    if gamma not in (None, "scale", "auto"):
-        raise ValueError(
-            f"gamma={gamma!r} is not known; it must be 'scale', 'auto', None or a number >= 0."
-        )
-    if X is None:
-        raise ValueError(
-            f"gamma={gamma!r} depends on the data; pass the training rows as X, or a number."
-        )
-    n_features = np.shape(X)[1]
-    spread = variance(X) if gamma == "scale" else 1.0
-    return 1.0 / (n_features * spread) if spread > 0 else 1.0
-
-
-def depends_on_rows(gamma: Gamma) -> bool:
-    """Whether a gamma depends on which rows are trained on, so that every fold has its own kernel.
-
-    Examples
-    --------
-    >>> from everyfold.kernels import depends_on_rows
-    >>> depends_on_rows("scale"), depends_on_rows("auto"), depends_on_rows(0.1)
-    (True, False, False)
-    """
-    return isinstance(gamma, str) and gamma == "scale"
-
-
-def check_precomputed(K: Rows) -> Array:
-    """A kernel matrix given by the user, checked and exactly symmetric.
-
-    Parameters
-    ----------
-    K : {ndarray, CSR} of shape (n, n)
-        Kernel matrix of the training rows.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-        K itself where it is exactly symmetric and float64 already, else (K + Kᵀ)/2.
-
-    Raises
-    ------
-    ValueError
-        If K is not square, not finite, or asymmetric by more than 1e-8 of its largest entry.
-
-    Notes
-    -----
-    Negative eigenvalues are not looked for here. Cost: O(n²) time, no further n × n memory where
-    nothing is to be averaged.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from everyfold.kernels import check_precomputed
-    >>> check_precomputed(np.array([[1.0, 2.0], [0.0, 1.0]]))
-    Traceback (most recent call last):
-    ValueError: X with kernel='precomputed' is not symmetric: ...
-    """
-    owner = "X with kernel='precomputed'"
-    K = np.asarray(dense(K), dtype=np.float64)
-    if K.ndim != 2 or K.shape[0] != K.shape[1] or K.size == 0:
-        raise ValueError(
-            f"{owner} must be the square matrix of all pairs of training rows, got shape "
-            f"{K.shape}; pass k(X, X), or choose a kernel by name to pass features."
-        )
-    return _symmetrised(K, owner)
-
-
-# Arguments
-
-
-def _takes_matrices(function: Callable[..., Any]) -> bool:
-    from sklearn.gaussian_process.kernels import Kernel as GaussianProcessKernel
-
-    return isinstance(function, GaussianProcessKernel)
-
-
-def _objection(kernel: object) -> str:
-    if isinstance(kernel, str) and kernel in REFUSED:
-        return f"is not supported: {REFUSED[kernel]}"
-    nearest = difflib.get_close_matches(str(kernel), NAMES, n=1)
-    hint = f" did you mean {nearest[0]!r}?" if nearest else ""
-    return (
-        f"is not known;{hint} It must be one of {', '.join(map(repr, NAMES))}, or a callable "
-        "k(x, x') of two rows."
-    )
-
-
-def _check_gamma(gamma: float) -> None:
-    if not isinstance(gamma, Real) or not 0.0 <= gamma < math.inf:
-        raise ValueError(
-            f"gamma={gamma!r} is not allowed: it must be a finite number >= 0; "
-            "1 / n_features is a good start for standardised features."
-        )
-
-
-def _check_degree(degree: int) -> None:
-    if not isinstance(degree, Real) or not float(degree).is_integer() or degree < 0:
-        raise ValueError(
-            f"degree={degree!r} is not allowed: it must be a whole number >= 0, as a polynomial "
-            "kernel is positive semi-definite for no other; use 2 or 3."
-        )
-
-
-def _check_coef0(coef0: float) -> None:
-    if not isinstance(coef0, Real) or not 0.0 <= coef0 < math.inf:
-        raise ValueError(
-            f"coef0={coef0!r} is not allowed: it must be a finite number >= 0, as the polynomial "
-            "kernel is not positive semi-definite otherwise; use 0 or 1."
-        )
-
-
-def _finite(K: Array, owner: str) -> Array:
-    if K.size and not math.isfinite(_largest(K)):
-        raise ValueError(
-            f"{owner} has entries that are NaN or infinite; check the features it was computed "
-            "from, and that it does not overflow on them."
-        )
-    return K
-
-
-def _symmetrised(K: Array, owner: str) -> Array:
-    _finite(K, owner)
-    asymmetry = _asymmetry(K)
-    if asymmetry == 0.0:
-        return K
-    if asymmetry > SYMMETRY_TOLERANCE * _largest(K):
-        raise ValueError(
-            f"{owner} is not symmetric: the largest |K[i, j] - K[j, i]| is {asymmetry:.3g}, with "
-            f"entries up to {_largest(K):.3g}. A kernel needs k(x, x') = k(x', x); if the "
-            "difference is meant to be ignored, pass (K + K.T) / 2."
-        )
-    return 0.5 * K + 0.5 * K.T
-
-
-def _asymmetry(K: Array) -> float:
-    blocks = (K[rows, rows.start :] - K[rows.start :, rows].T for rows in row_blocks(K))
-    return max((float(np.abs(block).max()) for block in blocks), default=0.0)
-
-
-def _largest(K: Array) -> float:
-    # Extremes instead of an n × n array of absolute values; NaN shows in both.
-    return max(float(K.max()), -float(K.min())) if K.size else 0.0

@@ -1,17 +1,10 @@
-r"""From a :class:`Problem` to its :class:`Fit`.
-
-.. math:: J(f, b) = \sum_i w_i V(y_i, u_i) + \rho \|f\|_H^2, \qquad u = f + b
-
-Squared loss is solved in closed form, all ridges of a kernel from shared factorisations; every
-other loss by a safeguarded Newton method whose linear systems have the size of the active set.
-"""
+"""Newton's method for losses without a closed form, target by target."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,13 +16,10 @@ from everyfold.operators.base import (
     KernelOperator,
     Quadratic,
     Response,
-    Route,
     Rows,
     Solution,
-    StructureError,
 )
-
-RidgeScaling = Literal["sum", "mean"]
+from everyfold.solve.problem import Problem
 
 STATIONARITY = 1e-10
 """The relative violation of the conditions of a minimum at which Newton's method has converged."""
@@ -43,131 +33,6 @@ _BALANCE = 1e-13
 _NUDGE = 1e-7
 _DOUBLINGS = 60
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
-
-
-class DidNotConvergeError(ArithmeticError):
-    """An iteration ended without a minimum, so that there is nothing to be scored."""
-
-
-@dataclass(frozen=True)
-class Classes:
-    """The classes of rows, and what each of them weighs.
-
-    Attributes
-    ----------
-    codes : int array of shape (n,)
-        The class of each row.
-    factors : array of shape (classes,), optional
-        Weights by class; all 1 without.
-    balance : {"rows", "weights"}, optional
-        If given, weights are inverse to how often a class occurs among the rows at hand
-        (``class_weight="balanced"``), or to the sample weight it has among them.
-    """
-
-    codes: Rows
-    factors: Array | None = None
-    balance: Literal["rows", "weights"] | None = None
-
-    def weights(self, sample_weight: Array) -> Array:
-        """What each class weighs among these rows."""
-        size = int(self.codes.max(initial=-1)) + 1 if self.factors is None else len(self.factors)
-        if self.balance is None:
-            return np.ones(size) if self.factors is None else self.factors
-        count = np.bincount(self.codes, minlength=size).astype(np.float64)
-        present = count > 0
-        if self.balance == "weights":
-            count = np.bincount(self.codes, sample_weight, minlength=size).astype(np.float64)
-            if not count[present].all():
-                raise ValueError(
-                    "class_weight='balanced' divides by the weight of each class, but "
-                    "sample_weight is 0 for all training rows of one; leave its rows out, or give "
-                    "one a weight"
-                )
-        weights = np.ones(size)
-        weights[present] = count.sum() / (np.count_nonzero(present) * count[present])
-        return weights
-
-    def restrict(self, rows: Rows) -> Classes:
-        """Those of some of the rows."""
-        return replace(self, codes=self.codes[rows])
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is to be fitted, without the kernel and the ridge.
-
-    Attributes
-    ----------
-    y : array of shape (n, q)
-        One column a target; all targets share every factorisation.
-    sample_weight : array of shape (n,)
-        Weight 0 is the same as leaving the row out.
-    loss : Loss
-    intercept : bool
-    ridge_scaling : {"sum", "mean"}
-        What a ridge means when rows are left out. "sum" keeps it (scikit-learn), "mean" multiplies
-        it by the number of rows with positive weight (the influence-function papers).
-    classes : Classes, optional
-        Those of the rows, and their weights; balanced ones are anew on every subset of the rows.
-    counts : bool array of shape (n,), optional
-        The rows whose number multiplies a ridge in the "mean" convention, if these are not the
-        rows with positive weight: a pair of classes has the ridge of all rows.
-    """
-
-    y: Array
-    sample_weight: Array
-    loss: Loss
-    intercept: bool
-    ridge_scaling: RidgeScaling = "sum"
-    classes: Classes | None = None
-    counts: NDArray[np.bool_] | None = None
-
-    @property
-    def n(self) -> int:
-        """The number of rows."""
-        return len(self.y)
-
-    @cached_property
-    def w(self) -> Array:
-        """Sample weights times class weights."""
-        classes = self.classes
-        if classes is None or (classes.factors is None and not self.is_balanced):
-            return self.sample_weight
-        w: Array = self.sample_weight * classes.weights(self.sample_weight)[classes.codes]
-        return w
-
-    @property
-    def is_balanced(self) -> bool:
-        """Whether weights depend on which rows are at hand."""
-        return self.classes is not None and self.classes.balance is not None
-
-    def rho(self, ridge: float, n_counted: int) -> float:
-        """The rho for a public ridge and a sample of ``n_counted`` rows."""
-        return ridge * n_counted if self.ridge_scaling == "mean" else ridge
-
-    @cached_property
-    def n_active(self) -> int:
-        """The number of rows with positive weight."""
-        return int(np.count_nonzero(self.w))
-
-    @cached_property
-    def n_counted(self) -> int:
-        """The number of rows that a ridge in the "mean" convention is multiplied by."""
-        return self.n_active if self.counts is None else int(np.count_nonzero(self.counts))
-
-    @cached_property
-    def quadratic(self) -> Quadratic:
-        """The quadratic problem of squared loss."""
-        if not self.loss.has_constant_curvature:
-            raise ValueError(f"{self.loss} has no closed form; it needs a Newton solver")
-        return Quadratic(np.sqrt(self.w), self.y, self.intercept)
-
-    def restrict(self, rows: Rows) -> Problem:
-        """The same problem on some of the rows."""
-        classes = None if self.classes is None else self.classes.restrict(rows)
-        counts = None if self.counts is None else self.counts[rows]
-        w = self.sample_weight[rows]
-        return replace(self, y=self.y[rows], sample_weight=w, classes=classes, counts=counts)
 
 
 @dataclass(frozen=True)
@@ -202,56 +67,6 @@ class Fit:
     def is_converged(self) -> bool:
         """Whether all targets are."""
         return bool(self.converged.all())
-
-
-def solve_path(
-    problem: Problem,
-    operator: KernelOperator,
-    ridges: Sequence[float],
-    route: Route = "cholesky",
-    start: Solution | None = None,
-    *,
-    keep_responses: bool = False,
-) -> Iterator[Fit]:
-    """Fit all ridges of one kernel, in the order given.
-
-    Squared loss shares factorisations between the ridges; any other loss takes Newton steps, each
-    ridge starting from the solution of the one before, the first from ``start``.
-
-    Examples
-    --------
-    >>> from everyfold.kernels import Linear
-    >>> from everyfold.losses import Squared
-    >>> from everyfold.operators import Dense
-    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]])
-    >>> problem = Problem(y, np.ones(3), Squared(), intercept=True)
-    >>> fit = solve(problem, Dense().bind(Linear(), X), 1e-9)
-    >>> fit.solution.intercept.round(6)
-    array([1.])
-    """
-    rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
-    if problem.loss.has_constant_curvature:
-        exact = np.zeros(problem.y.shape[1])
-        for response in operator.respond_path(problem.quadratic, rhos, route):
-            steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
-            yield Fit(response.rho, response.solution(), response.condition, steps, exact, done)
-        return
-    if operator.needs_constant_curvature:
-        raise StructureError(
-            f"{problem.loss} has a curvature that differs between rows, which destroys the "
-            "structure of this operator; use loss='squared' or operator='dense'"
-        )
-    for rho in rhos:
-        fit = _newton_all(problem, operator, rho, start)
-        start = fit.solution
-        yield fit if keep_responses else replace(fit, responses=())
-
-
-def solve(
-    problem: Problem, operator: KernelOperator, ridge: float, route: Route = "cholesky"
-) -> Fit:
-    """Fit one ridge."""
-    return next(solve_path(problem, operator, [ridge], route))
 
 
 def has_flat_intercept(loss: Loss, y: Array, u: Array, w: Array) -> NDArray[np.bool_]:
@@ -335,7 +150,7 @@ class _Iterate:
         return self.f + self.b
 
 
-def _newton_all(
+def newton_all(
     problem: Problem, operator: KernelOperator, rho: float, start: Solution | None
 ) -> Fit:
     """Fit every target, one after the other: each has an active set of its own."""

@@ -1,0 +1,172 @@
+"""Kernels by the names and parameters that users give."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from everyfold.kernels.checks import check_gamma
+from everyfold.kernels.distances import Rows, variance
+from everyfold.kernels.kernels import (
+    RBF,
+    Cosine,
+    Custom,
+    Kernel,
+    Laplacian,
+    Linear,
+    Polynomial,
+    Precomputed,
+)
+
+Gamma: TypeAlias = float | Literal["scale", "auto"] | None
+
+PLAIN: dict[str, type[Kernel]] = {
+    "linear": Linear,
+    "cosine": Cosine,
+    "precomputed": Precomputed,
+}
+WITH_GAMMA: dict[str, type[RBF] | type[Laplacian]] = {"rbf": RBF, "laplacian": Laplacian}
+NAMES = ("rbf", "laplacian", "polynomial", "poly", *PLAIN)
+
+REFUSED = {
+    "sigmoid": (
+        "tanh(gamma <x, x'> + coef0) is not positive semi-definite, and the criteria need a kernel "
+        "that is. Use 'rbf', or 'polynomial' for inner products."
+    ),
+    "additive_chi2": (
+        "it is only conditionally positive definite, and the criteria need a positive "
+        "semi-definite kernel. Pass sklearn.metrics.pairwise.chi2_kernel(X) with "
+        "kernel='precomputed' instead."
+    ),
+    "chi2": (
+        "it is not built in, as it is defined for non-negative features only. Pass "
+        "sklearn.metrics.pairwise.chi2_kernel(X) with kernel='precomputed', or a callable."
+    ),
+}
+
+
+def find_kernel(
+    kernel: str | Kernel | Callable[..., Any],
+    *,
+    gamma: Gamma = None,
+    degree: int = 3,
+    coef0: float = 1.0,
+    kernel_params: Mapping[str, Any] | None = None,
+    X: Rows | None = None,
+    on_matrices: bool = False,
+) -> Kernel:
+    """The kernel of a name, with scikit-learn's parameters.
+
+    Parameters
+    ----------
+    kernel : str, callable or Kernel
+        One of "rbf", "laplacian", "polynomial" (or "poly"), "linear", "cosine" and "precomputed"; a
+        function of two rows; or a `Kernel`, returned as it is.
+    gamma : float, "scale", "auto" or None
+        As in `resolve_gamma`; only kernels that have a gamma look at it.
+    degree, coef0
+        Of the polynomial kernel.
+    kernel_params : mapping, optional
+        Keyword arguments of a callable; ignored for a name, as in scikit-learn.
+    X : {ndarray, CSR} of shape (n, n_features), optional
+        The training rows, needed to resolve a gamma that is not a number.
+    on_matrices : bool, default=False
+        Whether a callable takes matrices of rows, as in `Custom`. scikit-learn's Gaussian process
+        kernels are known to.
+
+    Returns
+    -------
+    Kernel
+
+    Raises
+    ------
+    ValueError
+        If the kernel is unknown or not positive semi-definite, or a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.kernels import find_kernel
+    >>> find_kernel("rbf", X=np.ones((10, 4)))
+    RBF(gamma=0.25)
+    >>> find_kernel("rfb")
+    Traceback (most recent call last):
+    ValueError: kernel='rfb' is not known; did you mean 'rbf'? ...
+    """
+    if isinstance(kernel, Kernel):
+        return kernel
+    if callable(kernel):
+        return Custom(kernel, kernel_params or {}, on_matrices or _takes_matrices(kernel))
+    if kernel in PLAIN:
+        return PLAIN[kernel]()
+    if kernel in WITH_GAMMA:
+        return WITH_GAMMA[kernel](resolve_gamma(gamma, X))
+    if kernel in ("polynomial", "poly"):
+        return Polynomial(degree, resolve_gamma(gamma, X), coef0)
+    raise ValueError(f"kernel={kernel!r} {_objection(kernel)}")
+
+
+def resolve_gamma(gamma: Gamma, X: Rows | None = None) -> float:
+    """The number a gamma stands for.
+
+    Parameters
+    ----------
+    gamma : float, "scale", "auto" or None
+        None and "auto" are 1/n_features; "scale" is 1/(n_features · var(X)) over all entries of X,
+        or 1 if they are all equal, as in `sklearn.svm.SVC`.
+    X : {ndarray, CSR} of shape (n, n_features), optional
+        The training rows; not needed for a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.kernels import resolve_gamma
+    >>> resolve_gamma("scale", np.array([[0.0, 4.0], [4.0, 0.0]]))
+    0.125
+    """
+    if gamma is not None and not isinstance(gamma, str):
+        check_gamma(gamma)
+        return float(gamma)
+    if gamma not in (None, "scale", "auto"):
+        raise ValueError(
+            f"gamma={gamma!r} is not known; it must be 'scale', 'auto', None or a number >= 0."
+        )
+    if X is None:
+        raise ValueError(
+            f"gamma={gamma!r} depends on the data; pass the training rows as X, or a number."
+        )
+    n_features = np.shape(X)[1]
+    spread = variance(X) if gamma == "scale" else 1.0
+    return 1.0 / (n_features * spread) if spread > 0 else 1.0
+
+
+def depends_on_rows(gamma: Gamma) -> bool:
+    """Whether a gamma depends on which rows are trained on, so that every fold has its own kernel.
+
+    Examples
+    --------
+    >>> from everyfold.kernels import depends_on_rows
+    >>> depends_on_rows("scale"), depends_on_rows("auto"), depends_on_rows(0.1)
+    (True, False, False)
+    """
+    return isinstance(gamma, str) and gamma == "scale"
+
+
+def _objection(kernel: object) -> str:
+    if isinstance(kernel, str) and kernel in REFUSED:
+        return f"is not supported: {REFUSED[kernel]}"
+    nearest = difflib.get_close_matches(str(kernel), NAMES, n=1)
+    hint = f" did you mean {nearest[0]!r}?" if nearest else ""
+    return (
+        f"is not known;{hint} It must be one of {', '.join(map(repr, NAMES))}, or a callable "
+        "k(x, x') of two rows."
+    )
+
+
+def _takes_matrices(function: Callable[..., Any]) -> bool:
+    from sklearn.gaussian_process.kernels import Kernel as GaussianProcessKernel
+
+    return isinstance(function, GaussianProcessKernel)

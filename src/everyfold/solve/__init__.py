@@ -1,0 +1,19 @@
+"""From a problem to its fit: closed form, or Newton's method."""
+
+from everyfold.solve.newton import STATIONARITY, Fit, NewtonModel, has_flat_intercept
+from everyfold.solve.path import solve, solve_path
+from everyfold.solve.problem import Classes, DidNotConvergeError, Problem
+from everyfold.types import RidgeScaling
+
+__all__ = [
+    "STATIONARITY",
+    "Classes",
+    "DidNotConvergeError",
+    "Fit",
+    "NewtonModel",
+    "Problem",
+    "RidgeScaling",
+    "has_flat_intercept",
+    "solve",
+    "solve_path",
+]

@@ -1,0 +1,68 @@
+r"""From a :class:`Problem` to its :class:`Fit`.
+
+.. math:: J(f, b) = \sum_i w_i V(y_i, u_i) + \rho \|f\|_H^2, \qquad u = f + b
+
+Squared loss is solved in closed form, all ridges of a kernel from shared factorisations; every
+other loss by a safeguarded Newton method whose linear systems have the size of the active set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from everyfold.operators.base import KernelOperator, Route, Solution, StructureError
+from everyfold.solve.newton import Fit, newton_all
+from everyfold.solve.problem import Problem
+
+
+def solve_path(
+    problem: Problem,
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    route: Route = "cholesky",
+    start: Solution | None = None,
+    *,
+    keep_responses: bool = False,
+) -> Iterator[Fit]:
+    """Fit all ridges of one kernel, in the order given.
+
+    Squared loss shares factorisations between the ridges; any other loss takes Newton steps, each
+    ridge starting from the solution of the one before, the first from ``start``.
+
+    Examples
+    --------
+    >>> from everyfold.kernels import Linear
+    >>> from everyfold.losses import Squared
+    >>> from everyfold.operators import Dense
+    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]])
+    >>> problem = Problem(y, np.ones(3), Squared(), intercept=True)
+    >>> fit = solve(problem, Dense().bind(Linear(), X), 1e-9)
+    >>> fit.solution.intercept.round(6)
+    array([1.])
+    """
+    rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
+    if problem.loss.has_constant_curvature:
+        exact = np.zeros(problem.y.shape[1])
+        for response in operator.respond_path(problem.quadratic, rhos, route):
+            steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
+            yield Fit(response.rho, response.solution(), response.condition, steps, exact, done)
+        return
+    if operator.needs_constant_curvature:
+        raise StructureError(
+            f"{problem.loss} has a curvature that differs between rows, which destroys the "
+            "structure of this operator; use loss='squared' or operator='dense'"
+        )
+    for rho in rhos:
+        fit = newton_all(problem, operator, rho, start)
+        start = fit.solution
+        yield fit if keep_responses else replace(fit, responses=())
+
+
+def solve(
+    problem: Problem, operator: KernelOperator, ridge: float, route: Route = "cholesky"
+) -> Fit:
+    """Fit one ridge."""
+    return next(solve_path(problem, operator, [ridge], route))
