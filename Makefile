@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 CASES  ?= 3000
 START  ?= 1000
+QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance ladder lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test fuzz lint format bench clean
+.PHONY: help demo quick test fuzz lint format bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -26,6 +27,9 @@ $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed  ## install, compare with scikit-learn on bundled data, search from the shell
 	$(BIN)/python examples/demo.py
 	$(BIN)/python examples/command_line.py
+
+quick: $(VENV)/.installed-dev  ## install and run the tests that matter most, in less than a minute
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) $(QUICK:%=tests/test_%.py)
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup

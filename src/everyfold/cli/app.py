@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,11 @@ import typer
 
 import everyfold
 from everyfold.cli import modelfile, output
-from everyfold.cli.grids import central_gamma, parse_assignment
 from everyfold.cli.job import Job, Outcome, read_job, read_model, run_rounds
 from everyfold.cli.manners import BadInput, check_writable, naming, say
+from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
-from everyfold.cli.watch import Watcher
 from everyfold.selection.remarks import edge_words
 
 app = typer.Typer(
@@ -74,7 +72,7 @@ def search(options: SearchOptions) -> None:
     _introduce(job, options)
     outcome = Outcome(job, job.grid)
     try:
-        run_rounds(outcome, partial(Watcher, options.quiet), may_grow=options.expand)
+        run_rounds(outcome, is_quiet=options.quiet, may_grow=options.expand)
     except KeyboardInterrupt:
         if outcome.plans:
             _report(outcome, options, is_complete=False)

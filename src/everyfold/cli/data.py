@@ -69,7 +69,7 @@ class Table:
         positions = tuple(i for i in left if i != goal)
         if not positions:
             raise BadInput("there is a target but no feature; the file needs two columns or more")
-        y = check_target(self.columns[goal], self._call(goal))
+        y = _check_target(self.columns[goal], self._call(goal))
         called = self.names[goal] if self.names else str(goal)
         names, width = self._unique_names(positions), len(self.columns)
         layout = Layout(len(positions), names, positions, width, called)
@@ -147,7 +147,7 @@ class Apart:
             raise BadInput(f"{option} does not apply: the file itself says what is the target")
         if self.y is None:
             raise BadInput("the file has no array 'y'; it needs X and y")
-        y = check_target(self.y, "'y'")
+        y = _check_target(self.y, "'y'")
         n, d = self.X.shape
         if len(y) != n:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
@@ -209,7 +209,7 @@ def is_number(word: str) -> bool:
     return True
 
 
-def check_target(y: Column, called: str) -> Column:
+def _check_target(y: Column, called: str) -> Column:
     """The target without missing cells, labels as text."""
     if y.ndim != 1:
         raise BadInput(f"the target, {called}, has shape {y.shape}; it must be one column")

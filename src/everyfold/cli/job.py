@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+import sys
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
+from rich import progress
+from rich.console import Console
 from sklearn.base import clone
 from sklearn.metrics import get_scorer_names
 from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold.cli.data import Data
-from everyfold.cli.grids import Grid, grow, read_grid
-from everyfold.cli.manners import BadInput, Failure, choose, naming
-from everyfold.cli.models import Choice, check_names, decide_task
+from everyfold.cli.manners import BadInput, Failure, choose, naming, say
+from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.watch import Watcher
 from everyfold.selection import FastGridSearchCV, SearchPlan
+from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
 
 MOST_ROUNDS = 4
@@ -177,11 +181,63 @@ def _joined(one: Any, two: Any) -> Any:
     return whole
 
 
-def run_rounds(outcome: Outcome, watcher: Callable[..., Watcher], *, may_grow: bool) -> None:
+# -- the work ------------------------------------------------------------------------------------
+
+
+class Watcher(Progress):
+    """Shows how far a search is: a live bar on a terminal, plain lines elsewhere, or nothing.
+
+    It is told of candidates and counts kernels: those of a grid have equally many.
+    A search makes its watcher when everything has been checked, and has it as ``search.watcher``:
+    what goes wrong from then on is a failure of the work, not of the input.
+    """
+
+    def __init__(
+        self, is_quiet: bool, search: Any, data: Any, n_kernels: int, n_candidates: int
+    ) -> None:
+        super().__init__(search, data, n_kernels, n_candidates)
+        self.is_quiet, self.n_kernels, self.n_candidates = is_quiet, n_kernels, n_candidates
+        self.done, self.start = 0, time.perf_counter()
+        self.bar = None if is_quiet or not sys.stderr.isatty() else _bar(n_kernels, n_candidates)
+        search.watcher = self
+
+    def advance(self, n_finished: int) -> None:
+        """See base class."""
+        super().advance(n_finished)
+        before, self.done = self.done, self.n_kernels * n_finished // self.n_candidates
+        step = -(-self.n_kernels // 20)  # at most so many lines
+        is_due = self.done // step > before // step or before < self.done == self.n_kernels
+        if self.bar is not None:
+            self.bar.update(self.bar.task_ids[0], completed=self.done, refresh=True)
+        elif is_due and not self.is_quiet:
+            seconds = time.perf_counter() - self.start
+            candidates = f"{n_finished}/{self.n_candidates} candidates"
+            say(f"kernel {self.done}/{self.n_kernels}, {candidates}, {seconds:.1f} s")
+
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever happened."""
+        if self.bar is not None:
+            self.bar.stop()
+
+
+def _bar(n_kernels: int, n_candidates: int) -> progress.Progress:
+    """A live bar on stderr."""
+    bar = progress.Progress(
+        progress.SpinnerColumn(),
+        *("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn(), "kernels"),
+        *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
+        console=Console(stderr=True),
+    )
+    bar.add_task(f"{n_candidates} candidates", total=n_kernels)
+    bar.start()
+    return bar
+
+
+def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
     """Search the grid and, as long as its best is on an edge, what lies beyond."""
     new, score = [outcome.grid], -math.inf
     while new:
-        _run(outcome, new, watcher)
+        _run(outcome, new, is_quiet)
         if not np.isfinite(outcome.search.cv_results_["mean_test_score"]).any():
             scoring = f"--scoring {outcome.job.settings['scoring']} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
@@ -192,9 +248,9 @@ def run_rounds(outcome: Outcome, watcher: Callable[..., Watcher], *, may_grow: b
         outcome.grid, new = grow(outcome.grid, outcome.edges)
 
 
-def _run(outcome: Outcome, grids: Sequence[Grid], watcher: Callable[..., Watcher]) -> None:
+def _run(outcome: Outcome, grids: Sequence[Grid], is_quiet: bool) -> None:
     data, search = outcome.job.data, outcome.job.search(grids)
-    search.progress_kind = watcher
+    search.progress_kind = partial(Watcher, is_quiet)
     try:
         search.fit(data.X, data.y)
     except (ValueError, TypeError) as error:

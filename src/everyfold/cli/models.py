@@ -1,9 +1,12 @@
-"""The models of the command line: which estimator, for which target, with which parameters."""
+"""The models of the command line, their parameters, and grids of them: given, usual or grown."""
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
@@ -13,10 +16,12 @@ from sklearn.svm import SVC, SVR
 
 from everyfold.cli.data import Data
 from everyfold.cli.manners import BadInput, choose, nearest
+from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
 
 Task = Literal["classification", "regression"]
+Grid: TypeAlias = dict[str, list[Any]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
@@ -30,6 +35,11 @@ _LIBSVM_KERNELS = {"rbf": "rbf", "polynomial": "poly", "linear": "linear"}
 _KERNEL_PARAMETERS = {
     **{"rbf": ("gamma",), "laplacian": ("gamma",), "polynomial": ("gamma", "degree", "coef0")}
 }
+_SPACINGS = ("logspace", "linspace", "geomspace")
+_WORDS: dict[str, dict[str, Any]] = {
+    "gamma": {"scale": "scale", "auto": "auto"},
+    "class_weight": {"balanced": "balanced", "none": None},
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,7 @@ class Choice:
     model: str
     kernel: str
     task: Task
-    is_standardised: bool
+    standardised: bool
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -75,7 +85,7 @@ class Choice:
 
     def pipeline(self, X: Any) -> Any:
         """The estimator for these rows, standardised before if that was asked for."""
-        if not self.is_standardised:
+        if not self.standardised:
             return self.estimator()
         scaler = StandardScaler(with_mean=not is_sparse(X))
         return Pipeline([("scaler", scaler), ("model", self.estimator())])
@@ -83,7 +93,7 @@ class Choice:
     @property
     def prefix(self) -> str:
         """What comes before the names of parameters in the pipeline."""
-        return "model__" if self.is_standardised else ""
+        return "model__" if self.standardised else ""
 
     def __str__(self) -> str:
         return f"{type(self.estimator()).__name__}, {self.kernel} kernel, {self.task}"
@@ -122,3 +132,136 @@ def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
         values_are = f"values such as {fractions[0]:g}, which are no class labels"
         raise BadInput(f"{target} has {values_are}; {advice}")
     return "classification", replace(data, y=y.astype(np.int64) if y.dtype.kind == "f" else y)
+
+
+# -- grids ---------------------------------------------------------------------------------------
+
+
+def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[Any]]:
+    """A parameter and its values from ``name=values``.
+
+    Examples
+    --------
+    >>> svc = Choice("svc", "rbf", "classification", True)
+    >>> parse_assignment("--grid", "C=1, 10, logspace(2, 3, 2)", svc)
+    ('C', [1.0, 10.0, 100.0, 1000.0])
+    """
+    name, equals, values = (part.strip() for part in text.partition("="))
+    if not equals or not values:
+        raise BadInput(f"{option} {text!r} is not of the form name=value,value,…")
+    choice.check_parameter(option, name)
+    found: list[Any] = []
+    for word in re.split(r",(?![^()]*\))", values):
+        found += _values(f"{option} {text!r}", name, word.strip())
+    return name, list(dict.fromkeys(found))
+
+
+def _values(where: str, name: str, word: str) -> list[Any]:
+    words = _WORDS.get(name, {})
+    if word.lower() in words:
+        return [words[word.lower()]]
+    spacing = re.fullmatch(r"(\w+)\(([^()]*)\)", word)
+    try:
+        numbers = _spaced(where, *spacing.groups()) if spacing else [float(word)]
+    except ValueError:
+        also = f" or one of {', '.join(words)}" if words else ""
+        raise BadInput(f"{where}: {word!r} is not a number{also}") from None
+    return [_checked(where, name, number) for number in numbers]
+
+
+def _spaced(where: str, function: str, arguments: str) -> list[float]:
+    if function not in _SPACINGS:
+        raise BadInput(f"{where}: {function!r} is not one of {', '.join(_SPACINGS)}")
+    try:
+        low, high, count = arguments.split(",")
+        values = getattr(np, function)(float(low), float(high), int(count))
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{where}: {function} takes (from, to, number of values)") from error
+    if len(values) == 0 or not np.isfinite(values).all():
+        raise BadInput(f"{where}: {function}({arguments}) gives no finite values")
+    # Rounded so that logspace(-2, 3, 6) has 0.1 and not 0.1 with a tail.
+    return [float(f"{value:.12g}") for value in values]
+
+
+def _checked(where: str, name: str, value: float) -> Any:
+    """A value that the parameter can take."""
+    if name == "class_weight":
+        raise BadInput(f"{where}: {name} takes {' or '.join(_WORDS[name])}")
+    least, is_open = float(name == "degree"), name in ("C", "gamma")
+    if not math.isfinite(value) or value < least or (is_open and value == least):
+        bound = f"{'greater than' if is_open else 'at least'} {least:g}"
+        raise BadInput(f"{where}: {name} must be {bound}")
+    if name == "degree" and value != int(value):
+        raise BadInput(f"{where}: degree must be a whole number")
+    return int(value) if name == "degree" else value
+
+
+def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int) -> Grid:
+    """The values of all parameters: those given, and sensible ones for the others."""
+    given = dict(parse_assignment("--grid", text, choice) for text in assignments)
+    names = [name for name in choice.parameters if name in given or name != "class_weight"]
+    return {name: given.get(name) or _default(name, choice, data, seed) for name in names}
+
+
+def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Any]:
+    scale = _brief(float(np.std(data.y)) or 1.0) if choice.model == "svr" else 1.0
+    others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * scale)]}
+    if name in others:
+        return others[name]
+    low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
+    if name == "gamma":
+        scale = central_gamma(choice, data, seed)
+        low, high = (-1, 0) if choice.kernel == "polynomial" else (low, high)
+    half_decades = np.arange(2 * low, 2 * high + 1) / 2
+    return [float(f"{scale * 10.0**exponent:.3g}") for exponent in half_decades]
+
+
+def _brief(value: float) -> float:
+    return float(f"{value:.2g}")
+
+
+def central_gamma(choice: Choice, data: Data, seed: int) -> float:
+    """1 / the median distance (squared, for rbf) of 1000 rows; 1 / features for inner products."""
+    n, d = data.X.shape
+    if choice.kernel == "polynomial":
+        return _brief(1.0 / d)
+    X = data.X[np.sort(np.random.default_rng(seed).permutation(n)[:1000])]
+    if choice.standardised:
+        X = StandardScaler(with_mean=not is_sparse(X)).fit_transform(X)
+    kernel = RBF(1.0) if choice.kernel == "rbf" else Laplacian(1.0)
+    distances = kernel.base_matrix(X)
+    apart = distances[distances > 0.0]
+    return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
+
+
+def _numbers(values: Sequence[Any]) -> list[Any]:
+    return sorted(value for value in values if isinstance(value, int | float))
+
+
+def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
+    """The grid extended beyond the edges, and what is new of it as grids that do not overlap.
+
+    Examples
+    --------
+    >>> whole, new = grow({"C": [1.0, 10.0], "gamma": [0.1, 1.0]}, {"C": "largest"})
+    >>> whole["C"], new
+    ([1.0, 10.0, 100.0, 1000.0, 10000.0], [{'C': [100.0, 1000.0, 10000.0], 'gamma': [0.1, 1.0]}])
+    """
+    added = {name: _beyond(grid[name], side) for name, side in at.items()}
+    fresh = [name for name, values in added.items() if values]
+    whole = {name: [*values, *added.get(name, [])] for name, values in grid.items()}
+    new: list[Grid] = []
+    for k, name in enumerate(fresh):
+        part = {other: grid[other] if other in fresh[:k] else whole[other] for other in grid}
+        new.append({**part, name: added[name]})
+    return whole, new
+
+
+def _beyond(values: Sequence[Any], side: str) -> list[Any]:
+    """Three values further at the same ratio, or none if the values are not of that kind."""
+    numbers = _numbers(values)
+    if numbers[0] <= 0 or isinstance(numbers[0], int):
+        return []
+    near, end = (numbers[1], numbers[0]) if side == "smallest" else (numbers[-2], numbers[-1])
+    further = [float(f"{end * (end / near) ** k:.3g}") for k in (1, 2, 3)]
+    return [value for value in further if 1e-12 < value < 1e12]

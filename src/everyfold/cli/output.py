@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,8 @@ def show_json(job: Job, record: dict[str, Any]) -> None:
     """Print what a program may want to know: the job, and what came of it."""
     known = {
         "everyfold": everyfold.__version__,
-        "model": job.choice.model,
         "estimator": type(job.choice.estimator()).__name__,
-        "kernel": job.choice.kernel,
-        "task": job.choice.task,
-        "standardised": job.choice.is_standardised,
+        **asdict(job.choice),
         "rows": job.data.X.shape[0],
         "features": job.data.X.shape[1],
         "target": job.data.layout.target,

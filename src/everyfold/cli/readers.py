@@ -9,7 +9,6 @@ import re
 import sys
 import zipfile
 import zlib
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 from pyarrow.parquet import read_table
 from sklearn.datasets import load_svmlight_file
@@ -34,14 +34,9 @@ _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
 
 def read_file(path: Path, has_header: bool | None = None) -> Table | Apart:
-    """Read a data file by its name or, failing that, by how it begins.
+    """Read a data file, "-" for standard input, by its name or else by how it begins.
 
-    Parameters
-    ----------
-    path : Path
-        "-" is standard input.
-    has_header : bool, optional
-        Whether a CSV file begins with names; by default that is found out.
+    Whether a CSV file begins with names is found out unless ``has_header`` says so.
     """
     raw = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
     with naming(path):
@@ -57,11 +52,12 @@ def read_file(path: Path, has_header: bool | None = None) -> Table | Apart:
 
 
 def _kind(path: Path, raw: bytes) -> str:
-    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    kind = {"pq": "parquet", "libsvm": "svm", "svmlight": "svm"}.get(suffix[1:], suffix[1:].lower())
+    named = path.with_suffix("") if path.suffix == ".gz" else path
+    kind = named.suffix[1:].lower()
+    kind = {"pq": "parquet", "libsvm": "svm", "svmlight": "svm"}.get(kind, kind)
     if kind in (*_READERS, "csv", "tsv"):
         return kind
-    looks_sparse = re.match(rb"\s*\S+\s+\d+:\S", raw[:1000])
+    looks_sparse = re.match(rb"\s*\S+[ \t]+\d+:\S", raw[:1000])
     return _BEGINNINGS.get(raw[:4], "svm" if looks_sparse else "csv")
 
 
@@ -70,9 +66,10 @@ def _kind(path: Path, raw: bytes) -> str:
 
 def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
     text = _decode(raw)
-    first_line = next(line for line in text.splitlines() if line.strip())
-    best = "\t" if kind == "tsv" else max(",;\t", key=first_line.count)
+    first_line = next((line for line in text.splitlines() if line.strip()), "")
+    best = max(",;\t", key=first_line.count)
     delimiter = best if best in first_line else " " if " " in first_line.strip() else ","
+    delimiter = "\t" if kind == "tsv" else delimiter
     if delimiter == " ":
         text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     cells = _split(text, delimiter, first_line.count(delimiter) + 1)
@@ -101,40 +98,36 @@ def _decode(raw: bytes) -> str:
 
 def _split(text: str, delimiter: str, most: int) -> list[pa.ChunkedArray]:
     """The cells of at most so many columns, as text; equally many in each row."""
-    rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True, strict=True)
-    wrong: list[Any] = []
-
-    def refuse(row: Any) -> str:
-        wrong.append(row)
-        return "error"
-
+    if '"' in text:  # pyarrow reads on where quotes do not match
+        _check_rows(text, delimiter)
     # Lines of spaces are blank, and a quote may follow a space.
     plain = re.sub(f'{delimiter} +"', f'{delimiter}"', re.sub(r"(?m)^ +(?=\r?$)", "", text))
     try:
-        if '"' in text:  # only Python's own reader finds quotes that do not match
-            deque(rows, maxlen=0)
         table = read_csv(
-            pa.BufferReader(plain.encode()),
-            ReadOptions(use_threads=False, autogenerate_column_names=True),
-            ParseOptions(
-                delimiter=delimiter,
-                newlines_in_values='"' in text,
-                invalid_row_handler=refuse,
-            ),
+            pa.BufferReader(f"{plain}\n".encode()),
+            ReadOptions(autogenerate_column_names=True),
+            ParseOptions(delimiter=delimiter, newlines_in_values='"' in text),
             ConvertOptions(column_types={f"f{i}": pa.string() for i in range(most)}),
         )
+    except pa.ArrowInvalid as error:
+        _check_rows(text, delimiter)
+        raise BadInput(f"malformed: {error}") from error
+    return list(table.columns)
+
+
+def _check_rows(text: str, delimiter: str) -> None:
+    """Say which line has more or fewer fields than the first, or quotes that do not match."""
+    lines = io.StringIO(text, newline="")
+    rows, width = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True), 0
+    try:
+        for row in rows:
+            n_fields = 0 if row == [""] else len(row)
+            width = width or n_fields
+            if n_fields not in (0, width):
+                counts = f"{n_fields} fields, but the first has {width} (delimiter {delimiter!r})"
+                raise BadInput(f"line {rows.line_num} has {counts}")
     except csv.Error as error:
         raise BadInput(f"line {rows.line_num} is malformed: {error}") from error
-    except pa.ArrowInvalid as error:
-        if not wrong:
-            raise BadInput(f"malformed: {error}") from error
-        (row,) = wrong
-        lines = [i for i, line in enumerate(plain.splitlines(), start=1) if line]
-        raise BadInput(
-            f"line {lines[row.number - 1]} has {row.actual_columns} fields, but the first has "
-            f"{row.expected_columns} (delimiter {delimiter!r})"
-        ) from error
-    return list(table.columns)
 
 
 def _is_header(first: list[str], cells: list[pa.ChunkedArray]) -> bool:
@@ -195,34 +188,35 @@ def _read_svmlight(raw: bytes) -> Apart:
     return Apart(X[:, base:], y, base)
 
 
-def _load(raw: bytes, what: str) -> dict[str, Any]:
-    """The arrays of a NumPy file by name; a single one is nameless."""
+def _read_numpy(raw: bytes, what: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a NumPy file by name, X first of all; a single one is X."""
     try:
         loaded = np.load(io.BytesIO(raw), allow_pickle=False)
-        return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+        arrays = {"X": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except _DAMAGE as error:
         raise BadInput(f"this is not a NumPy {what} ({error})") from error
+    if "X" not in arrays:
+        raise BadInput(f"there is no array 'X', only {', '.join(arrays) or 'nothing'}")
+    if arrays["X"].ndim != 2 or arrays["X"].dtype.kind not in "fiubU":
+        found = f"got shape {arrays['X'].shape}, type {arrays['X'].dtype}"
+        raise BadInput(f"X must be a matrix of numbers, {found}")
+    return arrays
 
 
 def _read_npy(raw: bytes) -> Table:
-    array = _load(raw, "file of numbers").get("")
-    if array is None or array.ndim != 2 or array.dtype.kind not in "fiubU":
-        raise BadInput("the array must be a matrix of numbers, the target in its last column")
-    if array.dtype.kind == "U":
-        return Table(None, [_from_text(pa.chunked_array([column])) for column in array.T.tolist()])
-    return Table(None, list(array.T))
+    columns = _read_numpy(raw, "file of numbers")["X"].T
+    if columns.dtype.kind != "U":
+        return Table(None, list(columns))
+    return Table(None, [_from_text(pa.chunked_array([column])) for column in columns.tolist()])
 
 
 def _read_npz(raw: bytes) -> Apart:
-    arrays = _load(raw, "archive of plain arrays")
-    if "X" not in arrays:
-        raise BadInput(f"there is no array 'X', only {', '.join(arrays) or 'nothing'}")
-    X = arrays["X"]
-    if X.ndim != 2 or X.dtype.kind not in "fiub":
-        raise BadInput(f"X must be a matrix of numbers, got shape {X.shape}, type {X.dtype}")
-    return Apart(X.astype(np.float64), arrays.get("y"))
+    arrays = _read_numpy(raw, "archive of plain arrays")
+    try:
+        return Apart(arrays["X"].astype(np.float64), arrays.get("y"))
+    except ValueError as error:
+        raise BadInput(f"X must be a matrix of numbers: {error}") from error
 
 
-_READERS: dict[str, Any] = {
-    **{"svm": _read_svmlight, "npy": _read_npy, "npz": _read_npz, "parquet": _read_parquet}
-}
+_READERS: dict[str, Any] = {"svm": _read_svmlight, "npy": _read_npy, "npz": _read_npz}
+_READERS["parquet"] = _read_parquet

@@ -36,7 +36,7 @@ def warn_if_approximate(outcome: Outcome) -> None:
         return
     warnings.warn(
         f"the held-out values are an approximation: {outcome.method}. It is close for folds "
-        "of single rows; use up to 20 folds for the refits' own values.",
+        "of single rows; up to 20 folds, or order='exact', give the refits' own values.",
         InexactWarning,
         stacklevel=4,
     )
