@@ -49,7 +49,7 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/squared.py
 	$(BIN)/python benchmarks/everyday.py
-	$(BIN)/python benchmarks/lowrank.py --parts pass pipeline growth
+	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

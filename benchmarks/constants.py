@@ -1,34 +1,53 @@
 """Measure the constants of the cost model in ``everyfold.evaluate.costs`` on this machine.
 
-The planner needs only their ratios. Run it, compare with ``CostModel``, and change that class if a
-ratio moved by more than a factor of two.
+Choices of the planner need only their ratios, estimates the constants themselves. Run it on a quiet
+machine, compare with what is in use, and paste the last lines into ``CostModel``;
+``benchmarks/plans.py`` says whether whole estimates got better.
+
+Run with ``python benchmarks/constants.py [--rows 2000] [--threads 2] [--cpu]``. ``--cpu`` takes the
+time of the processor, for a machine that is busy with other things (with ``--threads 1``).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
+import warnings
 from collections.abc import Callable
+from dataclasses import fields, replace
 
 import numpy as np
 from scipy.linalg import blas, lapack
+from scipy.optimize import nnls
+from sklearn.kernel_ridge import KernelRidge
 from threadpoolctl import threadpool_limits
 
-from everyfold.evaluate.costs import CostModel
+from everyfold import FastGridSearchCV
+from everyfold.evaluate.costs import COSTS, CostModel
 from everyfold.kernels import RBF
 from everyfold.operators.systems import Cholesky, Eigen, Tridiagonal
+from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.paths import hinge_paths
+
+SMALL = 40
+"""Rows of the searches that fixed costs are read from."""
+
+
+CLOCK = [time.perf_counter]
 
 
 def median_seconds(work: Callable[[], object], repeats: int = 5) -> float:
-    times = []
+    clock, times = CLOCK[-1], []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = clock()
         work()
-        times.append(time.perf_counter() - start)
+        times.append(clock() - start)
     return float(np.median(times))
 
 
-def measure(n: int, m: int) -> dict[str, float]:
+def algebra(n: int, m: int) -> dict[str, float]:
+    """Dense linear algebra on n rows, with folds of m."""
     X = np.random.default_rng(0).normal(size=(n, 10))
     K = RBF(0.1)(X)
     L = np.asfortranarray(np.linalg.cholesky(K + np.eye(n)))
@@ -52,16 +71,66 @@ def measure(n: int, m: int) -> dict[str, float]:
     }
 
 
+def kernels(n: int) -> dict[str, float]:
+    """Entries of a kernel matrix and pair steps on it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 10))
+    y = np.where(np.sin(X[:, 0]) + X[:, 1] + rng.normal(size=n) > 0.0, 1.0, -1.0)
+    kernel = RBF(0.1)
+    base = kernel.base_matrix(X, None)
+    K = kernel.from_base(base)
+    lanes, Cs, weights = Lanes(K), np.array([0.1, 1.0, 10.0]), np.ones((1, n))
+
+    def paths() -> int:
+        return int(hinge_paths(lanes, y, Cs, weights, tol=1e-3).iterations.sum())
+
+    steps = paths()  # compiles, too
+    return {
+        "entry": median_seconds(lambda: kernel.from_base(base)) / n**2,
+        "entry32": median_seconds(lambda: Lanes(K)) / n**2,
+        "pair": median_seconds(paths) / (steps * n),
+    }
+
+
+def fixed() -> dict[str, float]:
+    """What searches of a few rows take beside their algebra: a kernel, a candidate, a score."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(SMALL, 3)), rng.normal(size=SMALL)
+    sizes, seconds = [], []
+    for k, c, f in itertools.product((1, 20), (1, 20), (2, 20)):
+        grid = {"gamma": np.logspace(-2, 0, k), "alpha": np.logspace(-1, 1, c)}
+        search = FastGridSearchCV(
+            KernelRidge(kernel="rbf"), grid, cv=f, refit=False, scoring="neg_mean_squared_error"
+        )
+        taken = median_seconds(lambda search=search: search.fit(X, y))
+        known = k * COSTS.kernel + k * c * (COSTS.candidate + f * COSTS.score)
+        sizes.append([1.0, k, k * c, k * c * f])
+        seconds.append(max(0.0, taken - (search.plan_.estimate - known)))
+    scales = 1.0 / np.array(seconds).clip(1e-3)  # relative errors count
+    found, _ = nnls(np.array(sizes) * scales[:, None], np.array(seconds) * scales)
+    return dict(zip(("kernel", "candidate", "score"), found[1:].tolist(), strict=True))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows", type=int, default=2000)
+    parser.add_argument("--cpu", action="store_true", help="time of the processor")
     options = parser.parse_args()
-    with threadpool_limits(options.threads):
-        measured = measure(options.rows, options.rows // 10)
+    if options.cpu:
+        CLOCK.append(time.process_time)
+    with threadpool_limits(options.threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # grids whose best value is their last
+        measured = algebra(options.rows, options.rows // 10) | kernels(options.rows) | fixed()
+    model = replace(COSTS, **measured)  # has every constant, and no other
+    assert set(measured) == {field.name for field in fields(CostModel)}
     print(f"n = {options.rows}, BLAS threads {options.threads}, median of 5")
     for name, value in measured.items():
-        print(f"{name:<18} {value:9.2e}   in use {getattr(CostModel(), name):9.2e}")
+        used = getattr(COSTS, name)
+        print(f"{name:<18} {value:9.2e}   in use {used:9.2e}   ratio {value / used:6.2f}")
+    print("\n@dataclass(frozen=True)\nclass CostModel:")
+    for field in fields(CostModel):
+        print(f"    {field.name}: float = {getattr(model, field.name):.2g}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Low-rank cross-validation: a streaming pass, Nystroem pipelines, growth with n, the ladder.
+"""Low-rank cross-validation: passes over a source or an array, Nystroem pipelines, the ladder.
 
-``python benchmarks/lowrank.py [--parts pass pipeline growth ladder] [--threads 2]``. Both sides of
-every ratio run in this process with the same BLAS threads. The ladder reads real data from
+``python benchmarks/lowrank.py [--parts pass array pipeline growth ladder] [--threads 2]``. Both
+sides of every ratio run in this process with the same BLAS threads; memory is that of a process of
+its own. The ladder reads real data from
 ``../shared/data`` beside the project and is skipped without them; its reference, GridSearchCV, is
 timed on every nineteenth cell of the grid and scaled, which meets every gamma and every ridge.
 """
@@ -12,6 +13,8 @@ import argparse
 import itertools
 import platform
 import resource
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +42,7 @@ from everyfold.streams import ArrayRows
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 GAMMA = 0.1
 RIDGES = np.logspace(-3, 3, 16)
+PARTS = ["pass", "array", "pipeline", "growth", "ladder"]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -78,13 +82,16 @@ class Resident:
             return int(file.read().split()[1]) * resource.getpagesize()
 
 
-def stream(X: np.ndarray, y: np.ndarray, landmarks: int) -> FastGridSearchCV:
+def search_for(landmarks: int) -> FastGridSearchCV:
     operator = Nystrom(landmarks, sampling="uniform", random_state=0)
     model = KernelRegressor(gamma=GAMMA, operator=operator)
-    search = FastGridSearchCV(
+    return FastGridSearchCV(
         model, {"alpha": RIDGES}, cv=10, scoring="neg_mean_squared_error", refit=False
     )
-    return search.fit(ArrayRows(X, y))
+
+
+def stream(X: np.ndarray, y: np.ndarray, landmarks: int) -> FastGridSearchCV:
+    return search_for(landmarks).fit(ArrayRows(X, y))
 
 
 def bare(X: np.ndarray, landmarks: int) -> None:
@@ -111,6 +118,47 @@ def one_pass(n: int, repeats: int) -> None:
         f"{memory.peak / 1e9:.2f} GB (<= 2)",
         flush=True,
     )
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def array(n: int, repeats: int) -> None:
+    """The same rows as an array and as a source: time against the bare pass, and memory."""
+    X, y = rows(n)
+    search_for(400).fit(X[:20_000], y[:20_000])
+    sides = [
+        lambda: search_for(400).fit(X, y),
+        lambda: stream(X, y, 400),
+        lambda: bare(X, 400),
+    ]
+    clock = np.array([[seconds(side) for side in sides] for _ in range(repeats)])
+    processor = np.array([[processor_seconds(side) for side in sides] for _ in range(repeats)])
+    one, other, least = np.median(clock, axis=0)
+    ratio = np.median(processor[:, 0] / processor[:, 2])
+    peaks = [_peak_of(kind, n) for kind in ("array", "source")]
+    print(
+        f"(e) 10 folds x 16 ridges of {n} x 10 rows, 400 landmarks: as an array {one:.2f} s, as a "
+        f"source {other:.2f} s, kernel and syrk alone {least:.2f} s; ratio {one / least:.2f}, by "
+        f"processor time {ratio:.2f} (<= 1.5); peak memory {peaks[0] / 1e6:.0f} MB as an array, "
+        f"{peaks[1] / 1e6:.0f} MB as a source, ratio {peaks[0] / peaks[1]:.2f} (<= 1.3)",
+        flush=True,
+    )
+
+
+def _peak_of(kind: str, n: int) -> int:
+    command = [sys.executable, __file__, "--peak", kind, "--rows", str(n)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def peak(kind: str, n: int) -> None:
+    """Print the largest resident memory of one search, in bytes."""
+    X, y = rows(n)
+    search_for(400).fit(X, y) if kind == "array" else stream(X, y, 400)
+    print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 class Landmarks(TransformerMixin, BaseEstimator):
@@ -238,8 +286,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--every", type=int, default=4, help="of the pipelines' reference ridges")
     parser.add_argument("--sets", nargs="*", default=["abalone", "cpusmall", "space_ga", "mg"])
-    parser.add_argument("--parts", nargs="*", default=["pass", "pipeline", "growth", "ladder"])
+    parser.add_argument("--parts", nargs="*", default=PARTS)
+    parser.add_argument("--peak", choices=["array", "source"], help="memory of one search only")
     options = parser.parse_args()
+    if options.peak:
+        peak(options.peak, options.rows)
+        return
     print(
         f"numpy {np.__version__}, scipy {scipy.__version__}, scikit-learn {sklearn.__version__}, "
         f"{platform.machine()}, BLAS threads {options.threads}"
@@ -247,6 +299,8 @@ def main() -> None:
     with threadpool_limits(options.threads):
         if "pass" in options.parts:
             one_pass(options.rows, options.repeats)
+        if "array" in options.parts:
+            array(min(300_000, options.rows), options.repeats)
         if "pipeline" in options.parts:
             pipelines(min(100_000, options.rows), options.every)
         if "growth" in options.parts:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold.operators.base import Array
+from everyfold.types import AnyArray, Array, Params
 
 _RIDGES = ("alpha", "C")
 
@@ -28,7 +28,7 @@ def _pyplot() -> Any:
 class _Table:
     """The numbers of a search that are worth a picture."""
 
-    results: dict[str, Any]
+    results: Params
     metric: str
     best: int | None
 
@@ -60,11 +60,11 @@ class _Table:
         error: Array = spread / np.sqrt(max(folds - 1, 1))
         return error
 
-    def column(self, name: str) -> NDArray[Any]:
+    def column(self, name: str) -> AnyArray:
         if f"param_{name}" not in self.results:
             known = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
             raise ValueError(f"parameter {name!r} was not searched; use one of {known}")
-        column: NDArray[Any] = np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
+        column: AnyArray = np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
         return column
 
     def numeric(self) -> list[str]:
@@ -73,7 +73,7 @@ class _Table:
         return [name for name in names if _is_numeric(self.column(name))]
 
 
-def _is_numeric(values: NDArray[Any]) -> bool:
+def _is_numeric(values: AnyArray) -> bool:
     if any(isinstance(value, bool | np.bool_) for value in values):
         return False
     try:

@@ -21,11 +21,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from numbers import Real
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit
+
+from everyfold.types import Array
 
 __all__ = [
     "EpsilonInsensitive",
@@ -39,8 +41,6 @@ __all__ = [
     "SquaredHinge",
     "find_loss",
 ]
-
-Array: TypeAlias = NDArray[np.float64]
 
 
 class Loss(ABC):

@@ -7,10 +7,30 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "Index", "Mask", "Matrix", "Order", "RidgeScaling", "Route"]
+__all__ = [
+    "AnyArray",
+    "Array",
+    "ErrorScore",
+    "Estimator",
+    "Index",
+    "Mask",
+    "Matrix",
+    "Order",
+    "Params",
+    "Preprocessing",
+    "RandomState",
+    "RidgeScaling",
+    "Route",
+    "Scorer",
+    "Splitter",
+    "Targets",
+]
 
 Array: TypeAlias = NDArray[np.float64]
 """Numbers in double precision."""
+
+AnyArray: TypeAlias = NDArray[Any]
+"""Numbers of any kind, labels or objects."""
 
 Index: TypeAlias = NDArray[np.intp]
 """Row numbers."""
@@ -19,7 +39,31 @@ Mask: TypeAlias = NDArray[np.bool_]
 """True or false for each row."""
 
 Matrix: TypeAlias = Any
-"""Rows of numbers: an array or a CSR matrix, for which SciPy has no common type."""
+"""Rows: an array, a CSR matrix, a data frame or a list, which have no common type."""
+
+Targets: TypeAlias = Any
+"""A user's y: an array, a list, a column of a data frame, or None."""
+
+Estimator: TypeAlias = Any
+"""An estimator or transformer of scikit-learn's kind; it has no common base."""
+
+Splitter: TypeAlias = Any
+"""A ``cv`` argument: a number, a splitter, an iterable of splits, or None."""
+
+Scorer: TypeAlias = Any
+"""A ``scoring`` argument, or what scikit-learn makes of it."""
+
+Params: TypeAlias = dict[str, Any]
+"""Parameters or metadata by name."""
+
+RandomState: TypeAlias = int | np.random.RandomState | None
+"""The seed of random choices."""
+
+ErrorScore: TypeAlias = float | Literal["raise"]
+"""The score of what cannot be fitted, or that it is an error."""
+
+Preprocessing = Literal["auto", "per_fold", "once"]
+"""How the steps of a Pipeline are fitted."""
 
 Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 """How a ridge system is factorised."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import typer
@@ -16,6 +15,7 @@ from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
 from everyfold.selection.remarks import edge_words
+from everyfold.types import Params
 
 app = typer.Typer(
     name="everyfold",
@@ -113,7 +113,7 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
 
 
-def _save(job: Job, params: dict[str, Any], options: SearchOptions | FitOptions) -> None:
+def _save(job: Job, params: Params, options: SearchOptions | FitOptions) -> None:
     assert options.save is not None
     modelfile.save(options.save, job.choice, job.data, params, job.fitted(params))
     if not options.quiet:
@@ -156,7 +156,7 @@ def fit(options: FitOptions) -> None:
     check_writable("--save", options.save)
     data, choice = read_model(options)
     job = Job(data, choice)
-    params: dict[str, Any] = {}
+    params: Params = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
         if len(values) != 1:

@@ -13,8 +13,9 @@ from scipy.sparse import csr_matrix
 
 from everyfold.cli.manners import BadInput, nearest
 from everyfold.kernels.distances import is_sparse
+from everyfold.types import AnyArray, Matrix
 
-Column: TypeAlias = NDArray[Any]
+Column: TypeAlias = AnyArray
 """One column: numbers with NaN for missing cells, or text with "" for them."""
 
 _SMALL = 20_000_000
@@ -47,7 +48,7 @@ class Layout:
 class Data:
     """Features, target and where they came from."""
 
-    X: Any
+    X: Matrix
     y: Column
     layout: Layout
 
@@ -136,7 +137,7 @@ class Apart:
     ``index_base`` is the first index of an svmlight file, which need not have the last ones.
     """
 
-    X: Any
+    X: Matrix
     y: Column | None
     index_base: int | None = None
 
@@ -174,7 +175,7 @@ class Apart:
         return csr_matrix((self.X.data, self.X.indices + shift, self.X.indptr), shape)
 
 
-def _check_matrix(X: Any) -> None:
+def _check_matrix(X: Matrix) -> None:
     if X.shape[1] == 0:
         raise BadInput("the data have no features")
     wrong = ~np.isfinite(X.data if is_sparse(X) else X)

@@ -26,6 +26,7 @@ from everyfold.cli.readers import read_file
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
+from everyfold.types import Params
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
@@ -50,7 +51,7 @@ class Job:
     data: Data
     choice: Choice
     grid: Grid = field(default_factory=dict)
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Params = field(default_factory=dict)
 
     def search(self, grids: Sequence[Grid]) -> Any:
         """A search over these grids, not yet begun."""
@@ -66,7 +67,7 @@ class Job:
         except (ValueError, TypeError) as error:
             raise BadInput(str(error)) from error
 
-    def fitted(self, params: dict[str, Any]) -> Any:
+    def fitted(self, params: Params) -> Any:
         """The estimator with these parameters, fitted on all rows."""
         estimator = clone(self.choice.pipeline(self.data.X))
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
@@ -144,12 +145,12 @@ class Outcome:
     search: Any = None
     plans: list[SearchPlan] = field(default_factory=list)
 
-    def shorten(self, params: dict[str, Any]) -> dict[str, Any]:
+    def shorten(self, params: Params) -> Params:
         """Parameters without the name of the step they belong to."""
         return {name.removeprefix(self.job.choice.prefix): v for name, v in params.items()}
 
     @property
-    def best_params(self) -> dict[str, Any]:
+    def best_params(self) -> Params:
         """The parameters of the best candidate, by their short names."""
         return self.shorten(self.search.best_params_)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import everyfold
@@ -28,6 +27,7 @@ from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
 from everyfold.models.targets import Labels
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.features import LinearExpansion
+from everyfold.types import AnyArray, Estimator, Matrix, Params
 
 FORMAT, VERSION = "everyfold model", 2
 _ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier)
@@ -41,11 +41,11 @@ TRUSTED = [f"{t.__module__}.{t.__qualname__}" for t in (*_ESTIMATORS, *_KERNELS,
 class SavedModel:
     """A fitted estimator, where its features are found, and whether its rows are sparse."""
 
-    estimator: Any
+    estimator: Estimator
     layout: Layout
     has_sparse_rows: bool
 
-    def predict(self, X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    def predict(self, X: Matrix) -> tuple[AnyArray, AnyArray]:
         """Predictions, and the values that they are decided by: for numbers the same."""
         X = csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
         predicted = self.estimator.predict(X)
@@ -53,7 +53,7 @@ class SavedModel:
         return predicted, self.estimator.decision_function(X) if has_values else predicted
 
 
-def save(path: Path, choice: Choice, data: Data, params: dict[str, Any], fitted: Any) -> None:
+def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Any) -> None:
     """Write a model file."""
     from skops.io import dump
 
@@ -88,7 +88,7 @@ def load(path: Path) -> SavedModel:
         return _build(record)
 
 
-def _build(record: dict[str, Any]) -> SavedModel:
+def _build(record: Params) -> SavedModel:
     try:
         layout, estimator = Layout(**record["layout"]), record["estimator"]
         if estimator.n_features_in_ != layout.n_features:

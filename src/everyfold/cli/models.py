@@ -19,6 +19,7 @@ from everyfold.cli.manners import BadInput, choose, nearest
 from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
+from everyfold.types import Matrix, Params
 
 Task = Literal["classification", "regression"]
 Grid: TypeAlias = dict[str, list[Any]]
@@ -36,7 +37,7 @@ _KERNEL_PARAMETERS = {
     **{"rbf": ("gamma",), "laplacian": ("gamma",), "polynomial": ("gamma", "degree", "coef0")}
 }
 _SPACINGS = ("logspace", "linspace", "geomspace")
-_WORDS: dict[str, dict[str, Any]] = {
+_WORDS: dict[str, Params] = {
     "gamma": {"scale": "scale", "auto": "auto"},
     "class_weight": {"balanced": "balanced", "none": None},
 }
@@ -83,7 +84,7 @@ class Choice:
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
 
-    def pipeline(self, X: Any) -> Any:
+    def pipeline(self, X: Matrix) -> Any:
         """The estimator for these rows, standardised before if that was asked for."""
         if not self.standardised:
             return self.estimator()

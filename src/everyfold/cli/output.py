@@ -22,12 +22,13 @@ import everyfold
 from everyfold.cli.job import Job, Outcome
 from everyfold.cli.manners import BadInput, writing
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.types import Params
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
 
 
-def records(outcome: Outcome) -> list[dict[str, Any]]:
+def records(outcome: Outcome) -> list[Params]:
     """One record for each candidate: the winner first, then by rank."""
     results, folds = dict(outcome.search.cv_results_), outcome.search.n_splits_
     # std_test_score divides by the number of folds; a standard error does not.
@@ -72,7 +73,7 @@ def _brief(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def as_words(params: dict[str, Any]) -> str:
+def as_words(params: Params) -> str:
     """Parameters as a user would write them."""
     return " ".join(f"{name}={_brief(value)}" for name, value in params.items())
 
@@ -84,7 +85,7 @@ def show_plans(outcome: Outcome) -> None:
         sys.stdout.write(f"\n{heading}{plan}\n")
 
 
-def show_json(job: Job, record: dict[str, Any]) -> None:
+def show_json(job: Job, record: Params) -> None:
     """Print what a program may want to know: the job, and what came of it."""
     known = {
         "everyfold": everyfold.__version__,
@@ -99,7 +100,7 @@ def show_json(job: Job, record: dict[str, Any]) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def describe(outcome: Outcome, top: int, *, is_complete: bool) -> dict[str, Any]:
+def describe(outcome: Outcome, top: int, *, is_complete: bool) -> Params:
     """What came out, for JSON."""
     rows = records(outcome)
     return {

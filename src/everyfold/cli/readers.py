@@ -11,12 +11,10 @@ import zipfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 from pyarrow.parquet import read_table
 from sklearn.datasets import load_svmlight_file
@@ -25,6 +23,7 @@ from everyfold.cli.data import Apart, Column, Table, is_number
 from everyfold.cli.manners import BadInput, naming, read_bytes
 from everyfold.rows.checks import StreamError
 from everyfold.rows.files import refuse_line
+from everyfold.types import AnyArray, Params
 
 _MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
 _DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
@@ -188,7 +187,7 @@ def _read_svmlight(raw: bytes) -> Apart:
     return Apart(X[:, base:], y, base)
 
 
-def _read_numpy(raw: bytes, what: str) -> dict[str, NDArray[Any]]:
+def _read_numpy(raw: bytes, what: str) -> dict[str, AnyArray]:
     """The arrays of a NumPy file by name, X first of all; a single one is X."""
     try:
         loaded = np.load(io.BytesIO(raw), allow_pickle=False)
@@ -218,5 +217,5 @@ def _read_npz(raw: bytes) -> Apart:
         raise BadInput(f"X must be a matrix of numbers: {error}") from error
 
 
-_READERS: dict[str, Any] = {"svm": _read_svmlight, "npy": _read_npy, "npz": _read_npz}
+_READERS: Params = {"svm": _read_svmlight, "npy": _read_npy, "npz": _read_npz}
 _READERS["parquet"] = _read_parquet

@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold.operators.base import Array, KernelOperator, Rows
+from everyfold.operators.base import KernelOperator
+from everyfold.operators.sums import FoldErrors
 from everyfold.operators.systems import EPS
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
+from everyfold.types import Array
 
 TRUSTED_ERROR = 1e-6
 """A value whose estimated relative rounding error exceeds this is not called exact."""
@@ -53,6 +55,9 @@ class OutOfFold:
         Whether each fold has one solution. Without it, all have.
     words : str
         How the values came about, where that differs from what was planned.
+    errors : FoldErrors, optional
+        The sums of squared errors of the folds, where they were all that was asked for; there are
+        no values then.
     """
 
     values: Array
@@ -62,6 +67,7 @@ class OutOfFold:
     failures: dict[int, Failure] = field(default_factory=dict)
     is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     words: str = field(default="", kw_only=True)
+    errors: FoldErrors | None = field(default=None, kw_only=True)
 
     @property
     def has_one_solution(self) -> bool:
@@ -133,6 +139,5 @@ __all__ = [
     "InexactWarning",
     "OutOfFold",
     "Predictive",
-    "Rows",
     "is_trusted",
 ]

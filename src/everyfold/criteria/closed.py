@@ -10,8 +10,9 @@ import numpy as np
 
 from everyfold.criteria.base import Closed
 from everyfold.criteria.machines import Machine, fit_all
-from everyfold.operators.base import Array, KernelOperator, Quadratic, Route
+from everyfold.operators.base import KernelOperator, Quadratic
 from everyfold.solve import Problem
+from everyfold.types import Array, Route
 
 
 @dataclass(frozen=True)

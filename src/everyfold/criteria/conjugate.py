@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
-from everyfold.operators.base import Array, KernelOperator, Multiplies, Rows, StructureError
+from everyfold.operators.base import KernelOperator, Multiplies, StructureError
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import EPS, NotPositiveDefiniteError, refuse
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
+from everyfold.types import Array, Index
 
 MEMORY = 512e6
 """Bytes that all blocks of an iteration may take together."""
@@ -50,7 +51,7 @@ class Iterated(OutOfFold):
 
     residual: Array
     error: Array
-    iterations: Rows
+    iterations: Index
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class ConjugateGradient(Predictive):
             )
 
 
-def _groups(t: int, n_ridges: int, problem: Problem) -> Iterator[Rows]:
+def _groups(t: int, n_ridges: int, problem: Problem) -> Iterator[Index]:
     """Pairs of a fold and a ridge whose columns fit in memory together, (pairs, 2)."""
     # All ridges of a fold stay together where they can: its preconditioner serves them all.
     pairs = np.stack(np.divmod(np.arange(t * n_ridges), max(1, n_ridges)), axis=1)
@@ -168,13 +169,13 @@ class _Systems:
     first: int
     s: Array
     centre: Array
-    fold: Rows
-    ridge: Rows
-    target: Rows
+    fold: Index
+    ridge: Index
+    target: Index
     rho: Array
 
     @classmethod
-    def of(cls, problem: Problem, ridges: Sequence[float], folds: Folds, group: Rows) -> _Systems:
+    def of(cls, problem: Problem, ridges: Sequence[float], folds: Folds, group: Index) -> _Systems:
         """Read the training rows of the folds of ``group``; a row that repeats adds its weight."""
         first, last = int(group[0, 0]), int(group[-1, 0])
         s = np.zeros((problem.n, last - first + 1), order="F")
@@ -202,7 +203,7 @@ class _Systems:
             rhos[fold, ridge],
         )
 
-    def right(self, columns: Rows) -> Array:
+    def right(self, columns: Index) -> Array:
         """The right-hand sides S (y − centre) of some columns."""
         fold, target = self.fold[columns], self.target[columns]
         B: Array = self.y.T[target].T - self.centre[fold, target]
@@ -230,7 +231,7 @@ class _Record:
     residual: Array
     error: Array
     condition: Array
-    iterations: Rows
+    iterations: Index
 
     @classmethod
     def blank(cls, n_ridges: int, folds: Folds, q: int) -> _Record:
@@ -240,7 +241,7 @@ class _Record:
         zero, none = np.zeros(shape), np.zeros(shape, dtype=np.intp)
         return cls(folds, values, zero, zero.copy(), np.ones(shape), none)
 
-    def write(self, systems: _Systems, columns: Rows, u: Array) -> None:
+    def write(self, systems: _Systems, columns: Index, u: Array) -> None:
         """Keep the test rows of the values ``u`` of some columns."""
         for k in np.unique(systems.fold[columns]):
             number = systems.first + int(k)
@@ -362,7 +363,7 @@ class _Block:
             B -= self.s * (_dots(self.s, B) / self._weight)
         return B
 
-    def _right(self, columns: Rows) -> Array:
+    def _right(self, columns: Index) -> Array:
         B: Array = self._systems.right(columns)
         B /= self._sizes[columns]
         return B

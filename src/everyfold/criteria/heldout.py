@@ -27,9 +27,10 @@ from everyfold.criteria.newtonstep import (
     spread_of_ridge,
 )
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import Array, KernelOperator, Response, Route, Rows, Solution
+from everyfold.operators.base import KernelOperator, Response, Solution
 from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
+from everyfold.types import Array, Index, Route
 
 _POWER_STEPS = 30
 
@@ -268,7 +269,7 @@ def _power(response: Response, s: Array, theta: Array, seed: int) -> Array:
     return norm
 
 
-def _join(folds: Folds, groups: Sequence[Rows], parts: Sequence[OutOfFold]) -> OutOfFold:
+def _join(folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:
     """Put groups of folds back into the order of all folds."""
     values = np.empty((int(folds.bounds[-1]), parts[0].values.shape[1]))
     exact = np.empty(len(folds), dtype=bool)

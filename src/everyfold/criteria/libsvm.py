@@ -10,10 +10,10 @@ import numpy as np
 from sklearn.svm import SVC, SVR
 
 from everyfold.losses import EpsilonInsensitive
-from everyfold.operators.base import Array, Part
+from everyfold.operators.base import Part
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
-from everyfold.types import Index
+from everyfold.types import Array, Index, Params
 
 __all__ = ["Libsvm"]
 
@@ -52,16 +52,14 @@ class Libsvm:
             return self._regression(problem, active, K, options)
         return self._classification(problem, active, K, options)
 
-    def _regression(
-        self, problem: Problem, active: Index, K: Array, options: dict[str, Any]
-    ) -> LibsvmFit:
+    def _regression(self, problem: Problem, active: Index, K: Array, options: Params) -> LibsvmFit:
         assert isinstance(problem.loss, EpsilonInsensitive)
         machine = SVR(epsilon=problem.loss.epsilon, **options)
         machine.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
         return _read(machine, len(active), 1.0)
 
     def _classification(
-        self, problem: Problem, active: Index, K: Array, options: dict[str, Any]
+        self, problem: Problem, active: Index, K: Array, options: Params
     ) -> LibsvmFit:
         y = problem.y[active, 0]
         codes, factors = (y > 0.0).astype(np.intp), np.ones(2)

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from everyfold.criteria.base import Failure, OutOfFold, Predictive
-from everyfold.operators.base import Array, Part, Splits, StructureError
+from everyfold.operators.base import Part, Splits, StructureError
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
-from everyfold.types import Mask
+from everyfold.types import Array, Mask
 
 __all__ = ["FoldAnswer", "FoldSolver", "fit_parts"]
 

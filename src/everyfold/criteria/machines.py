@@ -9,9 +9,10 @@ import numpy as np
 
 from everyfold.criteria.libsvm import Libsvm
 from everyfold.losses import EpsilonInsensitive, Hinge
-from everyfold.operators.base import Array, KernelOperator
+from everyfold.operators.base import KernelOperator
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem, solve_path
+from everyfold.types import Array
 
 PINNED = 1e-8
 """What rows at a kink give way, as a share of the kernel's diagonal: enough for a system to be well

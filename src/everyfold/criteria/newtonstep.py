@@ -20,16 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
-from everyfold.operators.base import (
-    Array,
-    DualModel,
-    KernelOperator,
-    Response,
-    Rows,
-    Solution,
-)
+from everyfold.operators.base import DualModel, KernelOperator, Response, Solution
 from everyfold.rows.folds import Folds
 from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
+from everyfold.types import Array, Index
 
 CERTIFIED_FOLDS = 100
 """Up to this many folds the certificate is worked out by default; it costs a product for each."""
@@ -122,7 +116,7 @@ def _unusable(folds: Folds) -> OutOfFold:
     return OutOfFold(values, np.zeros(len(folds), dtype=bool), nothing, np.full(len(folds), np.inf))
 
 
-def active_left(problem: Problem, folds: Folds) -> Rows:
+def active_left(problem: Problem, folds: Folds) -> Index:
     """How many of the rows that count in the ridge each fold trains on."""
     if problem.n_counted == problem.n:
         return problem.n - folds.sizes

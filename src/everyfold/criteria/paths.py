@@ -14,14 +14,14 @@ from everyfold.criteria.libsvm import Libsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
 from everyfold.criteria.single import check_fits, leave_each, refit_each
 from everyfold.losses import EpsilonInsensitive, Hinge
-from everyfold.operators.base import Array, KernelOperator, Part, Solution, Splits
+from everyfold.operators.base import KernelOperator, Part, Solution, Splits
 from everyfold.operators.dense import DenseMatrix, product
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
 from everyfold.svm.paths import Stop, epsilon_paths, hinge_paths
-from everyfold.types import Index, Mask
+from everyfold.types import Array, Index, Mask, Params
 
 __all__ = ["FoldPaths", "RefittedRows", "SingleRows", "SmoothedSteps"]
 
@@ -282,7 +282,7 @@ def solve_paths(
     stop: Stop | None = None,
 ) -> Solved:
     """The compiled paths of a problem's loss."""
-    options: dict[str, Any] = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
+    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
     if isinstance(problem.loss, EpsilonInsensitive):
         return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.epsilon, **options)
     return hinge_paths(kernel, y, Cs, bounds, **options)

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from everyfold.criteria import Folds, OutOfFold
 from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
-from everyfold.operators.base import Array, Rows
 from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths, hinge_paths
 from everyfold.svm.rows import Leaving, epsilon_without, hinge_refits, hinge_without
+from everyfold.types import Array, Index
 
 SMOOTHING = 0.1
 """How far from its kink, in units of the spread of y, a row answers when another one leaves."""
@@ -242,7 +242,7 @@ def _fine_enough(u: Array, w: Array, tol: float) -> float:
     return float(np.clip(RANKED * np.std(u[w > 0.0]), FINEST * tol, tol))
 
 
-def _leave_support(full: FoldPaths, C: float, w: Array, rows: Rows) -> Leaving:
+def _leave_support(full: FoldPaths, C: float, w: Array, rows: Index) -> Leaving:
     """The rows without which the fit on all rows is another: its support vectors.
 
     Where none of them is free, the rows beyond the margin bound the interval of the bias, whose
@@ -333,7 +333,7 @@ def _unit(problem: Problem) -> float:
     return max(float(np.std(problem.y[problem.w > 0.0])), float(np.finfo(float).tiny))
 
 
-def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Rows:
+def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
     """Support vectors whose value the step cannot tell well enough.
 
     Leaving row i out takes :math:`|a_i| K_{ii}` from its value, and the other rows give some of it
@@ -384,7 +384,7 @@ def _refit_doubtful(
         held[k][leaving.rows] = np.where(np.isfinite(left.values), values, step)
 
 
-def _record(held: Array, condition: float, rows: Rows) -> OutOfFold:
+def _record(held: Array, condition: float, rows: Index) -> OutOfFold:
     n = len(rows)
     return OutOfFold(
         held[rows][:, None],

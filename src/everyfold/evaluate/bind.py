@@ -11,9 +11,9 @@ import numpy as np
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
-from everyfold.operators import KernelOperator, Structure
+from everyfold.operators import KernelOperator, Mapped, Structure
 from everyfold.operators.base import Made, Part, Splits
-from everyfold.types import Array, Index
+from everyfold.types import Array, Index, Matrix
 
 __all__ = ["FoldRows", "bind", "rows_of"]
 
@@ -48,14 +48,23 @@ def _prepared(data: Data, candidate: Candidate) -> Any:
 
 
 def bind(
-    data: Data, candidate: Candidate, structure: Structure, shared: frozenset[str]
+    data: Data,
+    candidate: Candidate,
+    structure: Structure,
+    shared: frozenset[str],
+    *,
+    is_pass: bool = False,
 ) -> KernelOperator:
     """The operator of a candidate's kernel on all rows.
 
     ``shared`` names the base matrices that further kernels are made of and that are kept for them.
+    In a pass over the rows features are made batch by batch.
     """
     X = rows_of(data, candidate)
     kernel = candidate.model.choice.resolve(X)
+    if is_pass:
+        assert isinstance(structure, Mapped)
+        return structure.bind_rows(kernel, X)
     if kernel.base not in shared or not structure.needs_base:
         return structure.bind(kernel, X)
     key = "base", kernel.base, candidate.rows_key
@@ -115,7 +124,7 @@ class FoldRows(Splits):
         return kept[0], kept[1], key
 
     def _cross(
-        self, kernel: Kernel, operator: KernelOperator, X_train: Any, X_test: Any, key: Any
+        self, kernel: Kernel, operator: KernelOperator, X_train: Matrix, X_test: Matrix, key: Any
     ) -> Array:
         if not X_test.shape[0]:
             return np.empty((0, operator.n))
@@ -123,7 +132,7 @@ class FoldRows(Splits):
             return kernel.from_base(self._base(kernel, X_test, X_train, (key, "test")))
         return operator.link(X_test)
 
-    def _base(self, kernel: Kernel, X: Any, Y: Any, key: Any) -> Array:
+    def _base(self, kernel: Kernel, X: Matrix, Y: Matrix, key: Any) -> Array:
         name = kernel.base, key
         if name not in self.bases:
             self.bases[name] = kernel.base_matrix(X, Y)

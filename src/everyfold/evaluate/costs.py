@@ -321,6 +321,8 @@ def _allowed(
         return refits, "balanced class weights depend on the training rows of each fold"
     if not folds.are_removable:
         return refits, "some folds do not just remove rows (training and test rows overlap)"
+    if outline.is_long:
+        return ("moments",), "the features of all rows are too many to be held"
     if work.is_low_rank:
         return ("eigen", "moments"), ""
     return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""

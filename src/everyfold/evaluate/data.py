@@ -17,7 +17,7 @@ from everyfold.models.pipelines import Parts, freeze
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.memory import available_memory
 from everyfold.rows.folds import Fold, Folds
-from everyfold.types import Array, Index, Mask
+from everyfold.types import Array, ErrorScore, Estimator, Index, Mask, Matrix, Scorer, Targets
 
 __all__ = ["Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
 
@@ -200,14 +200,14 @@ class Own:
     error_score : "raise" or float
     """
 
-    estimator: Any
+    estimator: Estimator
     candidates: Sequence[Mapping[str, Any]]
-    X: Any
-    y: Any
-    scorer: Any
+    X: Matrix
+    y: Targets
+    scorer: Scorer
     fit: Mapping[str, Any]
     score: Mapping[str, Any]
-    error_score: Any
+    error_score: ErrorScore
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,8 @@ class Data:
         Candidates that no fit would take, and why.
     """
 
-    X: Any
-    y: Any
+    X: Matrix
+    y: Targets
     n: int
     tasks: tuple[Task, ...]
     candidates: Mapping[int, Candidate]

@@ -15,6 +15,7 @@ from sklearn import metrics
 
 from everyfold.evaluate.metrics import Side, own_score
 from everyfold.models.targets import Labels, Target
+from everyfold.types import Params, Scorer
 
 _TOGETHER = "larger folds, or score the predictions of cross_val_predict all together"
 _WITH_LABELS = "make_scorer({}, labels=np.unique(y), {})"
@@ -111,7 +112,7 @@ class Alone:
         return f"{self.metric} {self.why}; use {self.remedy}"
 
 
-def alone(scorer: Any) -> Alone | None:
+def alone(scorer: Scorer) -> Alone | None:
     """What a scorer is on single rows; None if it means there what it always does.
 
     Examples
@@ -134,7 +135,7 @@ def alone(scorer: Any) -> Alone | None:
     return None if instead is None else Alone(name, instead, "", remedy)
 
 
-def _instead(function: Any, kwargs: dict[str, Any]) -> str | None:
+def _instead(function: Any, kwargs: Params) -> str | None:
     if function not in _OF_POSITIVES:
         return None if kwargs.get("adjusted") else _ELSE_ALONE.get(function)
     average = kwargs.get("average", "binary")
@@ -145,7 +146,7 @@ def _instead(function: Any, kwargs: dict[str, Any]) -> str | None:
     return None if is_always_accuracy or average in (None, "samples") else "the accuracy"
 
 
-def _function(scorer: Any) -> Any:
+def _function(scorer: Scorer) -> Any:
     return own_score(scorer) or getattr(scorer, "_score_func", None)
 
 
@@ -159,7 +160,7 @@ def check_folds(scorers: Mapping[str, Any], side: Side, *, needs_all: bool) -> N
         raise ValueError(f"scoring: {found[0]}")
 
 
-def _without_score(scorer: Any, side: Side, needs_all: bool) -> str:
+def _without_score(scorer: Scorer, side: Side, needs_all: bool) -> str:
     """Why a scorer says nothing of these folds; empty if it does."""
     known = alone(scorer)
     if known is None or known.instead is not None or not len(side.parts):

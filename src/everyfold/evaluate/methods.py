@@ -24,11 +24,14 @@ from everyfold.criteria.paths import (
     SmoothedSteps,
 )
 from everyfold.criteria.refit import Refit
+from everyfold.criteria.sums import BySums
 from everyfold.evaluate import costs
 from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.models.model import Model
+from everyfold.models.targets import Numbers
 from everyfold.operators.base import Outline
+from everyfold.rows.batches import BLOCK_BYTES
 from everyfold.types import Order
 
 __all__ = ["Method", "check_order", "choose_method"]
@@ -148,7 +151,37 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
         words = f"influence series of order {order:g}, an approximation"
         criterion = HeldOut(order=float(order), seed=models[0].seed)
         return Method(criterion, words, plan.seconds, plan.memory, is_approximate=True)
+    if outline.is_long and isinstance(plan.criterion, BySums):
+        return _passes(models, task, outline, plan.seconds)
     return Method(plan.criterion, plan.words, plan.seconds, plan.memory)
+
+
+def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
+    """Sums over rows whose features are never all in memory."""
+    is_enough = _is_scored_by_errors(models, task)
+    memory = pass_bytes(outline.rank, len(task.folds))
+    if not is_enough:
+        memory += 8 * len(models) * task.target.columns.size
+    words = "one pass over them" if is_enough else "a pass over them and their values in another"
+    words = f"sums over the rows of every fold in {words}, one eigendecomposition a fold"
+    return Method(BySums(is_enough), words, seconds, memory)
+
+
+def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
+    """Whether the squared errors of every fold's held-out rows are all that is asked for."""
+    if task.judge is None or task.with_train or not task.judge.needs_errors_only:
+        return False
+    q = task.target.columns.shape[1]
+    if any(len(model.columns_of_ridges(q)) > 1 for model in models):
+        return False
+    folds = task.whole.folds
+    is_held = all(map(np.array_equal, folds.tests, folds.helds))
+    return is_held and bool((task.weights == 1.0).all()) and isinstance(task.target, Numbers)
+
+
+def pass_bytes(width: int, n_folds: int) -> int:
+    """What sums over rows take: those of every fold and what they leave, and a few batches."""
+    return 8 * width**2 * (2 * n_folds + 4) + 3 * BLOCK_BYTES
 
 
 # -- smooth losses -----------------------------------------------------------------------------

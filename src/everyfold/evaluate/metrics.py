@@ -22,8 +22,8 @@ from sklearn.pipeline import Pipeline
 from everyfold.models.model import original
 from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
-from everyfold.operators.base import Array, Rows
 from everyfold.operators.sums import FoldErrors
+from everyfold.types import AnyArray, Array, Estimator, Index, Scorer
 
 
 @dataclass(frozen=True)
@@ -34,25 +34,25 @@ class Side:
     """
 
     target: Target
-    parts: tuple[Rows, ...]
+    parts: tuple[Index, ...]
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> Index:
         """All of them, fold after fold."""
         return np.concatenate(self.parts)
 
     @cached_property
-    def sizes(self) -> Rows:
+    def sizes(self) -> Index:
         """The number of rows of each fold."""
         return np.array([len(part) for part in self.parts], dtype=np.intp)
 
     @cached_property
-    def bounds(self) -> Rows:
+    def bounds(self) -> Index:
         """Where each fold begins, and where the last one ends."""
         return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
 
     @cached_property
-    def folds(self) -> Rows:
+    def folds(self) -> Index:
         """The fold of each row."""
         return np.repeat(np.arange(len(self.parts)), self.sizes)
 
@@ -62,16 +62,16 @@ class Side:
         return self.target.columns[self.rows]
 
     @cached_property
-    def codes(self) -> Rows:
+    def codes(self) -> Index:
         """The class numbers of the rows."""
         assert isinstance(self.target, Labels)
         return self.target.codes[self.rows]
 
     @cached_property
-    def labels(self) -> NDArray[Any]:
+    def labels(self) -> AnyArray:
         """The labels of the rows."""
         assert isinstance(self.target, Labels)
-        labels: NDArray[Any] = self.target.classes[self.codes]
+        labels: AnyArray = self.target.classes[self.codes]
         return labels
 
     @cached_property
@@ -83,11 +83,11 @@ class Side:
         return np.array([((y - np.average(y, axis=0)) ** 2).sum(axis=0) for y in columns])
 
     @cached_property
-    def class_counts(self) -> Rows:
+    def class_counts(self) -> Index:
         """How many rows of each class each fold has, (t, classes)."""
         return self.count(self.codes)
 
-    def count(self, codes: Rows, keep: NDArray[np.bool_] | None = None) -> Rows:
+    def count(self, codes: Index, keep: NDArray[np.bool_] | None = None) -> Index:
         """How many of the rows have each code, fold by fold."""
         assert isinstance(self.target, Labels)
         size = len(self.target.classes)
@@ -181,7 +181,7 @@ _OF_LABELS: dict[Any, Metric] = {
 }
 
 
-def find_metric(scorer: Any, target: Target) -> Metric | None:
+def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     """The fast form of a scorer, if it has one that gives the same numbers.
 
     Examples
@@ -274,7 +274,7 @@ def is_mean(metric: Metric) -> bool:
     return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
 
 
-def asks_for_predictions(scorer: Any) -> bool:
+def asks_for_predictions(scorer: Scorer) -> bool:
     """Whether a scorer is known to call ``predict`` and nothing else.
 
     Examples
@@ -287,7 +287,7 @@ def asks_for_predictions(scorer: Any) -> bool:
     return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
 
 
-def check_own_score(scorer: Any) -> None:
+def check_own_score(scorer: Scorer) -> None:
     """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
     if type(scorer).__name__ == "_PassthroughScorer" and own_score(scorer) is None:
         raise ValueError(
@@ -296,11 +296,11 @@ def check_own_score(scorer: Any) -> None:
         )
 
 
-def own_score(scorer: Any) -> Any:
+def own_score(scorer: Scorer) -> Any:
     """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
     if type(scorer).__name__ != "_PassthroughScorer":
         return None
-    estimator: Any = scorer._estimator
+    estimator: Estimator = scorer._estimator
     while type(estimator) is Pipeline:
         estimator = estimator.steps[-1][1]
     usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}

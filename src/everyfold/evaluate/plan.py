@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
+from everyfold.types import Params
 
 __all__ = ["Measured", "SearchPlan"]
 
@@ -165,7 +166,7 @@ class SearchPlan:
             return "no: equal to refits, but on rows whose scaling has seen the test rows"
         return "yes: equal to refits, to rounding or the solver's own tolerance"
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Params:
         """The plan by the names of what it says, for JSON; results only where there are any."""
         known = ["rows", "folds", "candidates", "kernels", "ridges", "operator", "methods"]
         known += ["preprocessing", "estimate", "memory", "notes"]

@@ -33,6 +33,7 @@ from everyfold.models.targets import Reading, Target
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
+from everyfold.types import Estimator, Matrix, Params, Splitter, Targets
 
 __all__ = ["read"]
 
@@ -96,7 +97,7 @@ class _Readable:
     """An estimator with a candidate's parameters, and what it asks for."""
 
     number: int
-    estimator: Any
+    estimator: Estimator
     model: Model
 
 
@@ -153,7 +154,7 @@ def _check_any(found: Sequence[Any], refused: dict[int, Failure]) -> None:
         raise next(iter(refused.values())).error
 
 
-def _configured(estimator: Any, candidates: Sequence[dict[str, Any]]) -> Iterator[Any]:
+def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Any]:
     """The estimator with the parameters of each candidate.
 
     Where these are all its own, a copy of one clone takes them: ``clone`` and ``set_params`` read
@@ -175,7 +176,7 @@ def _configured(estimator: Any, candidates: Sequence[dict[str, Any]]) -> Iterato
         yield configured
 
 
-def _is_valid(estimator: Any) -> bool:
+def _is_valid(estimator: Estimator) -> bool:
     """Whether fitting would take the parameters."""
     try:
         if hasattr(estimator, "_model"):
@@ -201,7 +202,7 @@ def _check_fit_params(parts: Parts) -> None:
 # -- targets, weights, folds -------------------------------------------------------------------
 
 
-def _targets(candidates: Sequence[Candidate], y: Any) -> dict[Reading, Target]:
+def _targets(candidates: Sequence[Candidate], y: Targets) -> dict[Reading, Target]:
     """Y as every candidate reads it; raises what is wrong with it, or with class weights."""
     targets: dict[Reading, Target] = {}
     for candidate in candidates:
@@ -212,7 +213,7 @@ def _targets(candidates: Sequence[Candidate], y: Any) -> dict[Reading, Target]:
     return targets
 
 
-def _folds(request: Request, X: Any, *, literal: bool) -> Folds:
+def _folds(request: Request, X: Matrix, *, literal: bool) -> Folds:
     """The folds of a splitter; leave-one-out without n arrays of n rows.
 
     ``literal`` keeps the order of the training rows, which transformers may depend on.
@@ -225,7 +226,7 @@ def _folds(request: Request, X: Any, *, literal: bool) -> Folds:
     return Folds.from_splits(splitter.split(X, y, **split), n, literal=literal)
 
 
-def _check_partition(folds: Folds, cv: Any) -> None:
+def _check_partition(folds: Folds, cv: Splitter) -> None:
     rows = np.concatenate(folds.tests)
     if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
         raise ValueError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -17,6 +16,7 @@ from everyfold.evaluate.methods import MANY_FOLDS, Method
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.tiles import Group, Unit
 from everyfold.models.private import fit_and_score
+from everyfold.types import Params
 
 __all__ = ["Confirm", "run_refits"]
 
@@ -113,7 +113,7 @@ def _refit(data: Data, number: int) -> Outcome:
     )
 
 
-def _results(data: Data, number: int) -> Iterator[dict[str, Any]]:
+def _results(data: Data, number: int) -> Iterator[Params]:
     own = data.own
     assert own is not None
     for fold in data.tasks[data.candidates[number].task].folds:

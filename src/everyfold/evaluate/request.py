@@ -16,6 +16,17 @@ from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
 from everyfold.models.private import check_method_params
 from everyfold.operators import Structure
+from everyfold.types import (
+    ErrorScore,
+    Estimator,
+    Matrix,
+    Order,
+    Params,
+    RandomState,
+    Scorer,
+    Splitter,
+    Targets,
+)
 
 __all__ = ["Metadata", "Options", "Request", "Wants"]
 
@@ -24,14 +35,14 @@ __all__ = ["Metadata", "Options", "Request", "Wants"]
 class Options:
     """What a search asks for besides the grid, checked."""
 
-    order: Any = "auto"
+    order: Order = "auto"
     operator: Any = "auto"
     ridge_scaling: Any = "sum"
     n_confirm: Any = "auto"
     preprocessing: str = "auto"
-    error_score: Any = np.nan
+    error_score: ErrorScore = np.nan
     n_jobs: int | None = None
-    random_state: Any = None
+    random_state: RandomState = None
 
     def __post_init__(self) -> None:
         order = self.order
@@ -63,7 +74,7 @@ class Options:
                 "use n_confirm=0 with ridge_scaling='mean'"
             )
 
-    def check_source(self, y: Any, with_train: bool) -> None:
+    def check_source(self, y: Targets, with_train: bool) -> None:
         """Refuse what rows that are read in blocks cannot give."""
         for is_wrong, what in (
             (y is not None, "y apart from the rows; give the source its targets"),
@@ -92,7 +103,7 @@ class Options:
         )
 
 
-def _is_order(order: Any) -> bool:
+def _is_order(order: Order) -> bool:
     if not isinstance(order, Real) or isinstance(order, bool) or math.isnan(order):
         return False
     number = float(order)
@@ -128,9 +139,9 @@ class Wants:
 class Metadata:
     """What else is handed on, by scikit-learn's rules: to ``fit``, ``split`` and the scorers."""
 
-    fit: dict[str, Any] = field(default_factory=dict)
-    split: dict[str, Any] = field(default_factory=dict)
-    score: dict[str, Any] = field(default_factory=dict)
+    fit: Params = field(default_factory=dict)
+    split: Params = field(default_factory=dict)
+    score: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -151,12 +162,12 @@ class Request:
     wants : Wants
     """
 
-    estimator: Any
-    candidates: Sequence[dict[str, Any]]
-    X: Any
-    y: Any
-    cv: Any
-    scorer: Any = None
+    estimator: Estimator
+    candidates: Sequence[Params]
+    X: Matrix
+    y: Targets
+    cv: Splitter
+    scorer: Scorer = None
     metadata: Metadata = field(default_factory=Metadata)
     options: Options = field(default_factory=Options)
     wants: Wants = field(default_factory=Wants)

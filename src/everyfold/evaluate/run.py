@@ -25,17 +25,17 @@ from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.views import sampled
 from everyfold.models.targets import Labels
 from everyfold.operators import KernelOperator, StructureError
-from everyfold.operators.base import Array, Splits
+from everyfold.operators.base import Splits
 from everyfold.rows.folds import Folds
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import Mask
+from everyfold.types import Array, Mask, Params
 
 __all__ = ["run"]
 
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
-    if unit.order == "pass":
+    if data.stream is not None:
         return run_pass(data, unit)
     if unit.order == "refit":
         return run_refits(data, unit)
@@ -67,7 +67,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         if unit.order == "fold":
             operator = FoldRows(data, first, unit.structure, unit.shared, bases)
         else:
-            operator = bind(data, first, unit.structure, unit.shared)
+            operator = bind(data, first, unit.structure, unit.shared, is_pass=unit.order == "pass")
     except (MemoryError, StructureError):
         raise
     except Exception as error:
@@ -81,7 +81,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     return outcomes
 
 
-def _facts(operator: Splits) -> dict[str, Any]:
+def _facts(operator: Splits) -> Params:
     """What the operator itself tells of a candidate."""
     if not isinstance(operator, KernelOperator):
         return {"operator": "a kernel for each fold"}
@@ -281,7 +281,10 @@ def _judge(
             failures[i] = Failure(error, f"ValueError: {error}\n")
     scores: list[Any] = [None] * len(numbers)
     train: list[Any] | None = list(scores) if task.with_train else None
-    if task.judge is not None and len(tile.numbers):
+    if task.judge is not None and record.errors is not None:
+        for i, score in zip(where.tolist(), task.judge.score_errors(record.errors), strict=True):
+            scores[i] = score
+    elif task.judge is not None and len(tile.numbers):
         values, inside = _by_side(record.values, tile)
         _fill(scores, task.judge, values, tile.test, tile, record.failures, where)
         if train is not None and tile.train is not None and inside is not None:

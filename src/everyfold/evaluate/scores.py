@@ -17,6 +17,8 @@ from everyfold.evaluate.metrics import (
     asks_for_predictions,
     check_own_score,
     find_metric,
+    is_of_sums,
+    score_errors,
 )
 from everyfold.models.private import (
     BaseScorer,
@@ -26,7 +28,8 @@ from everyfold.models.private import (
 )
 from everyfold.models.private import score as score_estimator
 from everyfold.models.targets import Labels, Target
-from everyfold.operators.base import Array, Rows
+from everyfold.operators.sums import FoldErrors
+from everyfold.types import AnyArray, Array, ErrorScore, Estimator, Index, Matrix, Params, Scorer
 
 
 class _HeldOut(BaseEstimator):  # type: ignore[misc]
@@ -34,12 +37,12 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
 
     was_asked_elsewhere = False
 
-    def __init__(self, X: Any, target: Target, values: Array) -> None:
+    def __init__(self, X: Matrix, target: Target, values: Array) -> None:
         self.X = X
         self.target = target
         self.values = values
 
-    def _answers(self, X: Any) -> Array:
+    def _answers(self, X: Matrix) -> Array:
         if X is not self.X:
             self.was_asked_elsewhere = True
             raise ValueError(
@@ -48,7 +51,7 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
             )
         return self.values
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Matrix) -> AnyArray:
         """Predict the test rows."""
         return self.target.predict(self._answers(X))
 
@@ -68,17 +71,17 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
     """Stands in for the classifier of one fold."""
 
     @property
-    def classes_(self) -> NDArray[Any]:
+    def classes_(self) -> AnyArray:
         """The labels of the fold's training rows."""
         assert isinstance(self.target, Labels)
         return self.target.classes
 
-    def decision_function(self, X: Any) -> NDArray[Any]:
+    def decision_function(self, X: Matrix) -> AnyArray:
         """Decide the test rows."""
         return self.target.decide(self._answers(X))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Matrix) -> Array:
         """Probabilities of the classes of the test rows."""
         assert isinstance(self.target, Labels)
         return self.target.probabilities(self._answers(X))
@@ -95,18 +98,20 @@ class _Answered(BaseScorer):  # type: ignore[misc]
         super().__init__(None, 1, {}, "predict")
         self._answer = answer
 
-    def _score(self, method_caller: Any, estimator: Any, X: Any, y_true: Any, **_: Any) -> Any:
+    def _score(
+        self, method_caller: Any, estimator: Estimator, X: Matrix, y_true: Any, **_: Any
+    ) -> Any:
         method_caller(estimator, "predict", X, pos_label=None)
         return self._answer
 
 
-def _lacks_its_label(scorer: Any, target: Target) -> bool:
+def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
     """Whether a scorer has a positive label that is none of the target's."""
     label = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
     return label is not None and isinstance(target, Labels) and label not in target.classes.tolist()
 
 
-def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
+def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
     """An estimator that answers for the test rows ``X`` with ``values``.
 
     Examples
@@ -121,12 +126,12 @@ def stand_in(X: Any, target: Target, values: Array) -> _HeldOut:
     return kind(X, target, values)
 
 
-def take(rows: Any, index: NDArray[np.intp]) -> Any:
+def take(rows: Matrix, index: NDArray[np.intp]) -> Any:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     return rows if rows is None else safe_indexing(rows, index)
 
 
-def by_name(scorer: Any) -> dict[str, Any]:
+def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
     several = isinstance(scorer, MultimetricScorer)
     return dict(scorer._scorers) if several else {"score": scorer}
@@ -184,7 +189,7 @@ class Judge:
     """
 
     def __init__(
-        self, scorer: Any, target: Target, data: Any, params: dict[str, Any], error_score: Any
+        self, scorer: Scorer, target: Target, data: Any, params: Params, error_score: ErrorScore
     ) -> None:
         self._target = target
         self._X, self._y = data
@@ -215,13 +220,27 @@ class Judge:
         are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
         return not (are_labels and self._target.predicts_by_sign)
 
-    def among(self, rows: Rows, target: Target) -> Judge:
+    def among(self, rows: Index, target: Target) -> Judge:
         """The same judge of some of the rows, whose target is given; failures count as NaN."""
         data = take(self._X, rows), take(self._y, rows)
         params = check_method_params(self._X, params=self._params, indices=rows)
         return Judge(self._scorer, target, data, params, np.nan)
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> list[Any]:
+    @property
+    def needs_errors_only(self) -> bool:
+        """Whether the squared errors of folds are all that its scores depend on."""
+        return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
+
+    def score_errors(self, errors: FoldErrors) -> list[Any]:
+        """``score`` of one candidate by the squared errors of its folds."""
+        table = score_errors(self._known, errors)
+        assert table is not None
+        scores = [
+            {name: float(s[i, 0]) for name, s in table.items()} for i in range(len(errors.weight))
+        ]
+        return scores if self.is_multimetric else [score["score"] for score in scores]
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Any]:
         """A score, or one for each scorer by name, of every fold.
 
         Parameters
@@ -245,7 +264,7 @@ class Judge:
             results.append(found if self.is_multimetric else found["score"])
         return results
 
-    def _masked(self, values: Array, side: Side, trains: Mapping[int, Rows]) -> Array:
+    def _masked(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Array:
         values = values.copy()
         for i, train in trains.items():
             part = slice(side.bounds[i], side.bounds[i + 1])
@@ -264,9 +283,7 @@ class Judge:
                 table[name][i] = None
         return table
 
-    def _ask(
-        self, values: Array, side: Side, i: int, found: dict[str, Any], train: Rows | None
-    ) -> dict[str, Any]:
+    def _ask(self, values: Array, side: Side, i: int, found: Params, train: Index | None) -> Params:
         """Let scikit-learn score fold i by what is not known yet.
 
         ``train`` are the training rows if they lack a class, which a refit does not know either.

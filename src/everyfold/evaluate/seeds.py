@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from everyfold.models.model import Model
 from everyfold.models.pipelines import take_apart
 from everyfold.operators import Nystrom, Structure
+from everyfold.types import Estimator, RandomState
 
 LARGEST_SEED = 2**31 - 1
 
@@ -26,7 +27,7 @@ class Seeds:
         would draw.
     """
 
-    def __init__(self, random_state: Any) -> None:
+    def __init__(self, random_state: RandomState) -> None:
         self._random_state = random_state
 
     @cached_property
@@ -51,13 +52,13 @@ class Seeds:
             self.plant_in(value)
         return value
 
-    def plant_in(self, estimator: Any) -> None:
+    def plant_in(self, estimator: Estimator) -> None:
         """Seed the operator of an estimator, or of the last step of a Pipeline."""
         final = take_apart(estimator, {}).final
         if isinstance(getattr(final, "operator", None), Structure):
             final.set_params(operator=self.plant(final.operator))
 
-    def plant_where_drawn(self, estimator: Any, n_rows: int | None) -> None:
+    def plant_where_drawn(self, estimator: Estimator, n_rows: int | None) -> None:
         """The same; and where "auto" means landmarks they are to be those that were scored.
 
         ``n_rows`` is None for rows that never fit in memory.

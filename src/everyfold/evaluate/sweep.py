@@ -17,7 +17,7 @@ import numpy as np
 from everyfold.criteria import BySums
 from everyfold.evaluate.costs import COSTS
 from everyfold.evaluate.data import Candidate, Data, Outcome
-from everyfold.evaluate.methods import Method
+from everyfold.evaluate.methods import Method, pass_bytes
 from everyfold.evaluate.metrics import (
     Metric,
     Side,
@@ -40,7 +40,7 @@ from everyfold.operators.sums import FEW_RIDGES, FoldSums, RidgeModels, Start
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import height_of
 from everyfold.rows.rules import FoldRule
-from everyfold.types import Array, Index
+from everyfold.types import Array, ErrorScore, Index, Params
 
 __all__ = ["Stream", "plan_passes", "run_pass"]
 
@@ -67,9 +67,9 @@ class Stream:
     source: RowSource
     reader: Reader
     rule: FoldRule
-    scorers: dict[str, Any]
+    scorers: Params
     is_multimetric: bool
-    error_score: Any
+    error_score: ErrorScore
 
     @cached_property
     def n_folds(self) -> int:
@@ -101,7 +101,7 @@ def plan_passes(data: Data) -> SearchPlan:
     batches: list[list[list[Candidate]]] = [[]]
     taken = 0
     for members in kernels:
-        needed = _bytes(_width(members[0].model, stream.source), stream)
+        needed = pass_bytes(_width(members[0].model, stream.source), stream.n_folds)
         if batches[-1] and taken + needed > room:
             batches.append([])
             taken = 0
@@ -127,7 +127,7 @@ def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]]) -> Unit:
         BySums(),
         _method_words(1 if stream.is_one_pass else 2),
         _estimate(stream, widths, [len(members) for members in batch]),
-        sum(_bytes(width, stream) for width in widths),
+        sum(pass_bytes(width, stream.n_folds) for width in widths),
         is_of_another_model=True,
     )
     groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
@@ -138,10 +138,6 @@ def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]]) -> Unit:
 def _width(model: Model, source: RowSource) -> int:
     """How many numbers are summed of a row."""
     return structure_of(model).raw_width_for(source.n_rows or 0, source.n_features)
-
-
-def _bytes(width: int, stream: Stream) -> int:
-    return 8 * width**2 * (2 * stream.n_folds + 4) + 96_000_000
 
 
 def _estimate(stream: Stream, widths: Sequence[int], ridges: Sequence[int]) -> float:
@@ -405,7 +401,7 @@ def _kept(stream: Stream, kernels: Sequence[_Kernel], total: int, height: int) -
     return [[column[i] for column in columns] for i in range(len(folds))]
 
 
-def _take_weights(scorers: dict[str, Any]) -> bool:
+def _take_weights(scorers: Params) -> bool:
     """Whether scikit-learn would hand the weights on: if any scorer takes them."""
     asked = [getattr(scorer, "_accept_sample_weight", None) for scorer in scorers.values()]
     return any(accepts is not None and accepts() for accepts in asked)

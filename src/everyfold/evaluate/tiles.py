@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+from everyfold.criteria import BySums
 from everyfold.evaluate import costs
 from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
 from everyfold.evaluate.data import Candidate, Data
-from everyfold.evaluate.methods import Method, choose_method
-from everyfold.operators import Structure
+from everyfold.evaluate.methods import MANY_FOLDS, Method, choose_method
+from everyfold.operators import Mapped, Structure
 from everyfold.operators.base import Outline
 from everyfold.types import Order
 
@@ -23,6 +24,9 @@ __all__ = ["Group", "Unit", "cut", "kernels_of"]
 
 BATCH = 8
 """Kernels of a fold that share its distances before the next fold has its turn."""
+
+ROWS_TO_SUM = 10
+"""Rows for each fold and column from which on a c×c decomposition a fold costs little beside."""
 
 Item = TypeVar("Item")
 
@@ -52,8 +56,8 @@ class Unit:
     words : str
         The structure in words.
     order : {"kernel", "fold", "pass", "refit"}
-        Whether the unit is a kernel on all folds, a fold with some kernels, some kernels in a
-        pass over a source, or refits of the estimators themselves.
+        Whether the unit is a kernel on all folds, a fold with some kernels, a pass over the rows
+        (of some kernels where they come from a source), or refits of the estimators themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
     sample : tuple of int
@@ -144,7 +148,16 @@ def kernels_of(
             shape = (data.n, X.shape[1])
             structure = first.model.structure(first.model.choice.resolve(X), shape)
             outline = structure.outline(*shape, is_per_fold=is_own)
+            is_long = _is_long(structure, shape, data.n_folds) and not is_own
+            outline = replace(outline, is_long=is_long)
         yield KernelPlan(tuple(members), structure, outline, shape[1])
+
+
+def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool:
+    """Whether sums over rows cost no more than a fit, and save holding the features."""
+    if not isinstance(structure, Mapped) or n_folds > MANY_FOLDS or not structure.is_long(*shape):
+        return False
+    return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 
 
 def _typical_rows(data: Data, candidate: Candidate) -> Any:
@@ -180,14 +193,18 @@ def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order)
     """A kernel on all folds; a base matrix that further kernels share is kept beside it."""
     groups, made = kernel.groups(data, order), kernel.cost(data.n)
     methods = [group.method for group in groups]
+    is_sum = all(isinstance(method.criterion, BySums) for method in methods)
+    is_pass = kernel.outline.is_long and is_sum
     return Unit(
         (groups,),
         None,
         kernel.structure,
         shared,
         kernel.words(data.n),
+        order="pass" if is_pass else "kernel",
         seconds=made.seconds + sum(method.seconds for method in methods),
-        memory=_memory([made], methods) + _kept(data, kernel, shared),
+        # The features of a pass are never all in memory.
+        memory=_memory([] if is_pass else [made], methods) + _kept(data, kernel, shared),
     )
 
 

@@ -7,13 +7,14 @@ from numbers import Real
 
 import numpy as np
 
-from everyfold.kernels.distances import Array, Rows, dense, row_blocks
+from everyfold.kernels.distances import dense, row_blocks
+from everyfold.types import Array, Matrix
 
 # Largest asymmetry of a kernel matrix, relative to its largest entry, that passes for rounding.
 SYMMETRY_TOLERANCE = 1e-8
 
 
-def check_precomputed(K: Rows) -> Array:
+def check_precomputed(K: Matrix) -> Array:
     """A kernel matrix given by the user, checked and exactly symmetric.
 
     Parameters

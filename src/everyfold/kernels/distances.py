@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise as sklearn_pairwise
 
-Array: TypeAlias = NDArray[np.float64]
-Rows: TypeAlias = "NDArray[Any] | sparse.csr_array[Any] | sparse.csr_matrix[Any]"
+from everyfold.types import AnyArray, Array, Matrix
 
 # Elements handled at a time by passes over a matrix: 256 KB stay in the second-level cache.
 BLOCK_SIZE = 2**15
@@ -31,12 +29,12 @@ def is_sparse(X: object) -> bool:
     return bool(sparse.issparse(X))
 
 
-def dense(X: Any) -> Any:
+def dense(X: Matrix) -> Any:
     """X as a dense array."""
     return X.toarray() if is_sparse(X) else X
 
 
-def count_rows(rows: Any) -> int:
+def count_rows(rows: Matrix) -> int:
     """The number of rows of an array, a data frame or a list."""
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
@@ -51,7 +49,7 @@ class Objects:
     ((3, 1), ['three', 'one'])
     """
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Matrix) -> None:
         self.rows = rows
         self.shape = (count_rows(rows), 1)
 
@@ -64,7 +62,7 @@ class Objects:
         return Objects([self.rows[i] for i in numbers.tolist()])
 
 
-def in_double(X: Any) -> Any:
+def in_double(X: Matrix) -> Any:
     """Rows for a function of the user's: what is not a float is left as it is."""
     if isinstance(X, Objects):
         return X.rows
@@ -72,14 +70,14 @@ def in_double(X: Any) -> Any:
     return X.astype(np.float64, copy=False) if X.dtype.kind == "f" else X
 
 
-def operands(X: Rows, Y: Rows | None) -> tuple[Any, Any]:
+def operands(X: Matrix, Y: Matrix | None) -> tuple[Any, Any]:
     """X and Y in float64, contiguous or canonical CSR; one object twice if Y is None."""
     most_rows = max(np.shape(X)[0], 0 if Y is None else np.shape(Y)[0])
     first = _operand(X, most_rows)
     return first, first if Y is None or Y is X else _operand(Y, most_rows)
 
 
-def _operand(X: Any, most_rows: int) -> Any:
+def _operand(X: Matrix, most_rows: int) -> Any:
     if not is_sparse(X):
         return np.ascontiguousarray(X, dtype=np.float64)
     n_rows, n_features = X.shape
@@ -89,7 +87,7 @@ def _operand(X: Any, most_rows: int) -> Any:
     return _canonical(X.tocsr().astype(np.float64, copy=False))
 
 
-def _canonical(X: Any) -> Any:
+def _canonical(X: Matrix) -> Any:
     """Sorted column indices make products of CSR rows exactly symmetric."""
     if not X.has_canonical_format:
         X = X.copy()
@@ -97,14 +95,14 @@ def _canonical(X: Any) -> Any:
     return X
 
 
-def squared_norms(X: Any) -> Array:
+def squared_norms(X: Matrix) -> Array:
     """The squared Euclidean norm of every row."""
     if is_sparse(X):
         return np.asarray(X.multiply(X).sum(axis=1), dtype=np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
 
 
-def normalised(X: Any) -> Any:
+def normalised(X: Matrix) -> Any:
     """Rows scaled to norm 1; rows of zeros stay."""
     norms = np.sqrt(squared_norms(X))
     norms[norms == 0.0] = 1.0
@@ -115,7 +113,7 @@ def normalised(X: Any) -> Any:
     return X
 
 
-def variance(X: Any) -> float:
+def variance(X: Matrix) -> float:
     """The variance of all entries; for CSR in two passes too, since E x² − (E x)² cancels."""
     if not is_sparse(X):
         return float(np.var(X, dtype=np.float64))
@@ -129,28 +127,28 @@ def variance(X: Any) -> float:
 # Matrices
 
 
-def row_blocks(B: NDArray[Any]) -> Iterator[slice]:
+def row_blocks(B: AnyArray) -> Iterator[slice]:
     """Slices of rows that fit the second-level cache."""
     n_rows, height = B.shape[0], _block_height(B)
     return (slice(start, min(start + height, n_rows)) for start in range(0, n_rows, height))
 
 
-def _block_height(B: NDArray[Any]) -> int:
+def _block_height(B: AnyArray) -> int:
     n_rows = int(B.shape[0])
     return min(max(BLOCK_SIZE * n_rows // max(B.size, 1), 1), max(n_rows, 1))
 
 
-def room_for(B: Array, out: NDArray[Any] | None) -> NDArray[Any]:
+def room_for(B: Array, out: AnyArray | None) -> AnyArray:
     """The array to write a function of B into."""
     return np.empty(B.shape) if out is None else out
 
 
-def product(X: Any, Y: Any) -> Array:
+def product(X: Matrix, Y: Matrix) -> Array:
     """X Yᵀ; numpy computes one triangle and mirrors it where Y is X, so it is symmetric exactly."""
     return np.ascontiguousarray(dense(X @ Y.T))
 
 
-def squared_distances(X: Any, Y: Any) -> Array:
+def squared_distances(X: Matrix, Y: Matrix) -> Array:
     """Squared Euclidean distances between the rows of X and of Y."""
     X, Y = _centred(X, Y)
     B = product(X, Y)
@@ -178,7 +176,7 @@ def _to_distances(B: Array, x: Array, y: Array) -> Array:
     return B
 
 
-def manhattan_distances(X: Any, Y: Any) -> Array:
+def manhattan_distances(X: Matrix, Y: Matrix) -> Array:
     """Manhattan distances between the rows of X and of Y."""
     if is_sparse(X) or is_sparse(Y):
         X, Y = _short_indices(X), _short_indices(Y)
@@ -186,7 +184,7 @@ def manhattan_distances(X: Any, Y: Any) -> Array:
     return np.asarray(cdist(X, Y, "cityblock"))
 
 
-def _short_indices(X: Any) -> Any:
+def _short_indices(X: Matrix) -> Any:
     """CSR with 32-bit indices, the only ones scikit-learn's Manhattan distances take."""
     if not is_sparse(X):
         return X
@@ -194,7 +192,7 @@ def _short_indices(X: Any) -> Any:
     return sparse.csr_array(parts, shape=X.shape)
 
 
-def _centred(X: Any, Y: Any) -> tuple[Any, Any]:
+def _centred(X: Matrix, Y: Matrix) -> tuple[Any, Any]:
     """The rows moved to the mean of Y if they are far from 0, where distances would cancel.
 
     Rows that are near 0 stay, since whole numbers then have exact distances.
@@ -208,7 +206,7 @@ def _centred(X: Any, Y: Any) -> tuple[Any, Any]:
     return moved if X is Y else X - mean, moved
 
 
-def decay(B: Array, gamma: float, out: NDArray[Any] | None) -> Array:
+def decay(B: Array, gamma: float, out: AnyArray | None) -> Array:
     """exp(-gamma B)."""
     out = room_for(B, out)
     np.multiply(B, -gamma, out=out)
@@ -216,7 +214,7 @@ def decay(B: Array, gamma: float, out: NDArray[Any] | None) -> Array:
     return out
 
 
-def raise_to(block: NDArray[Any], degree: int) -> None:
+def raise_to(block: AnyArray, degree: int) -> None:
     """Powers in place by repeated squaring, several times faster than a general power."""
     factor = block.copy()
     block.fill(1.0)

@@ -28,8 +28,6 @@ from everyfold.kernels.checks import (
     symmetrised,
 )
 from everyfold.kernels.distances import (
-    Array,
-    Rows,
     count_rows,
     decay,
     dense,
@@ -45,6 +43,7 @@ from everyfold.kernels.distances import (
     squared_distances,
     squared_norms,
 )
+from everyfold.types import AnyArray, Array, Matrix
 
 __all__ = [
     "RBF",
@@ -72,15 +71,15 @@ class Kernel(ABC):
     """Whether every matrix of the kernel is known to be positive semi-definite."""
 
     @abstractmethod
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """The matrix B between the rows of X and Y, exactly symmetric if Y is None."""
 
     @abstractmethod
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """The diagonal of ``base_matrix(X)`` without the matrix."""
 
     @abstractmethod
-    def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """The map φ(B), elementwise.
 
         Parameters
@@ -91,12 +90,12 @@ class Kernel(ABC):
             Where to write, possibly B itself; its dtype is kept. By default a new float64 array.
         """
 
-    def __call__(self, X: Rows, Y: Rows | None = None) -> Array:
+    def __call__(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """The kernel matrix between the rows of X and Y, a new array."""
         B = self.base_matrix(X, Y)
         return self.from_base(B, out=B)
 
-    def diagonal(self, X: Rows) -> Array:
+    def diagonal(self, X: Matrix) -> Array:
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
 
@@ -111,7 +110,7 @@ class Kernel(ABC):
 class _Plain(Kernel):
     """A kernel that is its own base matrix."""
 
-    def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """B itself, copied unless ``out`` is B."""
         out = room_for(B, out)
         if out is not B:
@@ -152,15 +151,15 @@ class RBF(Kernel):
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Squared Euclidean distances."""
         return squared_distances(*operands(X, Y))
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """Zeros."""
         return np.zeros(np.shape(X)[0])
 
-    def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
 
@@ -189,15 +188,15 @@ class Laplacian(Kernel):
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Manhattan distances."""
         return manhattan_distances(*operands(X, Y))
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """Zeros."""
         return np.zeros(np.shape(X)[0])
 
-    def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
 
@@ -235,15 +234,15 @@ class Polynomial(Kernel):
         check_degree(self.degree)
         check_coef0(self.coef0)
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Inner products."""
         return product(*operands(X, Y))
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """Squared norms."""
         return squared_norms(operands(X, None)[0])
 
-    def from_base(self, B: Array, out: NDArray[Any] | None = None) -> Array:
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """(gamma B + coef0)^degree."""
         out = room_for(B, out)
         for rows in row_blocks(B):
@@ -269,11 +268,11 @@ class Linear(_Plain):
 
     base: ClassVar[str | None] = "inner"
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Inner products."""
         return product(*operands(X, Y))
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """Squared norms."""
         return squared_norms(operands(X, None)[0])
 
@@ -293,13 +292,13 @@ class Cosine(_Plain):
 
     base: ClassVar[str | None] = "cosine"
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Inner products of normalised rows."""
         rows, others = operands(X, Y)
         unit = normalised(rows)
         return product(unit, unit if others is rows else normalised(others))
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """Ones, and zeros for rows of zeros."""
         return np.sign(squared_norms(operands(X, None)[0]))
 
@@ -328,7 +327,7 @@ class Precomputed(_Plain):
     base: ClassVar[str | None] = "precomputed"
     is_semidefinite: ClassVar[bool] = False
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """X, or some of its columns, as float64; without a copy where it is that already."""
         chosen: Any = X
         if isinstance(Y, np.ndarray) and Y.ndim == 1:
@@ -339,7 +338,7 @@ class Precomputed(_Plain):
         """See base class: rows are known by their columns."""
         return rows
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """The diagonal of X."""
         n_rows, n_columns = np.shape(X)
         if n_rows != n_columns:
@@ -349,7 +348,7 @@ class Precomputed(_Plain):
             )
         return np.array(X.diagonal(), dtype=np.float64)
 
-    def __call__(self, X: Rows, Y: Rows | None = None) -> Array:
+    def __call__(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """A copy of X, so that what is done to it leaves the caller's matrix alone."""
         return self.from_base(self.base_matrix(X, Y))
 
@@ -403,14 +402,14 @@ class Custom(_Plain):
             )
         object.__setattr__(self, "params", dict(self.params))
 
-    def base_matrix(self, X: Rows, Y: Rows | None = None) -> Array:
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """The kernel matrix itself."""
         X = in_double(X)
         if Y is None:
             return symmetrised(self._evaluate(X, X), owner=self._owner)
         return finite(self._evaluate(X, in_double(Y)), owner=self._owner)
 
-    def base_diagonal(self, X: Rows) -> Array:
+    def base_diagonal(self, X: Matrix) -> Array:
         """The values k(x, x), row by row."""
         if not self.on_matrices:
             X = in_double(X)
@@ -419,7 +418,7 @@ class Custom(_Plain):
         blocks = [in_double(X[i : i + 64]) for i in range(0, X.shape[0], 64)]
         return np.concatenate([self._evaluate(rows, rows).diagonal() for rows in blocks])
 
-    def _evaluate(self, X: Any, Y: Any) -> Array:
+    def _evaluate(self, X: Matrix, Y: Matrix) -> Array:
         if self.on_matrices:
             K = self.function(X, Y, **self.params)
         else:

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from everyfold.kernels.checks import check_gamma
-from everyfold.kernels.distances import Rows, variance
+from everyfold.kernels.distances import variance
 from everyfold.kernels.kernels import (
     RBF,
     Cosine,
@@ -20,6 +20,7 @@ from everyfold.kernels.kernels import (
     Polynomial,
     Precomputed,
 )
+from everyfold.types import Matrix
 
 Gamma: TypeAlias = float | Literal["scale", "auto"] | None
 
@@ -55,7 +56,7 @@ def find_kernel(
     degree: int = 3,
     coef0: float = 1.0,
     kernel_params: Mapping[str, Any] | None = None,
-    X: Rows | None = None,
+    X: Matrix | None = None,
     on_matrices: bool = False,
 ) -> Kernel:
     """The kernel of a name, with scikit-learn's parameters.
@@ -109,7 +110,7 @@ def find_kernel(
     raise ValueError(f"kernel={kernel!r} {_objection(kernel)}")
 
 
-def resolve_gamma(gamma: Gamma, X: Rows | None = None) -> float:
+def resolve_gamma(gamma: Gamma, X: Matrix | None = None) -> float:
     """The number a gamma stands for.
 
     Parameters

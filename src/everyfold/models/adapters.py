@@ -15,6 +15,7 @@ from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 from everyfold.models.estimators import KernelClassifier, KernelRegressor
 from everyfold.models.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.models.targets import Voting
+from everyfold.types import Estimator
 
 _LINEAR = KernelChoice("linear")
 
@@ -25,7 +26,7 @@ RidgeClassifier and SVC count rows in every version.
 """
 
 
-def _kernel_ridge(estimator: Any) -> Model:
+def _kernel_ridge(estimator: Estimator) -> Model:
     choice = KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -36,13 +37,13 @@ def _kernel_ridge(estimator: Any) -> Model:
     return Model(choice, Squared(), read_ridge(estimator.alpha), False, False)
 
 
-def _ridge(estimator: Any) -> Model:
+def _ridge(estimator: Estimator) -> Model:
     _refuse_positive(estimator)
     ridges = read_ridge(estimator.alpha)
     return Model(_LINEAR, Squared(), ridges, bool(estimator.fit_intercept), False)
 
 
-def _ridge_classifier(estimator: Any) -> Model:
+def _ridge_classifier(estimator: Estimator) -> Model:
     _refuse_positive(estimator)
     return Model(
         _LINEAR,
@@ -54,7 +55,7 @@ def _ridge_classifier(estimator: Any) -> Model:
     )
 
 
-def _svm_choice(estimator: Any) -> KernelChoice:
+def _svm_choice(estimator: Estimator) -> KernelChoice:
     return KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -64,7 +65,7 @@ def _svm_choice(estimator: Any) -> KernelChoice:
     )
 
 
-def _refuse_iteration_limit(estimator: Any) -> None:
+def _refuse_iteration_limit(estimator: Estimator) -> None:
     if estimator.max_iter != -1:
         raise ValueError(
             f"{type(estimator).__name__}(max_iter={estimator.max_iter}) stops libsvm at a point "
@@ -72,7 +73,7 @@ def _refuse_iteration_limit(estimator: Any) -> None:
         )
 
 
-def _svc(estimator: Any) -> Model:
+def _svc(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
     if estimator.probability not in (False, "deprecated"):
         raise ValueError(
@@ -95,7 +96,7 @@ def _svc(estimator: Any) -> Model:
     )
 
 
-def _svr(estimator: Any) -> Model:
+def _svr(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
     return Model(
         _svm_choice(estimator),
@@ -111,7 +112,7 @@ def _svr(estimator: Any) -> Model:
     )
 
 
-def _ridge_cv(estimator: Any) -> Model:
+def _ridge_cv(estimator: Estimator) -> Model:
     name = type(estimator).__name__
     for parameter, usual in (("cv", None), ("scoring", None), ("alpha_per_target", False)):
         value = getattr(estimator, parameter)
@@ -130,7 +131,7 @@ def _ridge_cv(estimator: Any) -> Model:
     )
 
 
-def _logistic(estimator: Any) -> Model:
+def _logistic(estimator: Estimator) -> Model:
     penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
     if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
         raise ValueError(
@@ -153,7 +154,7 @@ def _logistic(estimator: Any) -> Model:
     )
 
 
-def _refuse_positive(estimator: Any) -> None:
+def _refuse_positive(estimator: Estimator) -> None:
     if estimator.positive:
         raise ValueError(
             f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that no "
@@ -161,7 +162,7 @@ def _refuse_positive(estimator: Any) -> None:
         )
 
 
-def _ours(estimator: Any) -> Model:
+def _ours(estimator: Estimator) -> Model:
     model: Model = estimator._model()
     return model
 
@@ -191,7 +192,7 @@ _ADVICE = {
 }
 
 
-def read_estimator(estimator: Any) -> Model:
+def read_estimator(estimator: Estimator) -> Model:
     """What the estimator asks for, or an error that says what to use instead.
 
     Examples

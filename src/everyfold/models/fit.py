@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from everyfold.kernels import Kernel
 from everyfold.models.model import Model
 from everyfold.models.sources import (
     Reader,
@@ -17,15 +18,48 @@ from everyfold.models.sources import (
     read_source,
 )
 from everyfold.models.targets import Target
-from everyfold.operators import Expansion, KernelOperator, Solution
-from everyfold.operators.sums import Start
+from everyfold.operators import Expansion, FeatureMap, KernelOperator, Mapped, Solution
+from everyfold.operators.sums import Start, Sums
 from everyfold.rows import RowSource
 from everyfold.rows.batches import height_of
 from everyfold.rows.rules import Everything
 from everyfold.solve import Fit, solve
-from everyfold.types import Array
+from everyfold.types import Array, Matrix
 
-__all__ = ["SourceFit", "fit_columns", "fit_source"]
+__all__ = ["Fitted", "SourceFit", "fit_rows", "fit_source"]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted function and its intercepts, one a column of the target."""
+
+    expansion: Expansion
+    intercept: Array
+
+
+def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: Array) -> Fitted:
+    """Fit a model to rows in memory.
+
+    **Cost** that of the structure; squared loss with features that are too many to be held takes
+    sums over the rows, as for a source.
+    """
+    structure = model.structure_to_fit(kernel, X.shape)
+    is_long = isinstance(structure, Mapped) and structure.is_long(*X.shape)
+    is_one = len(model.columns_of_ridges(target.columns.shape[1])) == 1 and not target.has_pairs
+    if is_long and is_one and model.loss.has_constant_curvature:
+        assert isinstance(structure, Mapped)
+        (problem,) = model.problems(target, weights)
+        rho = problem.rho(model.ridges[0], problem.n_counted)
+        rows = structure.bind_rows(kernel, X)
+        return _fitted(rows, rows.sums(problem.quadratic, [], rho).total, rho)
+    operator = structure.bind(kernel, X)
+    solution = fit_columns(model, operator, target, weights)
+    return Fitted(operator.expand(solution.coef), solution.intercept)
+
+
+def _fitted(features: KernelOperator | FeatureMap, total: Sums, rho: float) -> Fitted:
+    models = total.solve([rho])
+    return Fitted(features.expand(models.coef[0]), models.intercept[0])
 
 
 def fit_columns(model: Model, operator: KernelOperator, target: Target, weights: Array) -> Solution:
@@ -56,16 +90,14 @@ def _warn_unconverged(fits: list[Fit]) -> None:
             f"Newton's method did not converge: the conditions of a minimum are violated by "
             f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
             ConvergenceWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
 @dataclass(frozen=True)
-class SourceFit:
-    """The fitted function, its intercepts, how the targets were read, and if y has one axis."""
+class SourceFit(Fitted):
+    """A fit to a source: also how the targets were read, and if y has one axis."""
 
-    expansion: Expansion
-    intercept: Array
     reader: Reader
     is_flat: bool
 
@@ -79,6 +111,6 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     batches = SourceBatches(source, reader, Everything(), height_of(features.raw_width))
     (sums,) = batches.sums([features], [start])
     total = sums.total
-    models = total.solve([ridge * (total.count if model.ridge_scaling == "mean" else 1)])
-    expansion = features.expand(models.coef[0])
-    return SourceFit(expansion, models.intercept[0], reader, batches.is_flat)
+    rho = ridge * (total.count if model.ridge_scaling == "mean" else 1)
+    fitted = _fitted(features, total, rho)
+    return SourceFit(fitted.expansion, fitted.intercept, reader, batches.is_flat)

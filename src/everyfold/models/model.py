@@ -10,16 +10,16 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from everyfold.criteria import InexactWarning
 from everyfold.kernels import Kernel, Linear, depends_on_rows, find_kernel
 from everyfold.losses import Logistic, Loss
 from everyfold.models.targets import Labels, Reading, Target, Voting
 from everyfold.operators import Dense, Nystrom, Primal, Structure
-from everyfold.operators.base import Array
 from everyfold.operators.memory import check_memory, fits
 from everyfold.solve import Classes, Problem, RidgeScaling
+from everyfold.types import AnyArray, Array, Matrix, Targets
 
 ClassWeight = dict[Any, float] | Literal["balanced"] | None
 
@@ -35,7 +35,7 @@ class KernelChoice:
     params: Any = None
     on_matrices: bool = False
 
-    def resolve(self, X: Any) -> Kernel:
+    def resolve(self, X: Matrix) -> Kernel:
         """The kernel for these training rows."""
         return find_kernel(
             self.kernel,
@@ -109,7 +109,7 @@ class Model:
             self.has_one_target,
         )
 
-    def target(self, y: Any) -> Target:
+    def target(self, y: Targets) -> Target:
         """Read y."""
         return self.reading.read(y)
 
@@ -216,7 +216,7 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     return structure
 
 
-def refuse_absent(class_weight: Mapping[Any, float], classes: NDArray[Any]) -> None:
+def refuse_absent(class_weight: Mapping[Any, float], classes: AnyArray) -> None:
     """Raise if a class weight names a label that is not there: most likely it is misspelt."""
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]

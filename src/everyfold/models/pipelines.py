@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array
 
 from everyfold.kernels.distances import Objects
 from everyfold.models.private import check_method_params, safe_split
-from everyfold.operators.base import Rows
+from everyfold.types import Estimator, Index, Matrix, Params, Targets
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
 
@@ -57,8 +57,8 @@ def freeze(value: Any) -> Any:
 class Step:
     """A transformer and the metadata of its ``fit``."""
 
-    transformer: Any
-    params: dict[str, Any] = field(default_factory=dict)
+    transformer: Estimator
+    params: Params = field(default_factory=dict)
 
     @property
     def key(self) -> Any:
@@ -69,7 +69,7 @@ class Step:
         metadata = sorted((name, id(value)) for name, value in self.params.items())
         return freeze(self.transformer), tuple(metadata)
 
-    def fit(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    def fit(self, X: Matrix, y: Targets, params: Params) -> tuple[Any, Any]:
         """A fitted clone, and X transformed."""
         transformer = clone(self.transformer)
         if hasattr(transformer, "fit_transform"):
@@ -83,15 +83,15 @@ class Parts:
     """A Pipeline taken apart: its transformers, its last step and the metadata that one gets."""
 
     steps: tuple[Step, ...]
-    final: Any
-    params: dict[str, Any]
+    final: Estimator
+    params: Params
 
     @property
     def key(self) -> Any:
         """Equal for parts that prepare the rows alike."""
         return tuple(step.key for step in self.steps)
 
-    def without_y(self, X: Any) -> Any:
+    def without_y(self, X: Matrix) -> Any:
         """All rows by steps fitted on all of them, or None if some step looks at y.
 
         Its tags say so, or it cannot be fitted without.
@@ -104,7 +104,7 @@ class Parts:
             return None
 
 
-def _needs_y(transformer: Any) -> bool:
+def _needs_y(transformer: Estimator) -> bool:
     nested = transformer.get_params(deep=True).values() if _is_estimator(transformer) else ()
     found = [transformer, *(value for value in nested if _is_estimator(value))]
     return any(get_tags(item).target_tags.required for item in found)
@@ -114,7 +114,7 @@ def _is_estimator(value: Any) -> bool:
     return isinstance(value, BaseEstimator) and not isinstance(value, type)
 
 
-def take_apart(estimator: Any, params: dict[str, Any]) -> Parts:
+def take_apart(estimator: Estimator, params: Params) -> Parts:
     """Split a Pipeline, nested or not, into transformers and the model at its end.
 
     Examples
@@ -142,9 +142,9 @@ def take_apart(estimator: Any, params: dict[str, Any]) -> Parts:
     return Parts(tuple(steps), estimator, params)
 
 
-def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _route_steps(pipeline: Any, params: Params) -> dict[str, Params]:
     """What each step's ``fit`` gets of the parameters of the Pipeline's."""
-    routed: dict[str, dict[str, Any]] = {name: {} for name, _ in pipeline.steps}
+    routed: dict[str, Params] = {name: {} for name, _ in pipeline.steps}
     if not get_config()["enable_metadata_routing"]:
         for key, value in params.items():
             name, _, rest = key.partition("__")
@@ -171,7 +171,7 @@ def _route_steps(pipeline: Any, params: dict[str, Any]) -> dict[str, dict[str, A
     return routed
 
 
-def read_rows(X: Any, estimator: Any = None, *, takes_any: bool = False) -> Any:
+def read_rows(X: Matrix, estimator: Estimator = None, *, takes_any: bool = False) -> Any:
     """Check rows that go into a kernel: finite numbers in double precision, dense or CSR.
 
     With ``takes_any``, the kernel is a function that gets whatever the user has.
@@ -183,20 +183,26 @@ def read_rows(X: Any, estimator: Any = None, *, takes_any: bool = False) -> Any:
     )
 
 
-def prepare_once(steps: tuple[Step, ...], X: Any) -> Any:
+def prepare_once(steps: tuple[Step, ...], X: Matrix) -> Any:
     """Transform all rows by steps fitted on all rows, which never see y."""
     for step in steps:
         X = step.fit(X, None, check_method_params(X, params=step.params))[1]
     return X
 
 
-def take_rows(X: Any, train: Rows, test: Rows) -> tuple[Any, Any]:
+def take_rows(X: Matrix, train: Index, test: Index) -> tuple[Any, Any]:
     """The rows of a fold."""
     return X[train], X[test]
 
 
 def prepare_fold(
-    steps: tuple[Step, ...], X: Any, y: Any, train: Rows, test: Rows, *, takes_any: bool = False
+    steps: tuple[Step, ...],
+    X: Matrix,
+    y: Targets,
+    train: Index,
+    test: Index,
+    *,
+    takes_any: bool = False,
 ) -> tuple[Any, Any]:
     """Transform the rows of a fold by steps fitted on its training rows, as a Pipeline would."""
     whole = X

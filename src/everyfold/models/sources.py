@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from everyfold.models.model import Model
 from everyfold.models.targets import Labels, Numbers, Target
@@ -16,7 +15,7 @@ from everyfold.operators.sums import FoldSums, Start, accumulate
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import Batch, by_fold
 from everyfold.rows.rules import FoldRule
-from everyfold.types import Array
+from everyfold.types import AnyArray, Array, Index, Targets
 
 __all__ = ["Reader", "SourceBatches", "check_model", "choose_map", "read_source", "structure_of"]
 
@@ -80,19 +79,19 @@ class Reader:
         Weights of the classes.
     """
 
-    classes: NDArray[Any] | None = None
+    classes: AnyArray | None = None
     factors: Array | None = None
 
     @property
-    def sample(self) -> NDArray[Any]:
+    def sample(self) -> AnyArray:
         """Dummy targets, used to look up metrics."""
         return np.zeros(2) if self.classes is None else self.classes
 
-    def target(self, y: Any) -> Target:
+    def target(self, y: Targets) -> Target:
         """The target of some rows."""
         if self.classes is None:
             return Numbers.read(y)
-        codes = np.searchsorted(self.classes, y)
+        codes: Index = np.asarray(np.searchsorted(self.classes, np.asarray(y)), dtype=np.intp)
         columns = 2.0 * (codes[:, None] == np.arange(len(self.classes))) - 1.0
         return Labels(self.classes, codes, columns[:, 1:] if len(self.classes) == 2 else columns)
 

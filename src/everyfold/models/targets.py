@@ -13,13 +13,13 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
-from everyfold.operators.base import Array, Rows
+from everyfold.types import AnyArray, Array, Index, Targets
 
 
-def decode(classes: NDArray[Any], values: Array) -> NDArray[Any]:
+def decode(classes: AnyArray, values: Array) -> AnyArray:
     """The label of each row of values: by sign for two classes, by the largest for more."""
     chosen = values.argmax(axis=1) if values.shape[1] > 1 else (values[:, 0] > 0.0).astype(np.intp)
-    labels: NDArray[Any] = classes[chosen]
+    labels: AnyArray = classes[chosen]
     return labels
 
 
@@ -34,15 +34,15 @@ class Target(ABC):
         return False
 
     @abstractmethod
-    def predict(self, values: Array) -> NDArray[Any]:
+    def predict(self, values: Array) -> AnyArray:
         """Predictions in the user's own terms from values (rows, q)."""
 
     @abstractmethod
-    def decide(self, values: Array) -> NDArray[Any]:
+    def decide(self, values: Array) -> AnyArray:
         """The values in the shape scikit-learn gives ``decision_function`` or ``predict``."""
 
     @abstractmethod
-    def among(self, rows: Rows) -> Target:
+    def among(self, rows: Index) -> Target:
         """The same target of some of the rows; labels keep all their classes."""
 
     @property
@@ -54,7 +54,7 @@ class Target(ABC):
         """Columns that are problems of their own, each with the rows that take part."""
         return []
 
-    def mask(self, values: Array, train: Rows) -> Array:
+    def mask(self, values: Array, train: Index) -> Array:
         """Values of a fold without what its training rows cannot know; here, all are known."""
         return values
 
@@ -67,7 +67,7 @@ class Numbers(Target):
     is_flat: bool
 
     @classmethod
-    def read(cls, y: Any) -> Numbers:
+    def read(cls, y: Targets) -> Numbers:
         """Check and read a regression target.
 
         Examples
@@ -88,7 +88,7 @@ class Numbers(Target):
 
     decide = predict
 
-    def among(self, rows: Rows) -> Numbers:
+    def among(self, rows: Index) -> Numbers:
         """See base class."""
         return replace(self, columns=self.columns[rows])
 
@@ -97,14 +97,14 @@ class Numbers(Target):
 class Labels(Target):
     """Class labels: ±1 in one column for two classes, one column a class (+1, else −1) for more."""
 
-    classes: NDArray[Any]
-    codes: Rows
+    classes: AnyArray
+    codes: Index
     columns: Array
     has_probabilities: bool = field(default=False, kw_only=True)
     """Whether values are log-odds."""
 
     @classmethod
-    def read(cls, y: Any) -> Labels:
+    def read(cls, y: Targets) -> Labels:
         """Check and read class labels.
 
         Examples
@@ -132,7 +132,7 @@ class Labels(Target):
         """See base class: two classes are told apart by it, more by the largest value."""
         return bool(self.columns.shape[1] == 1)
 
-    def predict(self, values: Array) -> NDArray[Any]:
+    def predict(self, values: Array) -> AnyArray:
         """See base class."""
         return decode(self.classes, values)
 
@@ -150,7 +150,7 @@ class Labels(Target):
         scaled: Array = positive / positive.sum(axis=1, keepdims=True)
         return scaled
 
-    def among(self, rows: Rows) -> Labels:
+    def among(self, rows: Index) -> Labels:
         """See base class."""
         return replace(self, codes=self.codes[rows], columns=self.columns[rows])
 
@@ -158,7 +158,7 @@ class Labels(Target):
         """The same without its rows, to decide about others."""
         return self.among(np.empty(0, dtype=np.intp))
 
-    def mask(self, values: Array, train: Rows) -> Array:
+    def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have cannot be predicted."""
         seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
         if seen.sum() < 2:
@@ -172,7 +172,7 @@ class Labels(Target):
         masked[:, ~seen] = np.finfo(np.float64).min
         return masked
 
-    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+    def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """The target of a model that knows the classes of its training rows only, and its values.
 
         Two classes that are left are one problem, positive for the second.
@@ -222,7 +222,7 @@ class Pairs(Labels):
         return cls(labels.classes, labels.codes, columns, takes_part, voting)
 
     @staticmethod
-    def _pairs(n_classes: int) -> tuple[Rows, Rows]:
+    def _pairs(n_classes: int) -> tuple[Index, Index]:
         first, second = np.triu_indices(n_classes, 1)
         return first, second
 
@@ -235,7 +235,7 @@ class Pairs(Labels):
         """See base class."""
         return [(self.columns[:, [k]], self.takes_part[:, k]) for k in range(self.columns.shape[1])]
 
-    def among(self, rows: Rows) -> Pairs:
+    def among(self, rows: Index) -> Pairs:
         """See base class."""
         return replace(
             self,
@@ -269,7 +269,7 @@ class Pairs(Labels):
         """See base class: votes do, unless values break their ties."""
         return not (self.voting.break_ties and self.voting.shape == "ovr")
 
-    def predict(self, values: Array) -> NDArray[Any]:
+    def predict(self, values: Array) -> AnyArray:
         """See base class: most votes win, the first class among equals unless ties are broken."""
         scores = self._votes(values) if self.predicts_by_sign else self._confidence(values)
         return decode(self.classes, scores)
@@ -278,7 +278,7 @@ class Pairs(Labels):
         """See base class."""
         return values if self.voting.shape == "ovo" else self._confidence(values)
 
-    def mask(self, values: Array, train: Rows) -> Array:
+    def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have loses every vote."""
         seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
         if seen.all():
@@ -291,7 +291,7 @@ class Pairs(Labels):
         masked[:, ~seen[first] & ~seen[second]] = 0.0
         return masked
 
-    def known_by(self, values: Array, train: Rows) -> tuple[Labels, Array]:
+    def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
         seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
         if seen.all():
@@ -326,7 +326,7 @@ class Reading:
     is_joint: bool = False
     has_one_target: bool = False
 
-    def read(self, y: Any) -> Target:
+    def read(self, y: Targets) -> Target:
         """Check and read y.
 
         Examples
@@ -349,7 +349,7 @@ class Reading:
         return Pairs.of(labels, self.voting)
 
 
-def _one_column(y: Any) -> Any:
+def _one_column(y: Targets) -> Any:
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         raise ValueError(
             f"y has shape {np.shape(y)}, but SVR fits one target: y should be a 1d array; search "

@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from everyfold.kernels import Kernel
-from everyfold.operators.systems import CHUNK, Array, Route, Rows, solve_stack
+from everyfold.operators.systems import CHUNK, solve_stack
+from everyfold.types import Array, Index, Matrix, Params, Route
 
 __all__ = [
-    "Array",
     "DualModel",
     "Expansion",
     "KernelOperator",
@@ -29,8 +29,6 @@ __all__ = [
     "Part",
     "Quadratic",
     "Response",
-    "Route",
-    "Rows",
     "Solution",
     "Splits",
     "StructureError",
@@ -66,7 +64,7 @@ class Quadratic:
     drift: Array | None = None
 
     @property
-    def active(self) -> Rows:
+    def active(self) -> Index:
         """The rows with positive weight."""
         return np.flatnonzero(self.s > 0.0)
 
@@ -121,7 +119,7 @@ class Response(ABC):
         """M B for an (n, k) matrix."""
 
     @abstractmethod
-    def block(self, rows: Rows, columns: Rows) -> Array:
+    def block(self, rows: Index, columns: Index) -> Array:
         """The sub-matrix of M with these rows and columns."""
 
     @abstractmethod
@@ -129,7 +127,7 @@ class Response(ABC):
         """The diagonal of M."""
 
     @abstractmethod
-    def residual_blocks(self, rows: Rows) -> Array:
+    def residual_blocks(self, rows: Index) -> Array:
         """The blocks R_SS, (t, m, m), of t sets of m *active* rows given as an array (t, m)."""
 
     @abstractmethod
@@ -150,11 +148,11 @@ class Response(ABC):
         reduced = self.reduced()
         return np.asarray(np.einsum("ij,ij->j", reduced, reduced), dtype=np.float64)
 
-    def residual_trace(self, rows: Rows) -> float:
+    def residual_trace(self, rows: Index) -> float:
         """The sum of the diagonal of R over ``rows``."""
         return float(self.residual_diagonal()[rows].sum())
 
-    def leave(self, rows: Rows, B: Array) -> Array:
+    def leave(self, rows: Index, B: Array) -> Array:
         r"""Solve :math:`R_{SS}\,e_S = B_S` for t sets S of m active rows: (t, m), (t, m, k).
 
         With ``B = R D^{1/2} z`` the solution e is the held-out residual of the sets, in units of
@@ -172,7 +170,7 @@ class Response(ABC):
         ]
         return np.concatenate(pieces)
 
-    def release(self, rows: Rows, g: Array) -> Array:
+    def release(self, rows: Index, g: Array) -> Array:
         r"""The forces :math:`v_S = (I - D_S M_{SS})^{-1} g_S` that undo the rows of one set.
 
         Applied to the model of all rows they leave the one that never saw S:
@@ -193,7 +191,7 @@ class Response(ABC):
     def curvature(self) -> Array:
         """The diagonal of D."""
 
-    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
         """Held-out values of one set, given the model of all rows and v from ``release``.
 
         An operator that can computes them from the rows outside the set alone, so that tiny values
@@ -207,7 +205,7 @@ class Response(ABC):
         held: Array = model.u + self.diagonal() * v
         return held
 
-    def spread(self, rows: Rows, B: Array, order: int) -> Array:
+    def spread(self, rows: Index, B: Array, order: int) -> Array:
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
         total = np.zeros_like(B)
         if rows.size == 0:
@@ -217,7 +215,7 @@ class Response(ABC):
             total = H @ (B + total)
         return total
 
-    def radius(self, rows: Rows) -> Array:
+    def radius(self, rows: Index) -> Array:
         """The spectral radius of M_SS D_S for each set: how fast the series of ``spread`` runs."""
         if rows.shape[1] == 0:
             return np.zeros(len(rows))
@@ -225,7 +223,7 @@ class Response(ABC):
             return self._hat_blocks(rows)[:, 0, 0]
         return np.asarray(np.linalg.eigvalsh(self._hat_blocks(rows))[:, -1], dtype=np.float64)
 
-    def _hat_blocks(self, rows: Rows) -> Array:
+    def _hat_blocks(self, rows: Index) -> Array:
         H = -self.scale * self.residual_blocks(rows)
         steps = np.arange(rows.shape[1])
         H[:, steps, steps] += 1.0
@@ -252,10 +250,10 @@ class Part(Protocol):
     """
 
     @property
-    def train(self) -> Rows: ...  # noqa: D102
+    def train(self) -> Index: ...  # noqa: D102
 
     @property
-    def test(self) -> Rows: ...  # noqa: D102
+    def test(self) -> Index: ...  # noqa: D102
 
     @property
     def operator(self) -> KernelOperator: ...  # noqa: D102
@@ -271,8 +269,8 @@ class Part(Protocol):
 class Made:
     """A part whose kernel was made for its training rows alone."""
 
-    train: Rows
-    test: Rows
+    train: Index
+    test: Index
     operator: KernelOperator
     cross: Array
     parent: None = None
@@ -282,8 +280,8 @@ class Made:
 class Cut:
     """A part of a kernel of all rows; nothing is copied before it is asked for."""
 
-    train: Rows
-    test: Rows
+    train: Index
+    test: Index
     parent: KernelOperator
 
     @cached_property
@@ -306,7 +304,7 @@ class Splits(ABC):
     n: int
 
     @abstractmethod
-    def split(self, train: Rows, test: Rows) -> Part:
+    def split(self, train: Index, test: Index) -> Part:
         """The kernel of some rows, and what predicts others from them."""
 
 
@@ -355,7 +353,7 @@ class KernelOperator(Splits, Multiplies):
         """The operator's own coefficients of f = K a; by default a itself."""
         return a
 
-    def inherit(self, coef: Array, rows: Rows) -> Array:
+    def inherit(self, coef: Array, rows: Index) -> Array:
         """Coefficients fitted on a larger sample, as a start for this operator on its ``rows``."""
         return coef[rows]
 
@@ -378,14 +376,14 @@ class KernelOperator(Splits, Multiplies):
         return next(iter(self.respond_path(quadratic, [rho], route)))
 
     @abstractmethod
-    def restrict(self, rows: Rows) -> KernelOperator:
+    def restrict(self, rows: Index) -> KernelOperator:
         """The same kernel on some of the rows, which may repeat."""
 
     @abstractmethod
-    def cross(self, new: Rows, rows: Rows) -> Array:
+    def cross(self, new: Index, rows: Index) -> Array:
         """What turns coefficients fitted on ``rows`` into predictions of the rows ``new``."""
 
-    def split(self, train: Rows, test: Rows) -> Part:
+    def split(self, train: Index, test: Index) -> Part:
         """See base class: ``restrict(train)`` and ``cross(test, train)``, made when asked for."""
         return Cut(train, test, self)
 
@@ -393,7 +391,7 @@ class KernelOperator(Splits, Multiplies):
     def expand(self, coef: Array) -> Expansion:
         """The function f of these coefficients, without the matrix."""
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """What turns coefficients fitted on all rows into values at the rows of ``X``.
 
         It follows from ``expand``: the values of each coefficient alone. An operator with as many
@@ -409,7 +407,7 @@ class Expansion(ABC):
     coef: Array
 
     @abstractmethod
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """What turns the coefficients into values at the rows of ``X``."""
 
     @property
@@ -417,7 +415,7 @@ class Expansion(ABC):
     def width(self) -> int:
         """The number of columns of ``link(X)``."""
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Matrix) -> Array:
         """F at the rows of ``X``, (rows, q), in blocks of at most about 64 MB."""
         step = max(1, CHUNK // max(1, self.width))
         starts = range(0, X.shape[0], step)
@@ -442,6 +440,8 @@ class Outline:
         Whether the structure is lost where the curvature of the loss differs between rows.
     is_held : bool
         Whether the matrix is in memory, and not computed anew for every product.
+    is_long : bool
+        Whether it has features that are too many to be held, and rows that can be summed over.
     """
 
     rank: int
@@ -450,6 +450,7 @@ class Outline:
     is_approximate: bool = False
     needs_constant_curvature: bool = False
     is_held: bool = True
+    is_long: bool = False
 
 
 class Structure(ABC):
@@ -472,17 +473,17 @@ class Structure(ABC):
             self.is_held,
         )
 
-    def check(self, n: int, weights: Array, sets: Sequence[Rows]) -> None:  # noqa: B027
+    def check(self, n: int, weights: Array, sets: Sequence[Index]) -> None:  # noqa: B027
         """Raise if the structure does not suit the weights or the sets to hold out.
 
         Called before any work; most structures suit any.
         """
 
     @abstractmethod
-    def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
+    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:
         """The operator of ``kernel`` on the rows of ``X``."""
 
-    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> KernelOperator:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
         """``bind``, given the base matrix of the kernel; most structures have no use for it."""
         return self.bind(kernel, X)
 
@@ -497,7 +498,7 @@ class Structure(ABC):
         """The structure of the model that is kept and predicts; by default this one."""
         return self
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
+    def get_params(self, deep: bool = True) -> Params:
         """The parameters by name, so that scikit-learn sees them as nested ones."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
@@ -514,7 +515,7 @@ class Structure(ABC):
         The number of a generator is drawn from a copy: with the generator itself every kernel and
         every worker would find another state.
         """
-        changes: dict[str, Any] = {}
+        changes: Params = {}
         for name, value in self.get_params().items():
             if isinstance(value, Structure):
                 changes[name] = value.seeded(draw)

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import (
-    Array,
-    KernelOperator,
-    Quadratic,
-    Response,
-    Route,
-    Rows,
-    Structure,
-    StructureError,
-)
+from everyfold.operators.base import KernelOperator, Quadratic, Response, Structure, StructureError
 from everyfold.operators.dense import KernelExpansion, product
 from everyfold.operators.systems import CHUNK
+from everyfold.types import Array, Index, Matrix, Route
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class Blockwise(Structure):
 
     is_held = False
 
-    def bind(self, kernel: Kernel, X: Any) -> BlockwiseMatrix:
+    def bind(self, kernel: Kernel, X: Matrix) -> BlockwiseMatrix:
         """See base class."""
         if isinstance(kernel, Precomputed):
             raise ValueError(
@@ -61,7 +53,7 @@ class Blockwise(Structure):
 class BlockwiseMatrix(KernelOperator):
     """The kernel matrix of the rows of X, by products only."""
 
-    def __init__(self, kernel: Kernel, X: Any) -> None:
+    def __init__(self, kernel: Kernel, X: Matrix) -> None:
         self.n = X.shape[0]
         self._kernel = kernel
         self._X = X
@@ -87,15 +79,15 @@ class BlockwiseMatrix(KernelOperator):
         """See base class."""
         return self._kernel.diagonal(self._X)
 
-    def restrict(self, rows: Rows) -> BlockwiseMatrix:
+    def restrict(self, rows: Index) -> BlockwiseMatrix:
         """See base class."""
         return BlockwiseMatrix(self._kernel, self._X[rows])
 
-    def cross(self, new: Rows, rows: Rows) -> Array:
+    def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the kernel between the two sets."""
         return self._kernel(self._X[new], self._X[rows])
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and these."""
         return self._kernel(X, self._X)
 

@@ -25,7 +25,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import RBF, Kernel, Laplacian
-from everyfold.operators.base import Array, Rows, Structure, StructureError
+from everyfold.operators.base import Structure, StructureError
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
     CirculantMatrix,
@@ -35,6 +35,7 @@ from everyfold.operators.fourier import (
     spell_counts,
 )
 from everyfold.operators.grid import Grid, balance, nearest_factors
+from everyfold.types import Array, Index, Matrix, RandomState
 
 _PAIRS = 1000
 """How many pairs of rows a distance is measured on."""
@@ -114,7 +115,7 @@ class Circulant(Structure):
                 "each level"
             )
 
-    def bind(self, kernel: Kernel, X: Any) -> CirculantMatrix:
+    def bind(self, kernel: Kernel, X: Matrix) -> CirculantMatrix:
         """See base class."""
         if not isinstance(kernel, (RBF, Laplacian)):
             raise StructureError(
@@ -130,7 +131,7 @@ class Circulant(Structure):
         """See base class."""
         return n_rows
 
-    def check(self, n: int, weights: Array, sets: Sequence[Rows]) -> None:
+    def check(self, n: int, weights: Array, sets: Sequence[Index]) -> None:
         """See base class: equal weights, and blocks of rows with fixed leading indices."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CirculantWarning)  # binding says it
@@ -156,7 +157,7 @@ class Circulant(Structure):
         steps: list[Any] = ["auto", *cls.RANGE]
         return [cls(steps=h, levels=p, **params) for p in levels for h in steps]
 
-    def arrange(self, X: Any) -> Rows:
+    def arrange(self, X: Matrix) -> Index:
         """An order of the rows in which neighbours are similar, to be applied to X and y.
 
         Rows are sorted by their first principal component into n_0 groups, each of these by the
@@ -184,8 +185,8 @@ class Circulant(Structure):
         return rows.ravel()
 
     def sample(
-        self, n_rows: int, n_folds: int | None = None, random_state: Any = 0
-    ) -> tuple[Rows, tuple[int, ...]]:
+        self, n_rows: int, n_folds: int | None = None, random_state: RandomState = 0
+    ) -> tuple[Index, tuple[int, ...]]:
         """Row numbers of the nearest sub-sample that factorises, and its factors.
 
         For a number of rows without useful factors, a prime above all. As few rows as possible are
@@ -251,7 +252,7 @@ def _are_positive(steps: Any) -> bool:
     return bool(np.isfinite(h).all() and (h > 0.0).all())
 
 
-def _neighbour_distance(grid: Grid, level: int, kernel: Kernel, X: Any) -> float:
+def _neighbour_distance(grid: Grid, level: int, kernel: Kernel, X: Matrix) -> float:
     """The median distance between neighbours in one level, or the mean where that is 0."""
     stride = math.prod(grid.factors[level + 1 :])
     starts = np.arange(grid.n).reshape(*grid.factors[: level + 1], stride)[..., :-1, :].ravel()
@@ -261,7 +262,7 @@ def _neighbour_distance(grid: Grid, level: int, kernel: Kernel, X: Any) -> float
     return _typical_distance(X, chosen, chosen + stride, kernel)
 
 
-def _typical_distance(X: Any, rows: Rows, others: Rows, kernel: Kernel) -> float:
+def _typical_distance(X: Matrix, rows: Index, others: Index, kernel: Kernel) -> float:
     """The median distance of pairs of rows in the kernel's metric, or the mean where that is 0."""
     difference = abs(X[others] - X[rows])
     is_squared = kernel.base == "squared_distance"
@@ -273,7 +274,7 @@ def _typical_distance(X: Any, rows: Rows, others: Rows, kernel: Kernel) -> float
     return float(np.median(distances)) or float(distances.mean())
 
 
-def _check_order(measured: Sequence[float], kernel: Kernel, X: Any) -> None:
+def _check_order(measured: Sequence[float], kernel: Kernel, X: Matrix) -> None:
     """Warn if neighbours in the grid are as far apart as rows at random."""
     pairs = np.random.default_rng(0).integers(0, X.shape[0], size=(2, _PAIRS))
     rows, others = pairs[:, pairs[0] != pairs[1]]
@@ -290,7 +291,7 @@ def _check_order(measured: Sequence[float], kernel: Kernel, X: Any) -> None:
         )
 
 
-def _components(X: Any, count: int) -> Array:
+def _components(X: Matrix, count: int) -> Array:
     """The coordinates of the rows along their leading principal directions, largest first."""
     n, d = X.shape
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()

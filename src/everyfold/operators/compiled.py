@@ -8,6 +8,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from everyfold.types import Params
+
 _LIKE = (".nbi", ".nbc")
 
 
@@ -26,7 +28,7 @@ class Entry:
         Of numba's ``njit``.
     """
 
-    def __init__(self, function: Callable[..., Any], options: dict[str, Any]) -> None:
+    def __init__(self, function: Callable[..., Any], options: Params) -> None:
         self._function = function
         self._options = options
         self._lock = Lock()

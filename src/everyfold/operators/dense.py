@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +12,16 @@ from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
-    Array,
     DualModel,
     Expansion,
     KernelOperator,
     Quadratic,
     Response,
-    Route,
-    Rows,
     Solution,
     Structure,
 )
 from everyfold.operators.systems import RidgeSystem, factorise
+from everyfold.types import Array, Index, Matrix, Route
 
 
 @dataclass(frozen=True)
@@ -42,11 +39,11 @@ class Dense(Structure):
 
     needs_base = True
 
-    def bind(self, kernel: Kernel, X: Any) -> DenseMatrix:
+    def bind(self, kernel: Kernel, X: Matrix) -> DenseMatrix:
         """See base class."""
         return DenseMatrix(kernel(X), kernel, X)
 
-    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> DenseMatrix:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> DenseMatrix:
         """See base class."""
         return DenseMatrix(kernel.from_base(base), kernel, X)
 
@@ -74,7 +71,7 @@ _SINGLE = float(np.finfo(np.float32).eps)
 class DenseMatrix(KernelOperator):
     """A symmetric matrix held in memory."""
 
-    def __init__(self, K: Array, kernel: Kernel | None = None, X: Any = None) -> None:
+    def __init__(self, K: Array, kernel: Kernel | None = None, X: Matrix = None) -> None:
         self.K = K
         self.n = len(K)
         self._kernel = kernel
@@ -171,16 +168,16 @@ class DenseMatrix(KernelOperator):
         for system, solved in factorise(hat, route).path(rhos, wanted):
             yield DenseResponse(self, quadratic, system, solved)
 
-    def restrict(self, rows: Rows) -> DenseMatrix:
+    def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
         return DenseMatrix(self.K[np.ix_(rows, rows)])
 
-    def cross(self, new: Rows, rows: Rows) -> Array:
+    def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of K between the two sets."""
         K_new: Array = self.K[np.ix_(new, rows)]
         return K_new
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and these."""
         return self.expand(np.empty((self.n, 0))).link(X)
 
@@ -196,10 +193,10 @@ class KernelExpansion(Expansion):
     """f(x) = Σ a_i k(x, x_i)."""
 
     kernel: Kernel
-    X: Any
+    X: Matrix
     coef: Array
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and those of the fit."""
         return self.kernel(X, self.X)
 
@@ -267,7 +264,7 @@ class DenseResponse(Response):
         """See base class."""
         return self._scatter(self._C_z)
 
-    def leave(self, rows: Rows, B: Array) -> Array:
+    def leave(self, rows: Index, B: Array) -> Array:
         """See base class."""
         if rows.size == 0:
             return B.copy()
@@ -275,7 +272,7 @@ class DenseResponse(Response):
         h = self._h / np.sqrt(self._kappa) if self._has_intercept else None
         return self._system.solve_blocks(position, B, h)
 
-    def residual_blocks(self, rows: Rows) -> Array:
+    def residual_blocks(self, rows: Index) -> Array:
         """See base class."""
         position = self._positions(rows)
         blocks = self._system.blocks(position)
@@ -298,7 +295,7 @@ class DenseResponse(Response):
             inner = inner - self._h**2 / self._kappa
         return inner
 
-    def _positions(self, rows: Rows) -> Rows:
+    def _positions(self, rows: Index) -> Index:
         """Where the (active) rows stand among the active ones."""
         if self._active.size == len(self._K):
             return rows
@@ -332,7 +329,7 @@ class DenseResponse(Response):
             M_B += self._push(passive, B[passive])
         return M_B
 
-    def _push(self, passive: Rows, B: Array) -> Array:
+    def _push(self, passive: Index, B: Array) -> Array:
         """M_{:F} B for rows F without curvature."""
         pushed = product(self._K[:, passive], B)
         inner = self._s[:, None] * pushed[self._active]
@@ -401,20 +398,20 @@ class DenseResponse(Response):
         beta: Array = self._one_minus_fit / (2.0 * self.rho * self._kappa)
         return beta
 
-    def _is_inside(self, rows: Rows) -> Rows:
+    def _is_inside(self, rows: Index) -> Index:
         """The active rows among ``rows``, as positions in the active set."""
         member = np.zeros(len(self._K), dtype=bool)
         member[rows] = True
         return np.flatnonzero(member[self._active])
 
-    def block(self, rows: Rows, columns: Rows) -> Array:
+    def block(self, rows: Index, columns: Index) -> Array:
         """See base class; 2 |A| flops an entry once T is known."""
         K_SA = self._K_active[rows]
         inner = self._K[np.ix_(rows, columns)] - K_SA @ self._transfer[:, columns]
         M_SS: Array = inner / (2.0 * self.rho) + self._beta[columns]
         return M_SS
 
-    def release(self, rows: Rows, g: Array) -> Array:
+    def release(self, rows: Index, g: Array) -> Array:
         """See base class; by the symmetric block of R for rows with curvature."""
         inside = self._is_inside(rows)
         v = g[rows].copy()
@@ -431,7 +428,7 @@ class DenseResponse(Response):
         v[[position[row] for row in order]] = s * solved
         return v
 
-    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class: K_{S,T} a_T + b from the coefficients that are left."""
         outside = np.setdiff1d(np.arange(len(self._active)), self._is_inside(rows))
         rest = model.a.copy()
@@ -467,14 +464,14 @@ class DenseResponse(Response):
         answers: Array = np.einsum("ij,ij->i", hollow, C) / (2.0 * self._s**2)
         return answers
 
-    def _answers_of_passive(self, rows: Rows) -> Array:
+    def _answers_of_passive(self, rows: Index) -> Array:
         r""":math:`-k^\top G k/2\rho` with :math:`k = K_{Ai}`."""
         if rows.size == 0 or self._active.size == 0:
             return np.zeros(rows.size)
         answers: Array = -self._crossed(rows)[1] / (2.0 * self.rho)
         return answers
 
-    def _crossed(self, rows: Rows) -> tuple[Array, Array]:
+    def _crossed(self, rows: Index) -> tuple[Array, Array]:
         """The rows k of K between ``rows`` and the active ones, and each one's kᵀGk."""
         # Rows of memory are taken first, and most often fewer of them are active.
         k = self._K.take(self._active, 0).take(rows, 1).T

@@ -22,7 +22,7 @@ from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion, product
 from everyfold.operators.landmarks import refuse_indefinite
 from everyfold.operators.systems import CHUNK, EPS
-from everyfold.types import Array
+from everyfold.types import Array, Matrix
 
 __all__ = ["FeatureMap", "LandmarkFeatures", "LinearExpansion", "MapExpansion", "Plain"]
 
@@ -52,7 +52,7 @@ class FeatureMap(ABC):
         return None
 
     @abstractmethod
-    def base(self, X: Any) -> Array:
+    def base(self, X: Matrix) -> Array:
         """The base matrix B of the rows of ``X``: a new array."""
 
     def columns(self, B: Array, *, may_overwrite: bool = False) -> Array:
@@ -69,11 +69,11 @@ class FeatureMap(ABC):
         """The number of features."""
         return self.raw_width if self.T is None else int(self.T.shape[1])
 
-    def raw(self, X: Any) -> Array:
+    def raw(self, X: Matrix) -> Array:
         """The raw columns of the rows of ``X``, a new array."""
         return self.columns(self.base(X), may_overwrite=True)
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Matrix) -> Array:
         """The features of the rows of ``X``, (rows, c), in pieces of about 64 MB."""
         V = np.empty((X.shape[0], self.width))
         step = max(1, CHUNK // max(1, self.raw_width))
@@ -101,7 +101,7 @@ class MapExpansion(Expansion):
     features: FeatureMap
     coef: Array
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the raw columns."""
         return self.features.raw(X)
 
@@ -122,7 +122,7 @@ class Plain(FeatureMap):
         """See base class."""
         return "columns"
 
-    def base(self, X: Any) -> Array:
+    def base(self, X: Matrix) -> Array:
         """See base class."""
         return as_columns(X) if hasattr(X, "toarray") else np.array(X, dtype=np.float64, order="C")
 
@@ -131,7 +131,7 @@ class Plain(FeatureMap):
         """See base class."""
         return self.n_columns
 
-    def __call__(self, X: Any) -> Array:
+    def __call__(self, X: Matrix) -> Array:
         """See base class; no copy of a C-ordered array."""
         return as_columns(X)
 
@@ -140,7 +140,7 @@ class Plain(FeatureMap):
         return LinearExpansion(coef)
 
 
-def as_columns(X: Any) -> Array:
+def as_columns(X: Matrix) -> Array:
     """Rows as a dense array in C order, themselves where they are one."""
     V: Any = X.toarray() if hasattr(X, "toarray") else X
     return np.ascontiguousarray(V, dtype=np.float64)
@@ -152,7 +152,7 @@ class LinearExpansion(Expansion):
 
     coef: Array
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the columns themselves."""
         return as_columns(X)
 
@@ -212,7 +212,7 @@ class LandmarkFeatures(FeatureMap):
             return None
         return self.kernel.base, fingerprint(self.landmarks)
 
-    def base(self, X: Any) -> Array:
+    def base(self, X: Matrix) -> Array:
         """See base class: distances to the landmarks, or inner products with them."""
         return self.kernel.base_matrix(X, self.landmarks)
 
@@ -245,7 +245,7 @@ class LandmarkFeatures(FeatureMap):
         return KernelExpansion(self.kernel, self.landmarks, self.T @ coef)
 
 
-def fingerprint(rows: Any) -> bytes:
+def fingerprint(rows: Matrix) -> bytes:
     """Equal for equal rows, dense or CSR."""
     parts = (rows.data, rows.indices, rows.indptr) if hasattr(rows, "indptr") else (rows,)
     found = sha256(str(rows.shape).encode())

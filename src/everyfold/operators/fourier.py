@@ -12,25 +12,17 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from scipy import fft
 
 from everyfold.kernels import RBF, Laplacian
-from everyfold.operators.base import (
-    Array,
-    KernelOperator,
-    Quadratic,
-    Response,
-    Route,
-    Rows,
-    Solution,
-    StructureError,
-)
+from everyfold.operators.base import KernelOperator, Quadratic, Response, Solution, StructureError
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.systems import EPS, refuse
+from everyfold.types import Array, Index, Matrix, Route
 
 CLIPPED_SHARE = 0.01
 """Clipping more than this share of the spectrum is worth a warning."""
@@ -119,15 +111,15 @@ class CirculantMatrix(KernelOperator):
         data = Transformed(self.grid, quadratic, _common(quadratic.s))
         return (CirculantResponse(self, data, rho) for rho in rhos)
 
-    def restrict(self, rows: Rows) -> DenseMatrix:
+    def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; some rows of a circulant are no circulant: an array of their number²."""
         return DenseMatrix(self.cross(rows, rows))
 
-    def cross(self, new: Rows, rows: Rows) -> Array:
+    def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the entries of the matrix between the two sets."""
         return self.grid.gather(self.column, new[:, None], rows[None, :])
 
-    def link(self, X: Any) -> NoReturn:
+    def link(self, X: Matrix) -> NoReturn:
         """Not available: there is no function behind the matrix."""
         refuse_new_rows()
 
@@ -136,7 +128,7 @@ class CirculantMatrix(KernelOperator):
         refuse_new_rows()
 
 
-def check_sets(grid: Grid, weights: Array, sets: Sequence[Rows]) -> None:
+def check_sets(grid: Grid, weights: Array, sets: Sequence[Index]) -> None:
     """Raise unless weights are equal and sets are blocks of rows with fixed leading indices."""
     _common(np.sqrt(weights))
     sizes = np.array([len(rows) for rows in sets])
@@ -281,7 +273,7 @@ class CirculantResponse(Response):
         """See base class; by Parseval's identity, without a transform."""
         return self._sums[0]
 
-    def residual_blocks(self, rows: Rows) -> Array:
+    def residual_blocks(self, rows: Index) -> Array:
         """See base class; gathered from the first column of R."""
         column = self._grid.column(self._R)
         return self._grid.gather(column, rows[:, :, None], rows[:, None, :])
@@ -290,7 +282,7 @@ class CirculantResponse(Response):
         """See base class: one number n times."""
         return np.full(self._grid.n, self._grid.total(self._R) / self._grid.n)
 
-    def residual_trace(self, rows: Rows) -> float:
+    def residual_trace(self, rows: Index) -> float:
         """See base class; without a transform."""
         return len(rows) * self._sums[1] / self._grid.n
 
@@ -311,7 +303,7 @@ class CirculantResponse(Response):
             norm += np.einsum("qi,i->q", power[:, piece], R)
         return norm / weight**2, trace / weight
 
-    def leave(self, rows: Rows, B: Array) -> Array:
+    def leave(self, rows: Index, B: Array) -> Array:
         """See base class. The sets must be blocks with fixed leading indices.
 
         **Cost** two transforms of each set, O(n log n) for all; memory O(n) a column.
@@ -319,7 +311,7 @@ class CirculantResponse(Response):
         lead = self._lead(rows)
         return self._filter_blocks(1.0 / self._grid.block_values(self._R, lead), lead, B)
 
-    def spread(self, rows: Rows, B: Array, order: int) -> Array:
+    def spread(self, rows: Index, B: Array, order: int) -> Array:
         """See base class; as ``leave``."""
         lead = self._lead(rows)
         H = self._grid.block_values(self._H, lead)
@@ -328,12 +320,12 @@ class CirculantResponse(Response):
             total = H * (1.0 + total)
         return self._filter_blocks(total, lead, B)
 
-    def radius(self, rows: Rows) -> Array:
+    def radius(self, rows: Index) -> Array:
         """See base class; the same for every set."""
         H = self._grid.block_values(self._H, self._lead(rows))
         return np.full(len(rows), float(H.max()))
 
-    def _lead(self, rows: Rows) -> int:
+    def _lead(self, rows: Index) -> int:
         """How many leading indices are fixed in these sets; refuses sets that are no blocks."""
         m = rows.shape[1]
         lead = self._grid.lead_of(m)
@@ -357,7 +349,7 @@ class CirculantResponse(Response):
         """See base class; two transforms a column."""
         return self._grid.filter(self._M, B)
 
-    def block(self, rows: Rows, columns: Rows) -> Array:
+    def block(self, rows: Index, columns: Index) -> Array:
         """See base class; gathered from the first column of M."""
         return self._grid.gather(self._grid.column(self._M), rows[:, None], columns[None, :])
 

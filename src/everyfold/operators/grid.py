@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from everyfold.operators.systems import Array, Rows
+from everyfold.types import Array, Index
 
 Spectrum = NDArray[np.complex128]
 
@@ -116,7 +116,7 @@ class Grid:
             return np.asarray(self.total(values) / self.n)
         return np.asarray(values.mean(axis=tuple(range(lead))))
 
-    def gather(self, column: Array, rows: Rows, columns: Rows) -> Array:
+    def gather(self, column: Array, rows: Index, columns: Index) -> Array:
         """Entries of the matrix with this first column, at broadcast row and column numbers."""
         flat = np.zeros(np.broadcast_shapes(rows.shape, columns.shape), dtype=np.intp)
         i, j = np.unravel_index(rows, self.factors), np.unravel_index(columns, self.factors)
@@ -139,7 +139,7 @@ class Grid:
         sizes = [math.prod(self.factors[lead:]) for lead in range(self.levels + 1)]
         return sizes.index(m) if m in sizes else None
 
-    def is_aligned(self, rows: Rows) -> bool:
+    def is_aligned(self, rows: Index) -> bool:
         """Whether all t sets of m rows are blocks of consecutive rows with fixed indices."""
         m = rows.shape[1]
         if m == 1:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import Array, KernelOperator, Structure
+from everyfold.operators.base import KernelOperator, Structure
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.dense import Dense
 from everyfold.operators.nystrom import Nystrom
+from everyfold.types import Array, Matrix, RandomState
 
 
 @dataclass(frozen=True)
@@ -36,19 +37,19 @@ class Iterative(Structure):
 
     rank: int = 500
     is_held: bool = True
-    random_state: Any = 0
+    random_state: RandomState = 0
 
     methods: ClassVar[tuple[str, ...] | None] = ("conjugate",)
 
-    def bind(self, kernel: Kernel, X: Any) -> KernelOperator:
+    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:
         """See base class."""
         return self._prepared((Dense() if self.is_held else Blockwise()).bind(kernel, X), kernel, X)
 
-    def bind_shared(self, kernel: Kernel, X: Any, base: Array) -> KernelOperator:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
         """See base class."""
         return self._prepared(Dense().bind_shared(kernel, X, base), kernel, X)
 
-    def _prepared(self, operator: KernelOperator, kernel: Kernel, X: Any) -> KernelOperator:
+    def _prepared(self, operator: KernelOperator, kernel: Kernel, X: Matrix) -> KernelOperator:
         rank = min(self.rank, X.shape[0])
         operator.basis = Nystrom(rank, random_state=self.random_state).bind(kernel, X).V
         operator.methods = ("conjugate",)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.random import RandomState
@@ -17,8 +16,8 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import Array, Rows
 from everyfold.operators.systems import EPS, NotPositiveDefiniteError
+from everyfold.types import Array, Index, Matrix
 
 PROPOSALS = 64
 """Pivots proposed at a time, so that columns are computed and subtracted by matrix products."""
@@ -40,12 +39,12 @@ def refuse_indefinite(values: Array, scale: float) -> None:
         )
 
 
-def uniform(n: int, count: int, random: RandomState) -> Rows:
+def uniform(n: int, count: int, random: RandomState) -> Index:
     """Rows drawn uniformly without replacement."""
     return np.asarray(random.permutation(n)[:count], dtype=np.intp)
 
 
-def centres(X: Any, count: int, random: RandomState) -> Array:
+def centres(X: Matrix, count: int, random: RandomState) -> Array:
     """Centres of k-means clusters: landmarks that are not rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
@@ -57,13 +56,13 @@ def centres(X: Any, count: int, random: RandomState) -> Array:
 class Pivots:
     """A partial Cholesky factorisation: K ≈ F Fᵀ with the residual 0 in the rows ``rows``."""
 
-    rows: Rows
+    rows: Index
     F: Array
     residual: Array
     """The diagonal of K − F Fᵀ."""
 
 
-def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomState) -> Pivots:
+def rp_cholesky(kernel: Kernel, X: Matrix, count: int, tol: float, random: RandomState) -> Pivots:
     """Randomly pivoted Cholesky factorisation: pivots drawn by what is not yet explained.
 
     Pivots are proposed ``PROPOSALS`` at a time and accepted one by one with the share of their
@@ -114,7 +113,9 @@ def rp_cholesky(kernel: Kernel, X: Any, count: int, tol: float, random: RandomSt
     return Pivots(np.array(rows, dtype=np.intp), columns[:r].T.copy(), residual)
 
 
-def _accepted(kernel: Kernel, X: Any, columns: Array, residual: Array, random: RandomState) -> Rows:
+def _accepted(
+    kernel: Kernel, X: Matrix, columns: Array, residual: Array, random: RandomState
+) -> Index:
     """Pivots drawn in proportion to the residual, each given those before it."""
     drawn = random.choice(len(residual), PROPOSALS, p=residual / residual.sum())
     taken = X[drawn]

@@ -6,28 +6,28 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
-    Array,
     DualModel,
     Expansion,
     KernelOperator,
     Quadratic,
     Response,
-    Route,
-    Rows,
     Solution,
     Structure,
 )
 from everyfold.operators.dense import product
 from everyfold.operators.features import FeatureMap, Plain
+from everyfold.operators.sums import FoldSums, RidgeModels, Start, accumulate
 from everyfold.operators.systems import EPS, mirror, refuse, solve_stack
+from everyfold.rows.batches import array_batches, height_of
 from everyfold.rows.memory import Held, Sampled
+from everyfold.types import Array, Index, Matrix, Route
 
 BLOCK = 4_000_000
 """Entries of V that are weighted at a time, about 32 MB."""
@@ -50,10 +50,18 @@ class Mapped(Structure):
     def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """The number of raw columns of a map for rows of this shape, at most."""
 
-    def bind(self, kernel: Kernel, X: Any) -> LowRank:
+    def bind(self, kernel: Kernel, X: Matrix) -> LowRank:
         """See base class."""
         features = self.feature_map(kernel, Held(X))
         return LowRank(features(X), features)
+
+    def bind_rows(self, kernel: Kernel, X: Matrix) -> LowRank:
+        """``bind`` without V, for what takes sums over rows: features are made batch by batch."""
+        return LowRank(None, self.feature_map(kernel, Held(X)), X)
+
+    def is_long(self, n_rows: int, n_features: int) -> bool:
+        """Whether V is more than a batch of rows, so that sums over them save memory."""
+        return n_rows * self.raw_width_for(n_rows, n_features) > BLOCK
 
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
@@ -86,15 +94,47 @@ class LowRank(KernelOperator):
 
     has_coordinates = True
 
-    def __init__(self, V: Array, features: FeatureMap | None = None) -> None:
-        self.V = V
-        self.n = len(V)
+    def __init__(
+        self, V: Array | None, features: FeatureMap | None = None, X: Matrix = None
+    ) -> None:
+        """V itself, or a map and the rows that it is made of when something asks for it."""
         self._features = features
+        self._X = X
+        if V is not None:
+            self.V = V
+        self.n = int(X.shape[0]) if V is None else len(V)
+
+    @cached_property
+    def V(self) -> Array:
+        """The features of all rows."""
+        assert self._features is not None
+        return self._features(self._X)
+
+    @property
+    def _is_held(self) -> bool:
+        return "V" in vars(self)
 
     @property
     def rank(self) -> int:
         """The number of columns of V, or of rows if that is smaller."""
-        return int(min(self.V.shape))
+        c = self.V.shape[1] if self._features is None or self._is_held else self._features.width
+        return int(min(self.n, c))
+
+    def sums(self, quadratic: Quadratic, sets: Sequence[Index], rho: float) -> FoldSums:
+        """The sums over the rows that each of the sets holds out, for ridges from rho on."""
+        rows, features = self._X, self._features
+        if self._is_held or features is None:
+            rows, features = self.V, Plain(self.V.shape[1])
+        start = Start.of(features, rho, self.n, intercept=quadratic.intercept)
+        w = None if (quadratic.s == 1.0).all() else quadratic.s**2
+        batches = array_batches(rows, quadratic.z, w, sets, height_of(features.raw_width))
+        return accumulate(batches, [features], [start])[0]
+
+    def predict(self, models: RidgeModels, rows: Index) -> Array:
+        """The values of some rows by models of the features, (ridges, rows, q)."""
+        if self._is_held or self._features is None:
+            return models.values(self.V[rows])
+        return models.of_raw(self._features.T).values(self._features.raw(self._X[rows]))
 
     def matmat(self, B: Array) -> Array:
         """K B, 4 n c flops a column."""
@@ -108,7 +148,7 @@ class LowRank(KernelOperator):
         """See base class: Vᵀ a."""
         return product(self.V.T, a)
 
-    def inherit(self, coef: Array, rows: Rows) -> Array:
+    def inherit(self, coef: Array, rows: Index) -> Array:
         """See base class: all of them."""
         return coef
 
@@ -140,15 +180,19 @@ class LowRank(KernelOperator):
         for rho in rhos:
             yield LowRankResponse(centred, quadratic, spectrum.at(rho), rho)
 
-    def restrict(self, rows: Rows) -> LowRank:
+    def restrict(self, rows: Index) -> LowRank:
         """See base class."""
-        return LowRank(self.V[rows], self._features)
+        if self._is_held:
+            return LowRank(self.V[rows], self._features)
+        return LowRank(None, self._features, self._X[rows])
 
-    def cross(self, new: Rows, rows: Rows) -> Array:
+    def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of V."""
-        return self.V[new]
+        if self._is_held or self._features is None:
+            return self.V[new]
+        return self._features(self._X[new])
 
-    def link(self, X: Any) -> Array:
+    def link(self, X: Matrix) -> Array:
         """See base class: the features of new rows."""
         return super().link(X) if self._features is None else self._features(X)
 
@@ -279,7 +323,7 @@ class LowRankResponse(Response):
             return rotated
         return np.column_stack([rotated, np.full(len(rotated), np.sqrt(self._mean))])
 
-    def _hat(self, rows: Rows | slice, B: Array) -> Array:
+    def _hat(self, rows: Index | slice, B: Array) -> Array:
         """2 M_{rows,:} B."""
         return product(self._G[rows], product(self._G.T, B))
 
@@ -296,7 +340,7 @@ class LowRankResponse(Response):
         made: Array = s * (z - self._hat(slice(None), s**2 * z))
         return made
 
-    def residual_blocks(self, rows: Rows) -> Array:
+    def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
         Q = self._G[rows] * self._quadratic.s[rows][:, :, None]
         blocks: Array = -(Q @ Q.transpose(0, 2, 1))
@@ -309,7 +353,7 @@ class LowRankResponse(Response):
         diagonal: Array = 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
         return diagonal
 
-    def leave(self, rows: Rows, B: Array) -> Array:
+    def leave(self, rows: Index, B: Array) -> Array:
         """See base class; sets larger than the rank cost m c² + c³ flops, not m³."""
         if rows.shape[1] <= self._G.shape[1]:
             return super().leave(rows, B)
@@ -317,7 +361,7 @@ class LowRankResponse(Response):
         pairs = zip(rows, B, strict=True)
         return np.stack([_deflate(self._G[S] * s[S], B_S) for S, B_S in pairs])
 
-    def release(self, rows: Rows, g: Array) -> Array:
+    def release(self, rows: Index, g: Array) -> Array:
         """See base class; likewise."""
         if len(rows) <= self._G.shape[1]:
             return super().release(rows, g)
@@ -327,7 +371,7 @@ class LowRankResponse(Response):
         v: Array = g[rows] + (s * _deflate(s * G, pushed))[:, 0]
         return v
 
-    def without(self, rows: Rows, v: Array, model: DualModel) -> Array:
+    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class."""
         G = self._G[rows]
         held: Array = model.u[rows] + 0.5 * (G @ (G.T @ v))
@@ -343,7 +387,7 @@ class LowRankResponse(Response):
         """See base class."""
         return 0.5 * self._hat(slice(None), B)
 
-    def block(self, rows: Rows, columns: Rows) -> Array:
+    def block(self, rows: Index, columns: Index) -> Array:
         """See base class."""
         M_SS: Array = 0.5 * product(self._G[rows], self._G[columns].T)
         return M_SS

@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import Array, Rows, StructureError
+from everyfold.operators.base import StructureError
 from everyfold.operators.dense import product
 from everyfold.operators.features import PROBE, LandmarkFeatures
 from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import LowRank, Mapped
 from everyfold.operators.systems import CHUNK
 from everyfold.rows.memory import Held, Sampled
+from everyfold.types import Array, Index, Matrix, RandomState
 
 DEFAULT_LANDMARKS = 1000
 """The most landmarks that are taken where no number is asked for."""
@@ -72,7 +73,7 @@ class Nystrom(Mapped):
     rank: int | float | None = None
     sampling: Sampling = "rpcholesky"
     tol: float = 1e-6
-    random_state: Any = None
+    random_state: RandomState = None
 
     is_approximate: ClassVar[bool] = True
     kind: ClassVar[str] = "landmarks"
@@ -114,7 +115,7 @@ class Nystrom(Mapped):
     def _kept(self, count: int) -> int:
         return count if self.rank is None else _number(self.rank, count)
 
-    def bind(self, kernel: Kernel, X: Any) -> NystromMatrix:
+    def bind(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
         """See base class."""
         n = X.shape[0]
         if _is_count(self.n_landmarks) and self.count(n) < int(self.n_landmarks or 0):
@@ -155,8 +156,8 @@ class Nystrom(Mapped):
         return self._pivoted(kernel, X, count, random)[0]
 
     def _pivoted(
-        self, kernel: Kernel, X: Any, count: int, random: Any
-    ) -> tuple[LandmarkFeatures, Array, Rows]:
+        self, kernel: Kernel, X: Matrix, count: int, random: Any
+    ) -> tuple[LandmarkFeatures, Array, Index]:
         """The map, the features of the rows, and the pivots."""
         found = rp_cholesky(kernel, X, count, self.tol, random)
         landmarks = kernel.anchors(X[found.rows], found.rows)
@@ -216,7 +217,7 @@ class NystromMatrix(LowRank):
     is_approximation = True
 
     def __init__(
-        self, V: Array, features: LandmarkFeatures, trace: float, pivots: Rows | None = None
+        self, V: Array, features: LandmarkFeatures, trace: float, pivots: Index | None = None
     ) -> None:
         super().__init__(V, features)
         self.features = features
@@ -232,11 +233,11 @@ class NystromMatrix(LowRank):
         share = residual / self.trace if self.trace > 0.0 else 0.0
         return Quality(len(self.features.T), self.V.shape[1], residual, share)
 
-    def restrict(self, rows: Rows) -> LowRank:
+    def restrict(self, rows: Index) -> LowRank:
         """See base class: the same landmarks."""
         return LowRank(self.V[rows], self.features)
 
-    def residual_norm(self, X: Any, steps: int = _POWER_STEPS) -> float:
+    def residual_norm(self, X: Matrix, steps: int = _POWER_STEPS) -> float:
         """‖K − K̃‖₂ by power iteration; each step evaluates the kernel of all rows once."""
         kernel = self.features.kernel
         x = np.random.default_rng(0).standard_normal((self.n, 1))

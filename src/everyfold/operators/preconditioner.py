@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from everyfold.operators.base import Array, Rows
+from everyfold.types import Array, Index
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Preconditioner:
         largest = np.minimum(values.max(axis=1, initial=0.0) + level, diagonal @ s**2)
         return cls(V, Q, values, level, largest)
 
-    def apply(self, R: Array, s: Array, folds: Rows, rhos: Array) -> Array:
+    def apply(self, R: Array, s: Array, folds: Index, rhos: Array) -> Array:
         """P⁻¹ R, column by column: ``folds`` (ascending), ``rhos`` and ``s`` are the columns'."""
         if self.V.shape[1] == 0:
             return R.copy(order="F")

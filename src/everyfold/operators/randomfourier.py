@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -15,7 +15,7 @@ from everyfold.operators.base import StructureError
 from everyfold.operators.features import FeatureMap, fingerprint
 from everyfold.operators.lowrank import Mapped
 from everyfold.rows.memory import Sampled
-from everyfold.types import Array
+from everyfold.types import Array, Matrix, RandomState
 
 __all__ = ["RandomFourier", "WaveFeatures"]
 
@@ -54,7 +54,7 @@ class RandomFourier(Mapped):
     """
 
     n_components: int = 1000
-    random_state: Any = None
+    random_state: RandomState = None
 
     is_approximate: ClassVar[bool] = True
     kind: ClassVar[str] = "random waves"
@@ -97,7 +97,7 @@ class WaveFeatures(FeatureMap):
         """See base class: the directions, which all gammas share."""
         return "waves", fingerprint(self.directions)
 
-    def base(self, X: Any) -> Array:
+    def base(self, X: Matrix) -> Array:
         """See base class: products with the directions."""
         return np.asarray(X @ self.directions, dtype=np.float64)
 

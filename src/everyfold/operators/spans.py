@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold.operators.systems import Array, CholeskySystem, Rows
+from everyfold.operators.systems import CholeskySystem
+from everyfold.types import Array, Index
 
 
 class NestedSpans:
@@ -66,7 +67,7 @@ class NestedSpans:
     def __init__(
         self,
         K: Array,
-        order: Rows,
+        order: Index,
         softness: Array,
         counts: Sequence[int],
         isolated: NDArray[np.bool_],
@@ -91,7 +92,7 @@ class NestedSpans:
         lonely = np.where(is_coupled, 0.0, 1.0 / (K.diagonal()[order] + softness))
         self._kappa = np.cumsum(lonely)[self._counts - 1] + self._sums(self._z[None])[0]
 
-    def of(self, rows: Rows) -> Array:
+    def of(self, rows: Index) -> Array:
         """S² of some rows with respect to every set, (sets, rows)."""
         spans = np.empty((len(self._ends), len(rows)))
         is_member = self._place[rows] < self._counts[-1]
@@ -109,14 +110,14 @@ class NestedSpans:
         spans[:, is_coupled] = self._of_coupled()[:, position]
         return spans
 
-    def _of_isolated(self, rows: Rows) -> Array:
+    def _of_isolated(self, rows: Index) -> Array:
         diagonal, softness = self._K.diagonal()[rows], self._softness[rows]
         own = 1.0 / (diagonal + softness)
         inside = self._left(own, own, rows)
         is_inside = self._place[rows] < self._counts
         return np.where(is_inside, inside, diagonal + 1.0 / self._kappa)
 
-    def _left(self, own: Array, h: Array, rows: Rows) -> Array:
+    def _left(self, own: Array, h: Array, rows: Index) -> Array:
         """S² of rows of the sets, from their G_ii and h_i."""
         C_ii = own - h**2 / self._kappa
         # If the row is the only one of its set, the others do not fix the intercept: keep it.
@@ -137,7 +138,7 @@ class NestedSpans:
             inside[end:] = outside[end - smallest :]
         return spans
 
-    def _outside(self, rows: Rows, halves: Array) -> Array:
+    def _outside(self, rows: Index, halves: Array) -> Array:
         """S² of rows that are in none of the sets, from X K_{Ai} of each."""
         size, fit = self._sums(halves)
         spans: Array = self._K.diagonal()[rows] - size + (1.0 - fit) ** 2 / self._kappa

@@ -357,6 +357,15 @@ class FoldErrors:
     spread: Array
     weight: Array
 
+    @property
+    def is_known(self) -> bool:
+        """Whether they tell every fold's mean squared error and R²."""
+        return bool(self.weight.all()) and not np.isnan(self.spread).any()
+
+    def of_ridge(self, k: int) -> FoldErrors:
+        """Those of one ridge alone."""
+        return replace(self, squared=self.squared[:, k : k + 1])
+
 
 def _without_each(
     folds: list[int], parts: dict[int, Sums], outside: Sums | None

@@ -24,15 +24,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
 
-Array = NDArray[np.float64]
-Rows = NDArray[np.intp]
-Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
+from everyfold.types import Array, Index, Route
+
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
 
 CHUNK = 8_000_000
@@ -76,7 +74,7 @@ class RidgeSystem(ABC):
         """The diagonal of G."""
 
     @abstractmethod
-    def blocks(self, rows: Rows) -> Array:
+    def blocks(self, rows: Index) -> Array:
         """The diagonal blocks G_SS, (t, m, m), of t row sets of equal size m given as (t, m)."""
 
     def inverse(self) -> Array:
@@ -88,7 +86,7 @@ class RidgeSystem(ABC):
         forms: Array = np.einsum("ij,ij->i", k, self.solve(k.T).T)
         return forms
 
-    def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
+    def solve_blocks(self, rows: Index, B: Array, h: Array | None) -> Array:
         """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k).
 
         No more than about 64 MB of blocks exist at a time.
@@ -327,7 +325,7 @@ class EigenSystem(RotatedSystem):
         diagonal: Array = blas.dgemv(1.0, self._factor.squares.T, self._inverse, trans=1)
         return diagonal
 
-    def blocks(self, rows: Rows) -> Array:
+    def blocks(self, rows: Index) -> Array:
         """See base class; n m² flops each."""
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
@@ -389,14 +387,14 @@ class ExplicitSystem(EigenSystem):
 
     _factor: Explicit
 
-    def blocks(self, rows: Rows) -> Array:
+    def blocks(self, rows: Index) -> Array:
         """See base class; a gather."""
         if rows.shape[1] == 1:
             return super().blocks(rows)
         gathered: Array = mirror(self._factor.room.lower(self))[rows[:, :, None], rows[:, None, :]]
         return gathered
 
-    def solve_blocks(self, rows: Rows, B: Array, h: Array | None) -> Array:
+    def solve_blocks(self, rows: Index, B: Array, h: Array | None) -> Array:
         """See base class; compiled and shared out over threads where that pays."""
         if rows.size * rows.shape[1] < COMPILED_FROM:
             return super().solve_blocks(rows, B, h)
@@ -491,7 +489,7 @@ class CholeskySystem(RidgeSystem):
         forms: Array = np.einsum("ij,ij->i", halves, halves)
         return forms
 
-    def blocks(self, rows: Rows) -> Array:
+    def blocks(self, rows: Index) -> Array:
         """See base class; at most n m² flops each."""
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
@@ -587,7 +585,7 @@ class TridiagonalSystem(RotatedSystem):
         diagonal: Array = self.solve(np.eye(len(self._pivots))).diagonal().copy()
         return diagonal
 
-    def blocks(self, rows: Rows) -> Array:
+    def blocks(self, rows: Index) -> Array:
         """See base class; n³ flops: use another route if this is what you need."""
         G = self.solve(np.eye(len(self._pivots)))
         gathered: Array = G[rows[:, :, None], rows[:, None, :]]

@@ -23,6 +23,7 @@ from everyfold.rows.checks import (
 )
 from everyfold.rows.source import RowSource, naming
 from everyfold.rows.stamps import maps_of
+from everyfold.types import Matrix, Targets
 
 _PARTS = {"X", "y", "sample_weight", "fold"}
 
@@ -53,8 +54,8 @@ class ArrayRows(RowSource):
 
     def __init__(
         self,
-        X: Any,
-        y: Any,
+        X: Matrix,
+        y: Targets,
         *,
         sample_weight: ArrayLike | None = None,
         fold: ArrayLike | None = None,
@@ -186,7 +187,7 @@ class IteratedRows(RowSource):
             _close(pieces)
 
 
-def _select(X: Any, rows: slice | Array) -> Any:
+def _select(X: Matrix, rows: slice | Array) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 

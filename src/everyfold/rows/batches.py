@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from everyfold.types import Array, Index
+from everyfold.types import Array, Index, Matrix
 
 __all__ = ["NEVER", "TOTAL", "Batch", "array_batches", "by_fold", "height_of"]
 
@@ -37,7 +36,7 @@ class Batch:
         ``TOTAL``, where there is one, comes last.
     """
 
-    X: Any
+    X: Matrix
     z: Array
     w: Array | None
     sets: list[tuple[int, slice | Index]]
@@ -62,7 +61,7 @@ def by_fold(numbers: Index) -> tuple[Index | None, list[tuple[int, slice | Index
 
 
 def array_batches(
-    X: Any, z: Array, w: Array | None, sets: Sequence[Index], height: int
+    X: Matrix, z: Array, w: Array | None, sets: Sequence[Index], height: int
 ) -> Iterator[Batch]:
     """Batches of rows in memory: slices, in the order of the rows; CSR stays CSR.
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
-Array: TypeAlias = NDArray[Any]
+from everyfold.types import AnyArray, Matrix, Targets
+
+Array: TypeAlias = AnyArray
 
 
 class StreamError(ValueError):
@@ -55,8 +57,8 @@ class Block:
 class Piece:
     """What a storage gives at a time, unchecked; the parts are those of a `Block`."""
 
-    X: Any
-    y: Any
+    X: Matrix
+    y: Targets
     sample_weight: Any = None
     fold: Any = None
 
@@ -93,7 +95,7 @@ def check_lengths(piece: Piece, rows: range) -> None:
             )
 
 
-def features(X: Any, n_features: int, rows: Sequence[int] | Array) -> Array:
+def features(X: Matrix, n_features: int, rows: Sequence[int] | Array) -> Array:
     """X dense, finite, in float64 and C order; a view where it is all that already.
 
     Parameters
@@ -183,7 +185,7 @@ def _check_finite(values: Array, name: str, rows: Sequence[int] | Array) -> None
         )
 
 
-def column_names(X: Any) -> tuple[str, ...] | None:
+def column_names(X: Matrix) -> tuple[str, ...] | None:
     """The names of a data frame's columns, if they are strings."""
     columns = tuple(getattr(X, "columns", ()))
     return columns if columns and all(isinstance(name, str) for name in columns) else None

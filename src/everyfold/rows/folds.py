@@ -9,8 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from everyfold.types import Array
-from everyfold.types import Index as Rows
+from everyfold.types import Array, Index
 
 
 @dataclass(frozen=True)
@@ -22,9 +21,9 @@ class Fold:
     row is held out. Only then can its predictions come from the fit on all rows.
     """
 
-    train: Rows
-    test: Rows
-    held: Rows
+    train: Index
+    test: Index
+    held: Index
     is_removable: bool
 
 
@@ -42,9 +41,9 @@ class Stack:
         Where those rows stand in the concatenation of all held-out sets.
     """
 
-    folds: Rows
-    rows: Rows
-    slots: Rows
+    folds: Index
+    rows: Index
+    slots: Index
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,11 @@ class Folds:
     """
 
     n: int
-    tests: tuple[Rows, ...]
-    helds: tuple[Rows, ...]
+    tests: tuple[Index, ...]
+    helds: tuple[Index, ...]
     odd: dict[int, Fold] = field(default_factory=dict)
     """The folds that are not removals, by number."""
-    orders: dict[int, Rows] = field(default_factory=dict)
+    orders: dict[int, Index] = field(default_factory=dict)
     """The training rows of removals that do not have them in rising order."""
 
     @classmethod
@@ -123,7 +122,7 @@ class Folds:
             {j: self.orders[i] for j, i in enumerate(chosen) if i in self.orders},
         )
 
-    def among(self, rows: Rows) -> Folds:
+    def among(self, rows: Index) -> Folds:
         """The same folds of some of the rows (no row twice); without those that test none of them.
 
         All folds must be removals.
@@ -144,7 +143,7 @@ class Folds:
         return not self.odd
 
     @cached_property
-    def sizes(self) -> Rows:
+    def sizes(self) -> Index:
         """How many rows each fold leaves out of training."""
         return np.array([len(held) for held in self.helds], dtype=np.intp)
 
@@ -155,7 +154,7 @@ class Folds:
         return tuple(zip(sizes.tolist(), counts.tolist(), strict=True))
 
     @cached_property
-    def bounds(self) -> Rows:
+    def bounds(self) -> Index:
         """Fold i's predictions are ``values[bounds[i]:bounds[i + 1]]`` of an out-of-fold array."""
         return np.concatenate([[0], np.cumsum([len(test) for test in self.tests])]).astype(np.intp)
 
@@ -164,7 +163,7 @@ class Folds:
         return np.split(values, self.bounds[1:-1])
 
     @cached_property
-    def pick(self) -> Rows:
+    def pick(self) -> Index:
         """Which entries of the concatenated held-out sets are the test rows of the folds."""
         starts = np.cumsum(self.sizes) - self.sizes
         if all(test is held for test, held in zip(self.tests, self.helds, strict=True)):
@@ -188,7 +187,7 @@ class Folds:
             yield self._one_stack
             return
         starts = np.cumsum(self.sizes) - self.sizes
-        by_size: dict[int, list[tuple[int, Rows, Rows]]] = {}
+        by_size: dict[int, list[tuple[int, Index, Index]]] = {}
         for i, held in enumerate(self.helds):
             kept = np.arange(len(held)) if all_active else np.flatnonzero(is_active[held])
             by_size.setdefault(len(kept), []).append((i, held[kept], starts[i] + kept))
@@ -221,7 +220,7 @@ def _is_shuffled(fold: Fold) -> bool:
     return fold.is_removable and bool((np.diff(fold.train) < 0).any())
 
 
-def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Rows:
+def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Index:
     indices = np.asarray(rows)
     if indices.dtype == bool and indices.shape == (n,):
         indices = np.flatnonzero(indices)

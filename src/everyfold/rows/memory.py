@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from everyfold.types import Matrix
+
 __all__ = ["Held", "Sampled"]
 
 
@@ -27,7 +29,7 @@ class Sampled(Protocol):
 class Held:
     """The rows of an array or a CSR matrix, as they are: no copies, no checks."""
 
-    X: Any
+    X: Matrix
 
     @property
     def n_rows(self) -> int:

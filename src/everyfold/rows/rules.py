@@ -5,14 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any
 
 import numpy as np
 from sklearn.model_selection import KFold, PredefinedSplit
 
 from everyfold.rows.checks import Block
 from everyfold.rows.source import RowSource
-from everyfold.types import Index as Rows
+from everyfold.types import Index, Splitter
 
 DEFAULT_FOLDS = 5
 
@@ -26,7 +25,7 @@ class FoldRule(ABC):
         """The number of folds, None if only the rows tell."""
 
     @abstractmethod
-    def numbers(self, block: Block) -> Rows:
+    def numbers(self, block: Block) -> Index:
         """The fold of each row of a block."""
 
 
@@ -42,7 +41,7 @@ class Consecutive(FoldRule):
         """See base class."""
         return self.t
 
-    def numbers(self, block: Block) -> Rows:
+    def numbers(self, block: Block) -> Index:
         """See base class."""
         sizes = np.full(self.t, self.n // self.t, dtype=np.intp)
         sizes[: self.n % self.t] += 1
@@ -54,14 +53,14 @@ class Consecutive(FoldRule):
 class Given(FoldRule):
     """A number for every row."""
 
-    fold: Rows
+    fold: Index
 
     @property
     def n_folds(self) -> int | None:
         """See base class."""
         return len(np.unique(self.fold[self.fold >= 0]))
 
-    def numbers(self, block: Block) -> Rows:
+    def numbers(self, block: Block) -> Index:
         """See base class."""
         return self.fold[block.start : block.start + len(block)]
 
@@ -74,7 +73,7 @@ class Column(FoldRule):
         """See base class."""
         return None
 
-    def numbers(self, block: Block) -> Rows:
+    def numbers(self, block: Block) -> Index:
         """See base class."""
         assert block.fold is not None
         return np.asarray(block.fold, dtype=np.intp)
@@ -88,12 +87,12 @@ class Everything(FoldRule):
         """See base class."""
         return 0
 
-    def numbers(self, block: Block) -> Rows:
+    def numbers(self, block: Block) -> Index:
         """See base class."""
         return np.full(len(block), -1, dtype=np.intp)
 
 
-def read_rule(cv: Any, source: RowSource) -> FoldRule:
+def read_rule(cv: Splitter, source: RowSource) -> FoldRule:
     """The rule of a ``cv`` argument.
 
     None is the fold column of the source if it has one and 5 folds if not; a number of folds cuts

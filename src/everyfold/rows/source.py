@@ -26,6 +26,7 @@ from everyfold.rows.checks import (
     span,
 )
 from everyfold.rows.stamps import Stamp
+from everyfold.types import Params
 
 # Files are read in pieces of this many numbers at least, however small the blocks asked for, and of
 # this many rows at most, so that large blocks do not exist twice.
@@ -66,7 +67,7 @@ class RowSource(ABC):
         """The files that the rows come from, as far as they are known."""
         return []
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> Params:
         # Another machine may have another copy of a file; its rows are still compared.
         return {name: value for name, value in vars(self).items() if name != "_stamps"}
 

@@ -10,6 +10,7 @@ from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import StreamError
 from everyfold.rows.files import ParquetRows, SvmlightRows
 from everyfold.rows.source import RowSource
+from everyfold.types import Matrix, Params, Targets
 
 __all__ = ["as_source"]
 
@@ -18,8 +19,8 @@ _SVMLIGHT = (".svm", ".libsvm", ".svmlight")
 
 
 def as_source(
-    X: Any,
-    y: Any = None,
+    X: Matrix,
+    y: Targets = None,
     *,
     sample_weight: Any = None,
     fold: Any = None,
@@ -69,7 +70,7 @@ def as_source(
     return ArrayRows(X, **given)
 
 
-def _file(path: Path, given: dict[str, Any]) -> RowSource:
+def _file(path: Path, given: Params) -> RowSource:
     name = path.name.lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
     if path.name.lower().endswith(_PARQUET):
         _allow(given, f"{path}", "target", "sample_weight", "fold", needs="target")
@@ -83,7 +84,7 @@ def _file(path: Path, given: dict[str, Any]) -> RowSource:
     )
 
 
-def _allow(given: dict[str, Any], what: str, *allowed: str, needs: str | None = None) -> None:
+def _allow(given: Params, what: str, *allowed: str, needs: str | None = None) -> None:
     if needs is not None and needs not in given:
         raise StreamError(f"{what} needs {needs}; give as_source(…, {needs}=…)")
     refused = sorted(set(given) - set(allowed))

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
@@ -23,29 +23,41 @@ from everyfold.losses import Logistic
 from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import take_apart
 from everyfold.models.targets import Labels, Target
-from everyfold.types import Array
+from everyfold.types import (
+    AnyArray,
+    Array,
+    ErrorScore,
+    Estimator,
+    Matrix,
+    Order,
+    Params,
+    RandomState,
+    Scorer,
+    Splitter,
+    Targets,
+)
 
 __all__ = ["cross_val_predict", "cross_val_score"]
 
 
 def cross_val_predict(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
     *,
     groups: ArrayLike | None = None,
-    cv: Any = None,
+    cv: Splitter = None,
     n_jobs: int | None = None,
     verbose: int = 0,
-    params: dict[str, Any] | None = None,
+    params: Params | None = None,
     pre_dispatch: Any = "2*n_jobs",
     method: str = "predict",
-    order: Any = "auto",
+    order: Order = "auto",
     operator: Any = "auto",
     ridge_scaling: str = "sum",
     preprocessing: str = "auto",
-    random_state: Any = None,
-) -> NDArray[Any]:
+    random_state: RandomState = None,
+) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
     A twin of :func:`sklearn.model_selection.cross_val_predict`.
@@ -113,23 +125,23 @@ def cross_val_predict(
 
 
 def cross_val_score(
-    estimator: Any,
-    X: Any,
-    y: Any = None,
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
     *,
     groups: ArrayLike | None = None,
-    scoring: Any = None,
-    cv: Any = None,
+    scoring: Scorer = None,
+    cv: Splitter = None,
     n_jobs: int | None = None,
     verbose: int = 0,
-    params: dict[str, Any] | None = None,
+    params: Params | None = None,
     pre_dispatch: Any = "2*n_jobs",
-    error_score: Any = np.nan,
-    order: Any = "auto",
+    error_score: ErrorScore = np.nan,
+    order: Order = "auto",
     operator: Any = "auto",
     ridge_scaling: str = "sum",
     preprocessing: str = "auto",
-    random_state: Any = None,
+    random_state: RandomState = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
 
@@ -185,7 +197,7 @@ def cross_val_score(
     return np.array(scores, dtype=np.float64)
 
 
-def _check_method(estimator: Any, method: str) -> None:
+def _check_method(estimator: Estimator, method: str) -> None:
     final = take_apart(estimator, {}).final
     model = read_estimator(final)
     allowed = ["predict"]
@@ -228,7 +240,12 @@ def _evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
 
 
 def _route(
-    caller: str, estimator: Any, cv: Any, scorer: Any, groups: Any, params: dict[str, Any] | None
+    caller: str,
+    estimator: Estimator,
+    cv: Splitter,
+    scorer: Scorer,
+    groups: Any,
+    params: Params | None,
 ) -> Metadata:
     """Who gets which of ``params``, by scikit-learn's rules with and without metadata routing."""
     params = {} if params is None else params

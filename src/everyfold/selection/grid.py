@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from everyfold.selection.search import FastSearchCV
+from everyfold.types import ErrorScore, Estimator, Order, Params, RandomState, Scorer, Splitter
 
 
 class FastGridSearchCV(FastSearchCV):
@@ -91,29 +92,29 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     True
     """
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012
+    _parameter_constraints: Params = {  # noqa: RUF012
         **FastSearchCV._parameter_constraints,
         "param_grid": [dict, list],
     }
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         param_grid: Any,
         *,
-        scoring: Any = None,
+        scoring: Scorer = None,
         n_jobs: int | None = None,
         refit: Any = True,
-        cv: Any = None,
+        cv: Splitter = None,
         verbose: int = 0,
-        error_score: Any = np.nan,
+        error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Any = "auto",
+        order: Order = "auto",
         operator: Any = "auto",
         ridge_scaling: str = "sum",
         n_confirm: Any = "auto",
         preprocessing: str = "auto",
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -131,7 +132,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.preprocessing = preprocessing
         self.random_state = random_state
 
-    def _candidates(self) -> Iterable[dict[str, Any]]:
+    def _candidates(self) -> Iterable[Params]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
 
     def _grids(self) -> Sequence[Any]:
@@ -176,30 +177,30 @@ ridge_scaling, n_confirm, preprocessing
     20
     """
 
-    _parameter_constraints: dict[str, Any] = {  # noqa: RUF012
+    _parameter_constraints: Params = {  # noqa: RUF012
         **FastSearchCV._parameter_constraints,
         "param_distributions": [dict, list],
     }
 
     def __init__(
         self,
-        estimator: Any,
+        estimator: Estimator,
         param_distributions: Any,
         *,
         n_iter: int = 10,
-        scoring: Any = None,
+        scoring: Scorer = None,
         n_jobs: int | None = None,
         refit: Any = True,
-        cv: Any = None,
+        cv: Splitter = None,
         verbose: int = 0,
-        error_score: Any = np.nan,
+        error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Any = "auto",
+        order: Order = "auto",
         operator: Any = "auto",
         ridge_scaling: str = "sum",
         n_confirm: Any = "auto",
         preprocessing: str = "auto",
-        random_state: Any = None,
+        random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -218,7 +219,7 @@ ridge_scaling, n_confirm, preprocessing
         self.preprocessing = preprocessing
         self.random_state = random_state
 
-    def _candidates(self) -> Iterable[dict[str, Any]]:
+    def _candidates(self) -> Iterable[Params]:
         return ParameterSampler(  # type: ignore[no-any-return]
             self.param_distributions, self.n_iter, random_state=self.random_state
         )

@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from everyfold.evaluate.plan import SearchPlan
+from everyfold.types import Estimator, Params
 
 
 class Progress:
@@ -67,7 +68,7 @@ class Progress:
         if self._tasks is not None:
             self._tasks.call_on_fit_task_end(estimator=self._search)
 
-    def refit(self, estimator: Any, fit_params: dict[str, Any]) -> None:
+    def refit(self, estimator: Estimator, fit_params: Params) -> None:
         """Fit the winner."""
         X, y = self._data["X"], self._data["y"]
         if self._root is None:

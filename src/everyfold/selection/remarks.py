@@ -12,7 +12,7 @@ import numpy as np
 
 from everyfold.evaluate.data import Outcome
 from everyfold.models.pipelines import freeze
-from everyfold.types import Array
+from everyfold.types import Array, Params
 
 WORTH_VALUES = 5
 """From this many values on, an end of them is worth a warning: somebody meant to cover a range."""
@@ -86,7 +86,7 @@ def _short(name: str) -> str:
 
 
 def edge_remarks(
-    grids: Sequence[Mapping[str, Sequence[Any]]], results: dict[str, Any], best: int, metric: str
+    grids: Sequence[Mapping[str, Sequence[Any]]], results: Params, best: int, metric: str
 ) -> list[Remark]:
     """What is to be said of a winner at the edge: a note, and a warning where it is worth one.
 
@@ -124,7 +124,7 @@ def _around(
     return merged
 
 
-def _scores(results: dict[str, Any], params: dict[str, Any], metric: str) -> Array | None:
+def _scores(results: Params, params: Params, metric: str) -> Array | None:
     """The scores of the folds of a candidate, if it is in the table."""
     wanted = freeze(params)
     for k, found in enumerate(results["params"]):
@@ -134,9 +134,7 @@ def _scores(results: dict[str, Any], params: dict[str, Any], metric: str) -> Arr
     return None
 
 
-def _rises(
-    results: dict[str, Any], inside: dict[str, Any], edge: dict[str, Any], metric: str
-) -> bool:
+def _rises(results: Params, inside: Params, edge: Params, metric: str) -> bool:
     """Whether the edge is much better than the next value inside."""
     before, after = _scores(results, inside, metric), _scores(results, edge, metric)
     if before is None or after is None:
@@ -151,7 +149,7 @@ def _rises(
 # -- what the winner says --------------------------------------------------------------------------
 
 
-def constant_remarks(outcome: Outcome, params: dict[str, Any]) -> list[Remark]:
+def constant_remarks(outcome: Outcome, params: Params) -> list[Remark]:
     """What is to be said of a classifier that gives held-out rows of every class the same label."""
     if outcome.only_label is None:
         return []
@@ -165,7 +163,7 @@ def constant_remarks(outcome: Outcome, params: dict[str, Any]) -> list[Remark]:
     ]
 
 
-def identity_remarks(params: dict[str, Any]) -> list[Remark]:
+def identity_remarks(params: Params) -> list[Remark]:
     """What is to be said of a kernel that knows each row only."""
     return [
         Remark(

@@ -17,7 +17,7 @@ from everyfold.models.private import (
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
-from everyfold.types import Mask
+from everyfold.types import Mask, Params
 
 __all__ = ["Table", "tabulate"]
 
@@ -26,7 +26,7 @@ __all__ = ["Table", "tabulate"]
 class Table:
     """``cv_results_`` of the finished candidates, and what is known from making it."""
 
-    results: dict[str, Any]
+    results: Params
     is_exact: Mask
     n_splits: int
     is_multimetric: bool
@@ -45,7 +45,7 @@ def tabulate(
     if callable(search.scoring):
         insert_error_scores(out, request.options.error_score)
     params = [request.candidates[number] for number in numbers]
-    results: dict[str, Any] = search._format_results(params, len(sizes), out)
+    results: Params = search._format_results(params, len(sizes), out)
     found = [outcomes.get(number) for number in numbers]
     exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
     results["is_exact"] = exact
@@ -69,7 +69,7 @@ def _sizes(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
 
 def _entries(
     request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
-) -> list[dict[str, Any]]:
+) -> list[Params]:
     """What scikit-learn's table wants to know of each fold of one candidate."""
     failed = _failed_score(request)
     with_train = request.wants.train_scores

@@ -32,6 +32,7 @@ from everyfold.selection.remarks import (
     identity_remarks,
 )
 from everyfold.selection.results import Table, tabulate
+from everyfold.types import Estimator, Matrix, Params, Targets
 
 
 @dataclass
@@ -62,7 +63,7 @@ class _Run:
 class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
-    _parameter_constraints: dict[str, Any] = {
+    _parameter_constraints: Params = {
         name: rule
         for name, rule in BaseSearchCV._parameter_constraints.items()
         if name != "pre_dispatch"
@@ -72,11 +73,11 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     """What is told how far the work is; a front end may put a class of its own here."""
 
     @abstractmethod
-    def _candidates(self) -> Iterable[dict[str, Any]]:
+    def _candidates(self) -> Iterable[Params]:
         """The parameters to try."""
 
     @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
-    def fit(self, X: Any, y: Any = None, **params: Any) -> FastSearchCV:
+    def fit(self, X: Matrix, y: Targets = None, **params: Any) -> FastSearchCV:
         """Evaluate all candidates and refit the best.
 
         Parameters
@@ -110,7 +111,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         state.progress.end()
         return self
 
-    def plan(self, X: Any, y: Any = None, **params: Any) -> SearchPlan:
+    def plan(self, X: Matrix, y: Targets = None, **params: Any) -> SearchPlan:
         """What ``fit`` would do with these arguments, without doing it.
 
         Everything is read and checked, and steps of a Pipeline may be fitted on one fold to learn
@@ -126,7 +127,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     # -- before the work -----------------------------------------------------------------------
 
-    def _request(self, X: Any, y: Any, params: dict[str, Any]) -> tuple[Request, Any]:
+    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Any]:
         """The request, and the metric that decides."""
         options = Options(
             self.order,
@@ -146,7 +147,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         request = Request(self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants)
         return request, metric
 
-    def _begin(self, X: Any, y: Any, params: dict[str, Any]) -> _Run:
+    def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""
         start = time.perf_counter()
         request, metric = self._request(X, y, params)
@@ -193,7 +194,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
                 )
             self._refit_best(state)
 
-    def _remarks(self, state: _Run, results: dict[str, Any]) -> list[Remark]:
+    def _remarks(self, state: _Run, results: Params) -> list[Remark]:
         """What is to be said of the winner."""
         if not hasattr(self, "best_index_"):
             return []
@@ -243,7 +244,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             state.metric = self.refit
         return table
 
-    def _choose(self, state: _Run, results: dict[str, Any]) -> None:
+    def _choose(self, state: _Run, results: Params) -> None:
         """The best candidate, if there is one: none of those without a score is."""
         for former in ("best_index_", "best_score_", "best_params_", "best_estimator_"):
             self.__dict__.pop(former, None)
@@ -256,7 +257,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.best_score_ = results[f"mean_test_{state.metric}"][self.best_index_]
         self.best_params_ = results["params"][self.best_index_]
 
-    def _confirm(self, state: _Run, results: dict[str, Any]) -> None:
+    def _confirm(self, state: _Run, results: Params) -> None:
         """Let refits of the best candidates decide between them, where there are any."""
         confirmed = np.array(
             [_mean(state.refits.get(number), state.metric) for number in state.finished]
@@ -301,7 +302,7 @@ def _mean(outcome: Outcome | None, metric: Any) -> float:
     return float(np.mean(scores))
 
 
-def _scale_ridge(estimator: Any, n: int) -> None:
+def _scale_ridge(estimator: Estimator, n: int) -> None:
     """The ridge of all rows in the "mean" convention, which estimators do not know."""
     final = take_apart(estimator, {}).final
     if getattr(final, "C", None) is not None:

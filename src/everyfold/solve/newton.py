@@ -11,15 +11,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from everyfold.losses import Loss
-from everyfold.operators.base import (
-    Array,
-    KernelOperator,
-    Quadratic,
-    Response,
-    Rows,
-    Solution,
-)
+from everyfold.operators.base import KernelOperator, Quadratic, Response, Solution
 from everyfold.solve.problem import Problem
+from everyfold.types import Array, Index
 
 STATIONARITY = 1e-10
 """The relative violation of the conditions of a minimum at which Newton's method has converged."""
@@ -57,7 +51,7 @@ class Fit:
     rho: float
     solution: Solution
     condition: float
-    iterations: Rows
+    iterations: Index
     stationarity: Array
     converged: NDArray[np.bool_]
     responses: tuple[Response | None, ...] = ()

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold.operators.base import KernelOperator, Route, Solution, StructureError
+from everyfold.operators.base import KernelOperator, Solution, StructureError
 from everyfold.solve.newton import Fit, newton_all
 from everyfold.solve.problem import Problem
+from everyfold.types import Route
 
 
 def solve_path(

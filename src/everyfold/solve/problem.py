@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.losses import Loss
-from everyfold.operators.base import Array, Quadratic, Rows
-from everyfold.types import RidgeScaling
+from everyfold.operators.base import Quadratic
+from everyfold.types import Array, Index, RidgeScaling
 
 
 class DidNotConvergeError(ArithmeticError):
@@ -36,7 +36,7 @@ class Classes:
         (``class_weight="balanced"``), or to the sample weight it has among them.
     """
 
-    codes: Rows
+    codes: Index
     factors: Array | None = None
     balance: Literal["rows", "weights"] | None = None
 
@@ -59,7 +59,7 @@ class Classes:
         weights[present] = count.sum() / (np.count_nonzero(present) * count[present])
         return weights
 
-    def restrict(self, rows: Rows) -> Classes:
+    def restrict(self, rows: Index) -> Classes:
         """Those of some of the rows."""
         return replace(self, codes=self.codes[rows])
 
@@ -134,7 +134,7 @@ class Problem:
             raise ValueError(f"{self.loss} has no closed form; it needs a Newton solver")
         return Quadratic(np.sqrt(self.w), self.y, self.intercept)
 
-    def restrict(self, rows: Rows) -> Problem:
+    def restrict(self, rows: Index) -> Problem:
         """The same problem on some of the rows."""
         classes = None if self.classes is None else self.classes.restrict(rows)
         counts = None if self.counts is None else self.counts[rows]

@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from everyfold.kernels import check_precomputed
+from everyfold.kernels import Kernel, check_precomputed
 from everyfold.losses import LOSSES, Loss, find_loss
-from everyfold.models.fit import SourceFit, fit_columns, fit_source
+from everyfold.models.fit import Fitted, SourceFit, fit_rows, fit_source
 from everyfold.models.model import (
     ClassWeight,
     KernelChoice,
@@ -22,9 +22,9 @@ from everyfold.models.model import (
 )
 from everyfold.models.targets import Target, Voting
 from everyfold.operators import Structure
-from everyfold.operators.base import Array
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import RowSource
+from everyfold.types import Array, Matrix, Targets
 
 
 def _suits(loss: Loss | type[Loss], is_classifier: bool) -> bool:
@@ -86,7 +86,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             )
         return Voting() if self.multi_class == "ovo" else None
 
-    def _fit(self, X: Any, target: Target, sample_weight: ArrayLike | None) -> None:
+    def _fit(self, X: Matrix, target: Target, sample_weight: ArrayLike | None) -> None:
         model = self._model()
         weights = read_weights(sample_weight, X.shape[0])
         # A kernel chosen by the rows is, for a single fit, a kernel like any other.
@@ -94,30 +94,28 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         if model.choice.is_precomputed:
             X = check_precomputed(X)
         with blas_threads(X.shape[0]):
-            operator = model.structure_to_fit(kernel, X.shape).bind(kernel, X)
-            solution = fit_columns(model, operator, target, weights)
-        self.expansion_ = operator.expand(solution.coef)
-        self.dual_coef_ = self.expansion_.coef
-        self.intercept_ = solution.intercept
+            self._keep(fit_rows(model, kernel, X, target, weights), kernel)
+
+    def _keep(self, fitted: Fitted, kernel: Kernel) -> None:
+        self.expansion_ = fitted.expansion
+        self.dual_coef_ = fitted.expansion.coef
+        self.intercept_ = fitted.intercept
         self.kernel_ = kernel
 
-    def _fit_source(self, source: RowSource, y: Any, sample_weight: Any) -> SourceFit:
+    def _fit_source(self, source: RowSource, y: Targets, sample_weight: Any) -> SourceFit:
         """Fit to rows that are read in blocks; they bring their targets and weights along."""
         if y is not None or sample_weight is not None:
             name = "y" if y is not None else "sample_weight"
             raise ValueError(f"a source of rows has {name} in it; leave {name} out of fit")
         model = self._model()
         fitted = fit_source(model, source)
-        self.expansion_ = fitted.expansion
-        self.dual_coef_ = fitted.expansion.coef
-        self.intercept_ = fitted.intercept
-        self.kernel_ = model.choice.resolve(np.zeros((1, source.n_features)))
+        self._keep(fitted, model.choice.resolve(np.zeros((1, source.n_features))))
         self.n_features_in_ = source.n_features
         if source.names is not None:
             self.feature_names_in_ = np.array(source.names, dtype=object)
         return fitted
 
-    def _values(self, X: Any) -> Array:
+    def _values(self, X: Matrix) -> Array:
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         values: Array = self.expansion_(X) + self.intercept_

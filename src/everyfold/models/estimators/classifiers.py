@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
@@ -14,8 +14,8 @@ from everyfold.losses import Logistic, find_loss
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
-from everyfold.operators.base import Array
 from everyfold.rows import RowSource
+from everyfold.types import AnyArray, Array, Matrix, Params, Targets
 
 
 def _has_probabilities(machine: KernelClassifier) -> bool:
@@ -66,7 +66,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         alpha: Any = 1.0,
         C: float | None = None,
@@ -90,7 +90,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self.h = h
 
     def fit(
-        self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None
+        self, X: Matrix, y: Targets = None, sample_weight: ArrayLike | None = None
     ) -> KernelClassifier:
         """Fit.
 
@@ -125,20 +125,20 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self._decoder = labels.emptied()
         return self
 
-    def decision_function(self, X: Any) -> Array:
+    def decision_function(self, X: Matrix) -> Array:
         """Values f(x) + b: (rows,) for two classes (positive is the second), else one a class."""
         values = self._values(X)
         decided: Array = self._decoder.decide(values)
         return decided
 
-    def predict(self, X: Any) -> NDArray[Any]:
+    def predict(self, X: Matrix) -> AnyArray:
         """Predict the label of each row of X."""
         values = self._values(X)
-        labels: NDArray[Any] = self._decoder.predict(values)
+        labels: AnyArray = self._decoder.predict(values)
         return labels
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> Array:
+    def predict_proba(self, X: Matrix) -> Array:
         """Probabilities of the classes, for the logistic loss.
 
         More than two are one-versus-rest ones scaled to sum 1.
@@ -150,7 +150,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         return probabilities
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
-    def predict_log_proba(self, X: Any) -> Array:
+    def predict_log_proba(self, X: Matrix) -> Array:
         """Logarithms of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
@@ -182,7 +182,7 @@ class LSSVC(KernelClassifier):
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         alpha: Any = 1.0,
         fit_intercept: bool = True,
@@ -228,7 +228,7 @@ class HuberSVC(KernelClassifier):
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         C: float = 1.0,
         h: float = 0.05,
@@ -278,7 +278,7 @@ class KernelLogisticClassifier(KernelClassifier):
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         C: float = 1.0,
         fit_intercept: bool = True,

@@ -11,8 +11,8 @@ from sklearn.utils.validation import validate_data
 
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.targets import Numbers
-from everyfold.operators.base import Array
 from everyfold.rows import RowSource
+from everyfold.types import Array, Matrix, Params, Targets
 
 
 class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
@@ -78,7 +78,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         alpha: Any = 1.0,
         C: float | None = None,
@@ -99,7 +99,9 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self.epsilon = epsilon
         self.h = h
 
-    def fit(self, X: Any, y: Any = None, sample_weight: ArrayLike | None = None) -> KernelRegressor:
+    def fit(
+        self, X: Matrix, y: Targets = None, sample_weight: ArrayLike | None = None
+    ) -> KernelRegressor:
         """Fit.
 
         Parameters
@@ -125,7 +127,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self._fit(X, Numbers.read(y), sample_weight)
         return self
 
-    def predict(self, X: Any) -> Array:
+    def predict(self, X: Matrix) -> Array:
         """Predict the rows of X (or, precomputed, from the kernel with the training rows)."""
         values = self._values(X)
         return values[:, 0] if self._is_flat else values
@@ -163,7 +165,7 @@ class LSSVR(KernelRegressor):
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         alpha: Any = 1.0,
         fit_intercept: bool = True,
@@ -208,7 +210,7 @@ class QuadraticSVR(KernelRegressor):
         gamma: Any = None,
         degree: int = 3,
         coef0: float = 1.0,
-        kernel_params: dict[str, Any] | None = None,
+        kernel_params: Params | None = None,
         operator: Any = "auto",
         C: float = 1.0,
         epsilon: float = 0.1,
