@@ -322,7 +322,7 @@ class TestResponse:
         with pytest.raises(ValueError, match="destroy the structure; use squared loss without"):
             matrix.respond_path(Quadratic(s, targets(24), True), [1.0], "eigen")
         with pytest.raises(StructureError, match="destroy the structure"):
-            matrix.check(Quadratic(s, targets(24), True), ())
+            matrix.check(s**2, ())
 
     def test_other_losses_are_refused_before_work(self):
         task = Problem(np.sign(targets(24) - 2.0), np.ones(24), Logistic(), True)
@@ -411,7 +411,7 @@ class TestFolds:
         rows = np.arange(24)
         splits = [(np.r_[rows[:3], rows[9:]], rows[3:9])]
         with pytest.raises(ValueError, match="does not align"):
-            bound((4, 6)).check(problem(24).quadratic, Folds.from_splits(splits, 24).helds)
+            bound((4, 6)).check(problem(24).w, Folds.from_splits(splits, 24).helds)
 
     def test_folds_that_do_not_just_remove_rows_are_refused(self):
         rows = np.arange(24)
@@ -421,9 +421,9 @@ class TestFolds:
 
     def test_the_advice_works(self):
         for wanted, factors in ((6, (6, 4)), (2, (2, 12))):
-            bound(factors).check(problem(24).quadratic, k_fold(24, wanted).helds)
+            bound(factors).check(problem(24).w, k_fold(24, wanted).helds)
         rows, factors = Circulant().sample(24, n_folds=5)
-        bound(factors).check(problem(20).quadratic, k_fold(len(rows), 5).helds)
+        bound(factors).check(problem(20).w, k_fold(len(rows), 5).helds)
 
     def test_the_plan_is_fourier_and_says_what_is_exact(self):
         plan = plan_exact(problem(24), bound((4, 6)), 3, k_fold(24, 4))

@@ -14,7 +14,7 @@ from everyfold.operators import Dense, DenseMatrix, StructureError, blockwise
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import NotPositiveDefiniteError
-from everyfold.solve import Problem
+from everyfold.solve import Classes, Problem
 from tests import cases
 
 RIDGES = [1e-2, 0.3, 10.0]
@@ -78,7 +78,7 @@ def test_any_operator_will_do(operator, intercept):
 
 @pytest.mark.parametrize("fold", ["unequal", "odd"])
 def test_balanced_weights_follow_the_training_rows(fold):
-    classes = np.repeat([0, 1, 2], [4, 10, 16])
+    classes = Classes(np.repeat([0, 1, 2], [4, 10, 16]), balance="rows")
     problem = Problem(cases.targets(cases.features()), np.ones(30), Squared(), True, "sum", classes)
     agree(problem, cases.operator("rbf")[0], folds(fold))
 

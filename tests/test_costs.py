@@ -34,6 +34,9 @@ ALL = {
     "paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=False),
     "staged paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=True),
     "pairs": lambda work: costs.fold_paths(work, (work.n // 2,) * 3, is_staged=False),
+    "tube": lambda work: costs.fold_paths(
+        replace(work, is_margin=False), (work.n,), is_staged=False
+    ),
     "refitted rows": costs.refitted_rows,
     "single rows": costs.single_rows,
     "smoothed steps": costs.smoothed_steps,

@@ -54,12 +54,12 @@ class CostModel:
     gather: float = 4e-9
     stream: float = 1e-9
     call: float = 15e-6
-    entry: float = 8e-9
-    entry32: float = 2e-9
-    pair: float = 0.7e-9
-    kernel: float = 300e-6
+    entry: float = 1.3e-9
+    entry32: float = 0.7e-9
+    pair: float = 0.9e-9
+    kernel: float = 800e-6
     candidate: float = 100e-6
-    score: float = 10e-6
+    score: float = 5e-6
 
 
 COSTS = CostModel()
@@ -72,8 +72,8 @@ _ITERATIONS = 50
 _NEWTON_STEPS, _FOLD_STEPS = 8, 3
 """Of Newton's method on all rows, and on a fold that starts from there."""
 
-_PAIR_STEPS = 1.5
-"""Pair steps for each training row and C on a path; a few Cs of a path have many more."""
+_PAIR_STEPS, _TUBE_STEPS = 1.2, 3.0
+"""Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers."""
 
 _COARSE_SHARE = 0.5
 """What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
@@ -97,6 +97,8 @@ class Workload:
     """Sizes of what folds leave out, each with the number of folds."""
     is_held: bool = True
     """Whether the kernel matrix is held in memory."""
+    is_margin: bool = True
+    """Whether a support vector machine tells classes apart; it fits numbers else."""
 
     @property
     def n_folds(self) -> int:
@@ -289,6 +291,7 @@ def plan_exact(
     'cholesky'
     """
     if isinstance(operator, KernelOperator):
+        operator.check(problem.w, folds.helds)
         operator = Outline(operator.rank, operator.methods, False, operator.is_approximation)
     q = problem.y.shape[1]
     work = Workload(problem.n, operator.rank, n_ridges, q, folds.groups, operator.is_held)
@@ -403,9 +406,10 @@ def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:
     return Cost(seconds * work.ridges, 32 * work.n * work.rank)
 
 
-def _path(rows: float, width: float, Cs: int, cost: CostModel) -> float:
-    """A path of Cs through a training set, in a kernel of so many rows."""
-    return _PAIR_STEPS * rows * Cs * width * cost.pair + cost.call * Cs
+def _path(work: Workload, rows: float, width: float, cost: CostModel) -> float:
+    """A path of all Cs through a training set, in a kernel of so many rows."""
+    steps = rows * (_PAIR_STEPS if work.is_margin else _TUBE_STEPS)
+    return work.ridges * (steps * width * cost.pair + cost.call)
 
 
 def fold_paths(
@@ -421,7 +425,7 @@ def fold_paths(
         share = (work.n - m) / work.n
         for size in sizes:
             rows = share * size
-            path = _path(rows, rows if is_of_pairs else work.n, work.ridges, cost)
+            path = _path(work, rows, rows if is_of_pairs else work.n, cost)
             copied = cost.gather * rows**2 if is_of_pairs else 0.0
             seconds += count * (path * (_COARSE_SHARE if is_staged else 1.0) + copied)
     return Cost(seconds, 16 * work.n**2)
@@ -431,7 +435,7 @@ def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
     """A fit on all rows, and one without each support vector, for every C."""
     n = float(work.n)
     each = _SUPPORT * n * (_LEFT_STEPS * n * cost.pair + cost.call)
-    seconds = cost.entry32 * n**2 + _path(n, n, work.ridges, cost) + work.ridges * each
+    seconds = cost.entry32 * n**2 + _path(work, n, n, cost) + work.ridges * each
     return Cost(seconds, 24 * work.n**2)
 
 
@@ -441,14 +445,14 @@ def single_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
     free = _SUPPORT * n
     step = (cost.cube_cholesky + cost.cube_inverse) * free**3 + cost.block_gram * n * free**2
     doubtful = _DOUBTFUL * n * _LEFT_STEPS * n * cost.pair
-    seconds = cost.entry32 * n**2 + _path(n, n, work.ridges, cost)
+    seconds = cost.entry32 * n**2 + _path(work, n, n, cost)
     return Cost(seconds + work.ridges * (step + doubtful), 24 * work.n**2)
 
 
 def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
     """Support vector fits on all rows, then Newton steps of the rounded loss."""
     steps = newton_steps(work, cost)
-    path = _path(work.n, work.n, work.ridges, cost)
+    path = _path(work, work.n, work.n, cost)
     return replace(steps, seconds=steps.seconds + path)
 
 
@@ -473,8 +477,9 @@ def kernel_cost(
     rank = outline.rank
     if outline.rank >= n:
         entries = float(n) ** 2
-        seconds = entries * (cost.entry + cost.cube_gram * features)
+        seconds = entries * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
         return Cost(cost.kernel + seconds, 16 * n**2)
     factor = 2 * cost.cube_gram * n * float(rank) ** 2
-    made = n * rank * (cost.entry + cost.cube_gram * features) if is_low_rank else 0.0
+    entry = cost.entry + 3 * cost.stream + cost.cube_gram * features
+    made = n * rank * entry if is_low_rank else 0.0
     return Cost(cost.kernel + factor + made, 16 * n * rank)

@@ -126,7 +126,8 @@ def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
     """The sizes that costs depend on, for losses with one ridge for all targets."""
     n, q = task.target.columns.shape
     ridges = len({model.ridges for model in models})
-    return Workload(n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_held)
+    is_margin = models[0].loss.is_margin
+    return Workload(n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_held, is_margin)
 
 
 def _method(criterion: Predictive, words: str, cost: Cost, *, is_approximate: bool) -> Method:

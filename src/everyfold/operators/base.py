@@ -375,6 +375,9 @@ class KernelOperator(Splits, Multiplies):
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
 
+    def check(self, weights: Array, sets: Sequence[Index]) -> None:
+        """Raise if the structure does not suit the weights or the sets to hold out; most do."""
+
     @abstractmethod
     def restrict(self, rows: Index) -> KernelOperator:
         """The same kernel on some of the rows, which may repeat."""
@@ -465,7 +468,8 @@ class Structure(ABC):
         """What an operator bound to data of this shape will be."""
         return Outline(
             self.rank_for(n_rows, n_features),
-            self.methods,
+            # A training set is fitted by itself, whatever suits the matrix of all rows.
+            None if is_per_fold else self.methods,
             is_per_fold,
             # A kernel of each training set is that of a refit, approximate or not.
             self.is_approximate and not is_per_fold,

@@ -111,6 +111,10 @@ class CirculantMatrix(KernelOperator):
         data = Transformed(self.grid, quadratic, _common(quadratic.s))
         return (CirculantResponse(self, data, rho) for rho in rhos)
 
+    def check(self, weights: Array, sets: Sequence[Index]) -> None:
+        """See base class: equal weights, and blocks of rows with fixed leading indices."""
+        check_sets(self.grid, weights, sets)
+
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; some rows of a circulant are no circulant: an array of their number²."""
         return DenseMatrix(self.cross(rows, rows))
