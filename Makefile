@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 CASES  ?= 3000
 START  ?= 1000
-QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance ladder lone_rows bad_input
+QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test fuzz lint format bench clean

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
-from sklearn.linear_model import Ridge
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
 from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
@@ -207,6 +208,58 @@ class TestSearch:
         again.fit(Counted(X, y))
         assert len(passes) == 2
         assert_same(search, again, rtol=1e-12)
+
+
+class TestEstimatorsOfScikitLearn:
+    """They are scored as they are, and refitted as ours."""
+
+    @pytest.mark.parametrize("scoring", ["r2", "neg_mean_absolute_error"])
+    @pytest.mark.parametrize("scaling", ["sum", "mean"])
+    def test_kernel_ridge(self, scoring, scaling):
+        X, y = regression()
+        options = {"cv": KFold(4), "scoring": scoring, "ridge_scaling": scaling}
+        rbf = KernelRidge(kernel="rbf")
+        theirs = FastGridSearchCV(rbf, GRID, operator=OPERATOR, **options).fit(ArrayRows(X, y))
+        model = KernelRegressor(fit_intercept=False, operator=OPERATOR)
+        ours = FastGridSearchCV(model, GRID, **options).fit(ArrayRows(X, y))
+        assert_same(ours, theirs, rtol=1e-12)
+        assert type(theirs.best_estimator_) is KernelRegressor
+        assert theirs.best_params_ == ours.best_params_
+        np.testing.assert_allclose(theirs.predict(X), ours.predict(X), rtol=1e-12)
+        assert "best_estimator_ is the KernelRegressor" in str(theirs.plan_)
+        assert "KernelRegressor" not in str(ours.plan_)
+
+    def test_kernel_ridge_draws_the_landmarks_of_the_search(self, monkeypatch):
+        monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 12)
+        X, y = regression()
+        options = {"cv": KFold(4), "random_state": 3}
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, **options).fit(ArrayRows(X, y))
+        assert search.best_estimator_.operator == Nystrom(random_state=3)
+
+    @pytest.mark.parametrize("intercept", [True, False])
+    def test_ridge(self, intercept):
+        X, y = regression()
+        grid = {"alpha": [0.1, 10.0]}
+        ridge = Ridge(fit_intercept=intercept)
+        expected = GridSearchCV(ridge, grid, cv=KFold(4)).fit(X, y)
+        found = FastGridSearchCV(ridge, grid, cv=KFold(4)).fit(ArrayRows(X, y))
+        assert_same(expected, found, rtol=1e-8)
+        np.testing.assert_allclose(found.predict(X), expected.predict(X), rtol=1e-9)
+
+    def test_ridge_classifier(self):
+        X, y = labels(3)
+        grid = {"alpha": [0.1, 10.0]}
+        cv = KFold(4, shuffle=True, random_state=0)
+        expected = GridSearchCV(RidgeClassifier(), grid, cv=cv).fit(X, y)
+        found = FastGridSearchCV(RidgeClassifier(), grid, cv=cv).fit(ArrayRows(X, y))
+        assert_same(expected, found)
+        np.testing.assert_array_equal(found.predict(X), expected.predict(X))
+
+    def test_scores_and_predictions(self):
+        X, y = regression()
+        for function in (cross_val_score, cross_val_predict):
+            found = function(Ridge(), ArrayRows(X, y), cv=4)
+            np.testing.assert_allclose(found, function(Ridge(), X, y, cv=4), rtol=1e-9)
 
 
 class TestSources:

@@ -24,7 +24,7 @@ from everyfold.evaluate.methods import check_order
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.sweep import Stream
-from everyfold.models.adapters import read_estimator
+from everyfold.models.adapters import read_estimator, takes_sources
 from everyfold.models.model import Model, read_weights
 from everyfold.models.pipelines import MetadataError, Parts, freeze, read_rows, take_apart
 from everyfold.models.private import MultimetricScorer, num_samples
@@ -283,10 +283,10 @@ def _stream(request: Request, candidates: Sequence[Candidate]) -> Stream:
     """What a source of rows is read by; refuses what needs all rows at once."""
     source: RowSource = request.X
     request.options.check_source(request.y, request.wants.train_scores)
-    if not hasattr(request.estimator, "_model"):
+    if not takes_sources(request.estimator):
         raise ValueError(
             f"{type(request.estimator).__name__} cannot be fitted to a source of rows; use "
-            "KernelRegressor, LSSVR, KernelClassifier or LSSVC"
+            "KernelRegressor, LSSVR, KernelClassifier, LSSVC, KernelRidge, Ridge or RidgeClassifier"
         )
     for candidate in candidates:
         if candidate.parts.steps:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
 from everyfold.criteria import BySums
 from everyfold.evaluate.costs import COSTS
@@ -118,6 +119,19 @@ def plan_passes(data: Data) -> SearchPlan:
         kind="none",
         estimate=sum(method.seconds for method in methods.values()),
         memory=max(method.memory for method in methods.values()),
+        notes=_notes(data),
+    )
+
+
+def _notes(data: Data) -> tuple[str, ...]:
+    """Say what is fitted in place of an estimator whose ``fit`` takes no source."""
+    estimator = next(iter(data.candidates.values())).parts.final
+    if hasattr(estimator, "_model"):
+        return ()
+    kind = "KernelClassifier" if is_classifier(estimator) else "KernelRegressor"
+    return (
+        f"{type(estimator).__name__} cannot be fitted to a source of rows; best_estimator_ is the "
+        f"{kind} of the same model",
     )
 
 

@@ -216,3 +216,34 @@ def read_estimator(estimator: Estimator) -> Model:
         f"library knows. Supported are {supported}.{advice} For anything else, use the function "
         "of the same name in sklearn.model_selection."
     )
+
+
+def takes_sources(estimator: Any) -> bool:
+    """Whether an estimator, or the twin of its model, can be fitted to a source of rows."""
+    kinds = (KernelRidge, Ridge, RidgeClassifier)
+    return hasattr(estimator, "_model") or type(estimator) in kinds
+
+
+def twin_of(model: Model) -> KernelRegressor | KernelClassifier:
+    """The estimator of this library that asks for the same model, for squared loss.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> twin_of(read_estimator(Ridge(alpha=0.5)))
+    KernelRegressor(alpha=0.5, kernel='linear')
+    """
+    choice = model.choice
+    params = {
+        "alpha": model.ridges[0],
+        "kernel": choice.kernel,
+        "gamma": choice.gamma,
+        "degree": choice.degree,
+        "coef0": choice.coef0,
+        "kernel_params": choice.params,
+        "fit_intercept": model.intercept,
+        "operator": model.operator,
+    }
+    if model.is_classifier:
+        return KernelClassifier(loss="squared", class_weight=model.class_weight, **params)
+    return KernelRegressor(loss="squared", **params)

@@ -21,6 +21,7 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
+from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import take_apart
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, fit_context
 from everyfold.rows import RowSource
@@ -282,6 +283,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        if state.data.stream is not None and not hasattr(best, "_model"):
+            best = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
         if self.ridge_scaling == "mean":
             _scale_ridge(best, state.n_weighted)
         n_rows = None if state.data.stream is not None else state.data.n
