@@ -17,7 +17,8 @@ from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
-from everyfold.operators.base import KernelOperator, Outline, StructureError
+from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.structure import Outline
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 

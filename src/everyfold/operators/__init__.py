@@ -6,7 +6,6 @@ from everyfold.operators.base import (
     Quadratic,
     Response,
     Solution,
-    Structure,
     StructureError,
 )
 from everyfold.operators.circulant import Circulant
@@ -17,6 +16,7 @@ from everyfold.operators.iterative import Iterative
 from everyfold.operators.lowrank import LowRank, Mapped, Primal
 from everyfold.operators.nystrom import Nystrom, NystromMatrix
 from everyfold.operators.randomfourier import RandomFourier
+from everyfold.operators.structure import Structure
 
 __all__ = [
     "Circulant",

@@ -25,7 +25,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import RBF, Kernel, Laplacian
-from everyfold.operators.base import Structure, StructureError
+from everyfold.operators.base import StructureError
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
     CirculantMatrix,
@@ -35,6 +35,7 @@ from everyfold.operators.fourier import (
     spell_counts,
 )
 from everyfold.operators.grid import Grid, balance, nearest_factors
+from everyfold.operators.structure import Structure
 from everyfold.types import Array, Index, Matrix, RandomState
 
 _PAIRS = 1000

@@ -18,8 +18,8 @@ from everyfold.operators.base import (
     Quadratic,
     Response,
     Solution,
-    Structure,
 )
+from everyfold.operators.structure import Structure
 from everyfold.operators.systems import RidgeSystem, factorise
 from everyfold.types import Array, Index, Matrix, Route
 

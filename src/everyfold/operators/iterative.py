@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import KernelOperator, Structure
+from everyfold.operators.base import KernelOperator
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.dense import Dense
 from everyfold.operators.nystrom import Nystrom
+from everyfold.operators.structure import Structure
 from everyfold.types import Array, Matrix, RandomState
 
 

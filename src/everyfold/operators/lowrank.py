@@ -19,10 +19,10 @@ from everyfold.operators.base import (
     Quadratic,
     Response,
     Solution,
-    Structure,
 )
 from everyfold.operators.dense import product
 from everyfold.operators.features import FeatureMap, Plain
+from everyfold.operators.structure import Structure
 from everyfold.operators.sums import FoldSums, RidgeModels, Start, accumulate
 from everyfold.operators.systems import EPS, mirror, refuse, solve_stack
 from everyfold.rows.batches import array_batches, height_of
