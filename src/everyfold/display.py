@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold.types import AnyArray, Array, Params
+from everyfold.types import AnyArray, Array, Params, Search
 
 _RIDGES = ("alpha", "C")
 
@@ -33,7 +33,7 @@ class _Table:
     best: int | None
 
     @classmethod
-    def of(cls, search: Any, metric: str | None) -> _Table:
+    def of(cls, search: Search, metric: str | None) -> _Table:
         check_is_fitted(search, "cv_results_")
         results = search.cv_results_
         if metric is None:
@@ -149,7 +149,7 @@ class CVSurfaceDisplay:
     @classmethod
     def from_search(
         cls,
-        search: Any,
+        search: Search,
         *,
         x: str | None = None,
         y: str | None = None,
@@ -325,7 +325,7 @@ class CVCurveDisplay:
     @classmethod
     def from_search(
         cls,
-        search: Any,
+        search: Search,
         *,
         x: str | None = None,
         metric: str | None = None,

@@ -21,7 +21,9 @@ __all__ = [
     "RandomState",
     "RidgeScaling",
     "Route",
+    "Score",
     "Scorer",
+    "Search",
     "Splitter",
     "Targets",
 ]
@@ -52,6 +54,12 @@ Splitter: TypeAlias = Any
 
 Scorer: TypeAlias = Any
 """A ``scoring`` argument, or what scikit-learn makes of it."""
+
+Score: TypeAlias = Any
+"""The score of a fold: a number, a dictionary for several scorers, or None where it failed."""
+
+Search: TypeAlias = Any
+"""A fitted search, read by its attributes."""
 
 Params: TypeAlias = dict[str, Any]
 """Parameters or metadata by name."""

@@ -26,7 +26,7 @@ from everyfold.cli.readers import read_file
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
-from everyfold.types import Params
+from everyfold.types import Params, Search
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
@@ -142,7 +142,7 @@ class Outcome:
 
     job: Job
     grid: Grid
-    search: Any = None
+    search: Search = None
     plans: list[SearchPlan] = field(default_factory=list)
 
     def shorten(self, params: Params) -> Params:
@@ -159,7 +159,7 @@ class Outcome:
         """The parameters whose best value is at an end of the grid."""
         return edges(self.grid, self.best_params)
 
-    def add(self, search: Any) -> None:
+    def add(self, search: Search) -> None:
         """Take in the candidates of another round."""
         self.plans.append(search.plan_)
         self.search = search if self.search is None else _joined(self.search, search)
@@ -194,7 +194,7 @@ class Watcher(Progress):
     """
 
     def __init__(
-        self, is_quiet: bool, search: Any, data: Any, n_kernels: int, n_candidates: int
+        self, is_quiet: bool, search: Search, data: Any, n_kernels: int, n_candidates: int
     ) -> None:
         super().__init__(search, data, n_kernels, n_candidates)
         self.is_quiet, self.n_kernels, self.n_candidates = is_quiet, n_kernels, n_candidates

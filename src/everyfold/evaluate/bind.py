@@ -21,7 +21,7 @@ Bases = dict[Any, Array]
 """Base matrices by their name and their rows."""
 
 
-def rows_of(data: Data, candidate: Candidate) -> Any:
+def rows_of(data: Data, candidate: Candidate) -> Matrix:
     """All rows as a candidate's kernel sees them, where every fold has the same.
 
     Steps of a Pipeline are fitted on all rows, once for all candidates with the same steps.
@@ -41,7 +41,7 @@ def rows_of(data: Data, candidate: Candidate) -> Any:
     return kept[0]
 
 
-def _prepared(data: Data, candidate: Candidate) -> Any:
+def _prepared(data: Data, candidate: Candidate) -> Matrix:
     """All rows by steps fitted on all of them; the planner may have made them already."""
     made = data.cache.get(("prepared", candidate.rows_key))
     return prepare_once(candidate.parts.steps, data.X) if made is None else made[0]

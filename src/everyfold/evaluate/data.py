@@ -17,7 +17,17 @@ from everyfold.models.pipelines import Parts, freeze
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.memory import available_memory
 from everyfold.rows.folds import Fold, Folds
-from everyfold.types import Array, ErrorScore, Estimator, Index, Mask, Matrix, Scorer, Targets
+from everyfold.types import (
+    Array,
+    ErrorScore,
+    Estimator,
+    Index,
+    Mask,
+    Matrix,
+    Score,
+    Scorer,
+    Targets,
+)
 
 __all__ = ["Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
 
@@ -322,8 +332,8 @@ class Outcome:
 
     number: int
     folds: Index
-    scores: list[Any]
-    train_scores: list[Any] | None
+    scores: list[Score]
+    train_scores: list[Score] | None
     is_exact: Mask
     condition: Array
     radius: Array

@@ -59,7 +59,7 @@ class SearchPlan:
     kind : {"none", "per_fold", "once"}
         How steps in front of the model are fitted.
     estimate : float
-        Estimated seconds of linear algebra.
+        Estimated seconds.
     memory : int
         Estimated bytes at work in one worker.
     notes : tuple of str
@@ -187,12 +187,12 @@ class SearchPlan:
 
     def _costs(self) -> list[str]:
         if self.measured is None:
-            cost = f"{self.estimate:.3g} s of linear algebra, {self.memory / 1e6:.3g} MB a worker"
+            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
             return [f"exact          {self.exactness}", f"estimate       {cost}"]
         lines = [
             f"exact          {_share(self.exact, self.candidates)} equal refits, to rounding or "
             "the solver's own tolerance",
-            f"cost           {self.seconds:.3g} s, linear algebra estimated {self.estimate:.3g} s, "
+            f"cost           {self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
             f"about {self.memory / 1e6:.0f} MB a worker",
         ]
         if self.confirmed:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Any
+from typing import Literal
 
 import numpy as np
 from sklearn.utils import indexable
@@ -16,13 +16,16 @@ from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
 from everyfold.models.private import check_method_params
 from everyfold.operators import Structure
+from everyfold.operators.structure import OperatorChoice
 from everyfold.types import (
     ErrorScore,
     Estimator,
     Matrix,
     Order,
     Params,
+    Preprocessing,
     RandomState,
+    RidgeScaling,
     Scorer,
     Splitter,
     Targets,
@@ -36,10 +39,10 @@ class Options:
     """What a search asks for besides the grid, checked."""
 
     order: Order = "auto"
-    operator: Any = "auto"
-    ridge_scaling: Any = "sum"
-    n_confirm: Any = "auto"
-    preprocessing: str = "auto"
+    operator: OperatorChoice = "auto"
+    ridge_scaling: RidgeScaling = "sum"
+    n_confirm: int | Literal["auto"] = "auto"
+    preprocessing: Preprocessing = "auto"
     error_score: ErrorScore = np.nan
     n_jobs: int | None = None
     random_state: RandomState = None

@@ -28,7 +28,7 @@ from everyfold.operators import KernelOperator, StructureError
 from everyfold.operators.base import Splits
 from everyfold.rows.folds import Folds
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import Array, Mask, Params
+from everyfold.types import Array, Mask, Params, Score
 
 __all__ = ["run"]
 
@@ -99,7 +99,7 @@ def _lost(data: Data, number: int, failure: Failure) -> Outcome:
     """The outcome of a candidate without a kernel."""
     task = data.tasks[data.candidates[number].task]
     count = len(task.folds)
-    nothing: list[Any] = [None] * count
+    nothing: list[Score] = [None] * count
     unknown = np.full(count, np.nan)
     return Outcome(
         number,
@@ -279,8 +279,8 @@ def _judge(
         if i in task.failing:
             error = task.failing[i]
             failures[i] = Failure(error, f"ValueError: {error}\n")
-    scores: list[Any] = [None] * len(numbers)
-    train: list[Any] | None = list(scores) if task.with_train else None
+    scores: list[Score] = [None] * len(numbers)
+    train: list[Score] | None = list(scores) if task.with_train else None
     if task.judge is not None and record.errors is not None:
         for i, score in zip(where.tolist(), task.judge.score_errors(record.errors), strict=True):
             scores[i] = score
@@ -349,7 +349,7 @@ def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
 
 
 def _fill(
-    scores: list[Any],
+    scores: list[Score],
     judge: Judge,
     values: Array,
     side: Side,

@@ -29,7 +29,17 @@ from everyfold.models.private import (
 from everyfold.models.private import score as score_estimator
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.sums import FoldErrors
-from everyfold.types import AnyArray, Array, ErrorScore, Estimator, Index, Matrix, Params, Scorer
+from everyfold.types import (
+    AnyArray,
+    Array,
+    ErrorScore,
+    Estimator,
+    Index,
+    Matrix,
+    Params,
+    Score,
+    Scorer,
+)
 
 
 class _HeldOut(BaseEstimator):  # type: ignore[misc]
@@ -231,7 +241,7 @@ class Judge:
         """Whether the squared errors of folds are all that its scores depend on."""
         return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
 
-    def score_errors(self, errors: FoldErrors) -> list[Any]:
+    def score_errors(self, errors: FoldErrors) -> list[Score]:
         """``score`` of one candidate by the squared errors of its folds."""
         table = score_errors(self._known, errors)
         assert table is not None
@@ -240,7 +250,7 @@ class Judge:
         ]
         return scores if self.is_multimetric else [score["score"] for score in scores]
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Any]:
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Score]:
         """A score, or one for each scorer by name, of every fold.
 
         Parameters

@@ -41,7 +41,7 @@ from everyfold.operators.sums import FEW_RIDGES, FoldSums, RidgeModels, Start
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import height_of
 from everyfold.rows.rules import FoldRule
-from everyfold.types import Array, ErrorScore, Index, Params
+from everyfold.types import Array, ErrorScore, Index, Params, Score
 
 __all__ = ["Stream", "plan_passes", "run_pass"]
 
@@ -239,7 +239,7 @@ def _outcome(
     kernel: _Kernel,
     passes: int,
     seconds: float,
-    scores: list[Any],
+    scores: list[Score],
     values: Array | None = None,
     target: Target | None = None,
 ) -> Outcome:
@@ -310,7 +310,7 @@ def _lacks_a_class(mean: Array) -> bool:
 
 def _scores_from_sums(
     stream: Stream, kernels: Sequence[_Kernel], is_weighted: bool
-) -> list[list[list[Any]]] | None:
+) -> list[list[list[Score]]] | None:
     """Scores by kernel, fold and candidate, if sums are all they need."""
     if stream.reader.classes is not None or (is_weighted and not _take_weights(stream.scorers)):
         return None
@@ -337,7 +337,7 @@ def _pack(stream: Stream, scores: dict[str, float]) -> Any:
 
 def _second_pass(
     stream: Stream, kernels: Sequence[_Kernel], batches: SourceBatches
-) -> list[list[list[Any]]]:
+) -> list[list[list[Score]]]:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
     counts = [len(kernel.members) for kernel in kernels]
     metrics = {} if batches.is_weighted else stream.metrics
@@ -362,7 +362,7 @@ def _held_out_blocks(
 
 def _added_up(
     stream: Stream, kernels: Sequence[_Kernel], total: int, height: int
-) -> list[list[Any]]:
+) -> list[list[Score]]:
     metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
     folds = list(kernels[0].models)
     sums = {name: np.zeros((len(folds), total)) for name in metrics}
@@ -387,7 +387,7 @@ def _added_up(
     ]
 
 
-def _kept(stream: Stream, kernels: Sequence[_Kernel], total: int, height: int) -> list[list[Any]]:
+def _kept(stream: Stream, kernels: Sequence[_Kernel], total: int, height: int) -> list[list[Score]]:
     folds = list(kernels[0].models)
     n, q = stream.source.n_rows or 0, next(iter(kernels[0].models.values())).coef.shape[2]
     needed = 8 * n * q * (total + 2)

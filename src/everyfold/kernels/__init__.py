@@ -11,7 +11,7 @@ from everyfold.kernels.kernels import (
     Polynomial,
     Precomputed,
 )
-from everyfold.kernels.names import Gamma, depends_on_rows, find_kernel, resolve_gamma
+from everyfold.kernels.names import Gamma, KernelLike, depends_on_rows, find_kernel, resolve_gamma
 
 __all__ = [
     "RBF",
@@ -19,6 +19,7 @@ __all__ = [
     "Custom",
     "Gamma",
     "Kernel",
+    "KernelLike",
     "Laplacian",
     "Linear",
     "Polynomial",

@@ -24,6 +24,9 @@ from everyfold.types import Matrix
 
 Gamma: TypeAlias = float | Literal["scale", "auto"] | None
 
+KernelLike: TypeAlias = str | Kernel | Callable[..., Any]
+"""A kernel by its name, as an object, or as a function of two rows."""
+
 PLAIN: dict[str, type[Kernel]] = {
     "linear": Linear,
     "cosine": Cosine,

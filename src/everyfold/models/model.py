@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from everyfold.criteria import InexactWarning
-from everyfold.kernels import Kernel, Linear, depends_on_rows, find_kernel
+from everyfold.kernels import Gamma, Kernel, KernelLike, Linear, depends_on_rows, find_kernel
 from everyfold.losses import Logistic, Loss
 from everyfold.models.targets import Labels, Reading, Target, Voting
 from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.memory import check_memory, fits
+from everyfold.operators.structure import OperatorChoice
 from everyfold.solve import Classes, Problem, RidgeScaling
 from everyfold.types import AnyArray, Array, Matrix, Targets
 
@@ -28,10 +29,10 @@ ClassWeight = dict[Any, float] | Literal["balanced"] | None
 class KernelChoice:
     """A kernel as users name it; resolved only when the training rows are known."""
 
-    kernel: Any
-    gamma: Any = None
-    degree: Any = 3
-    coef0: Any = 1.0
+    kernel: KernelLike
+    gamma: Gamma = None
+    degree: int = 3
+    coef0: float = 1.0
     params: Any = None
     on_matrices: bool = False
 
@@ -78,7 +79,7 @@ class Model:
     ridges: tuple[float, ...]
     intercept: bool
     is_classifier: bool
-    operator: Any = "auto"
+    operator: OperatorChoice = "auto"
     class_weight: ClassWeight = None
     ridge_scaling: RidgeScaling = "sum"
     voting: Voting | None = None

@@ -91,7 +91,7 @@ class Parts:
         """Equal for parts that prepare the rows alike."""
         return tuple(step.key for step in self.steps)
 
-    def without_y(self, X: Matrix) -> Any:
+    def without_y(self, X: Matrix) -> Matrix:
         """All rows by steps fitted on all of them, or None if some step looks at y.
 
         Its tags say so, or it cannot be fitted without.
@@ -171,7 +171,7 @@ def _route_steps(pipeline: Any, params: Params) -> dict[str, Params]:
     return routed
 
 
-def read_rows(X: Matrix, estimator: Estimator = None, *, takes_any: bool = False) -> Any:
+def read_rows(X: Matrix, estimator: Estimator = None, *, takes_any: bool = False) -> Matrix:
     """Check rows that go into a kernel: finite numbers in double precision, dense or CSR.
 
     With ``takes_any``, the kernel is a function that gets whatever the user has.
@@ -183,7 +183,7 @@ def read_rows(X: Matrix, estimator: Estimator = None, *, takes_any: bool = False
     )
 
 
-def prepare_once(steps: tuple[Step, ...], X: Matrix) -> Any:
+def prepare_once(steps: tuple[Step, ...], X: Matrix) -> Matrix:
     """Transform all rows by steps fitted on all rows, which never see y."""
     for step in steps:
         X = step.fit(X, None, check_method_params(X, params=step.params))[1]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -118,3 +118,7 @@ class Structure(ABC):
             elif isinstance(value, np.random.RandomState):
                 changes[name] = int(deepcopy(value).randint(2**31 - 1))
         return self.with_params(**changes) if changes else self
+
+
+OperatorChoice: TypeAlias = Literal["auto", "dense"] | Structure
+"""What ``operator=`` takes."""

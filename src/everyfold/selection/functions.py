@@ -23,6 +23,7 @@ from everyfold.losses import Logistic
 from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import take_apart
 from everyfold.models.targets import Labels, Target
+from everyfold.operators.structure import OperatorChoice
 from everyfold.types import (
     AnyArray,
     Array,
@@ -31,7 +32,9 @@ from everyfold.types import (
     Matrix,
     Order,
     Params,
+    Preprocessing,
     RandomState,
+    RidgeScaling,
     Scorer,
     Splitter,
     Targets,
@@ -53,9 +56,9 @@ def cross_val_predict(
     pre_dispatch: Any = "2*n_jobs",
     method: str = "predict",
     order: Order = "auto",
-    operator: Any = "auto",
-    ridge_scaling: str = "sum",
-    preprocessing: str = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "auto",
     random_state: RandomState = None,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
@@ -138,9 +141,9 @@ def cross_val_score(
     pre_dispatch: Any = "2*n_jobs",
     error_score: ErrorScore = np.nan,
     order: Order = "auto",
-    operator: Any = "auto",
-    ridge_scaling: str = "sum",
-    preprocessing: str = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "auto",
     random_state: RandomState = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.

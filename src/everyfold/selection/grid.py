@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.search import FastSearchCV
-from everyfold.types import ErrorScore, Estimator, Order, Params, RandomState, Scorer, Splitter
+from everyfold.types import (
+    ErrorScore,
+    Estimator,
+    Order,
+    Params,
+    Preprocessing,
+    RandomState,
+    RidgeScaling,
+    Scorer,
+    Splitter,
+)
 
 
 class FastGridSearchCV(FastSearchCV):
@@ -110,10 +121,10 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order = "auto",
-        operator: Any = "auto",
-        ridge_scaling: str = "sum",
-        n_confirm: Any = "auto",
-        preprocessing: str = "auto",
+        operator: OperatorChoice = "auto",
+        ridge_scaling: RidgeScaling = "sum",
+        n_confirm: int | Literal["auto"] = "auto",
+        preprocessing: Preprocessing = "auto",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
@@ -196,10 +207,10 @@ ridge_scaling, n_confirm, preprocessing
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order = "auto",
-        operator: Any = "auto",
-        ridge_scaling: str = "sum",
-        n_confirm: Any = "auto",
-        preprocessing: str = "auto",
+        operator: OperatorChoice = "auto",
+        ridge_scaling: RidgeScaling = "sum",
+        n_confirm: int | Literal["auto"] = "auto",
+        preprocessing: Preprocessing = "auto",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator

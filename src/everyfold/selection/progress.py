@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.types import Estimator, Params
+from everyfold.types import Estimator, Params, Search
 
 
 class Progress:
@@ -16,7 +16,7 @@ class Progress:
     there are none to call.
     """
 
-    def __init__(self, search: Any, data: Any, n_kernels: int, n_candidates: int) -> None:
+    def __init__(self, search: Search, data: Any, n_kernels: int, n_candidates: int) -> None:
         self._search = search
         self._data = {"X": data[0], "y": data[1], "metadata": None}
         self._total, self._candidates = n_kernels, n_candidates

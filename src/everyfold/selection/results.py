@@ -17,7 +17,7 @@ from everyfold.models.private import (
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
-from everyfold.types import Mask, Params
+from everyfold.types import Mask, Params, Search
 
 __all__ = ["Table", "tabulate"]
 
@@ -34,7 +34,7 @@ class Table:
 
 
 def tabulate(
-    search: Any, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
+    search: Search, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
 ) -> Table:
     """The table of the finished candidates; ``search`` formats it, being scikit-learn's."""
     numbers = sorted({*outcomes, *data.refused})

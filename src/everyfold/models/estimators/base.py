@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from everyfold.kernels import Kernel, check_precomputed
+from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed
 from everyfold.losses import LOSSES, Loss, find_loss
 from everyfold.models.fit import Fitted, SourceFit, fit_rows, fit_source
 from everyfold.models.model import (
@@ -22,6 +22,7 @@ from everyfold.models.model import (
 )
 from everyfold.models.targets import Target, Voting
 from everyfold.operators import Structure
+from everyfold.operators.structure import OperatorChoice
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import RowSource
 from everyfold.types import Array, Matrix, Targets
@@ -35,12 +36,12 @@ def _suits(loss: Loss | type[Loss], is_classifier: bool) -> bool:
 class KernelMachine(BaseEstimator):  # type: ignore[misc]
     """What the regressors and the classifiers share."""
 
-    kernel: Any
-    gamma: Any
-    degree: Any
-    coef0: Any
+    kernel: KernelLike
+    gamma: Gamma
+    degree: int
+    coef0: float
     kernel_params: Any
-    operator: Any
+    operator: OperatorChoice
     alpha: Any
     C: Any
     fit_intercept: bool

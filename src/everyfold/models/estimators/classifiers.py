@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,10 +10,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
+from everyfold.kernels import Gamma, KernelLike
 from everyfold.losses import Logistic, find_loss
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
+from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.types import AnyArray, Array, Matrix, Params, Targets
 
@@ -62,17 +64,17 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         self,
         loss: Any = "squared",
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         alpha: Any = 1.0,
         C: float | None = None,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
-        multi_class: str = "ovr",
+        multi_class: Literal["ovr", "ovo"] = "ovr",
         h: float = 0.05,
     ) -> None:
         self.loss = loss
@@ -178,12 +180,12 @@ class LSSVC(KernelClassifier):
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         alpha: Any = 1.0,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
@@ -224,17 +226,17 @@ class HuberSVC(KernelClassifier):
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         C: float = 1.0,
         h: float = 0.05,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
-        multi_class: str = "ovr",
+        multi_class: Literal["ovr", "ovo"] = "ovr",
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma
@@ -274,16 +276,16 @@ class KernelLogisticClassifier(KernelClassifier):
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         C: float = 1.0,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
-        multi_class: str = "ovr",
+        multi_class: Literal["ovr", "ovo"] = "ovr",
     ) -> None:
         self.kernel = kernel
         self.gamma = gamma

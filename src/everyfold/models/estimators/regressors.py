@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
+from everyfold.kernels import Gamma, KernelLike
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.targets import Numbers
+from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.types import Array, Matrix, Params, Targets
 
@@ -74,12 +76,12 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         self,
         loss: Any = "squared",
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         alpha: Any = 1.0,
         C: float | None = None,
         fit_intercept: bool = True,
@@ -161,12 +163,12 @@ class LSSVR(KernelRegressor):
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         alpha: Any = 1.0,
         fit_intercept: bool = True,
     ) -> None:
@@ -206,12 +208,12 @@ class QuadraticSVR(KernelRegressor):
     def __init__(
         self,
         *,
-        kernel: Any = "rbf",
-        gamma: Any = None,
+        kernel: KernelLike = "rbf",
+        gamma: Gamma = None,
         degree: int = 3,
         coef0: float = 1.0,
         kernel_params: Params | None = None,
-        operator: Any = "auto",
+        operator: OperatorChoice = "auto",
         C: float = 1.0,
         epsilon: float = 0.1,
         fit_intercept: bool = True,
