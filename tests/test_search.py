@@ -852,3 +852,13 @@ def test_keys_of_parameters():
     assert freeze(np.arange(3)) != freeze(np.arange(3.0))
     assert freeze(True) != freeze(1)
     assert freeze(columns()) == freeze(columns())
+
+
+def test_parameters_of_a_step_that_the_grid_also_sets():
+    """Each candidate has a step of its own, and the user's grid stays as it is."""
+    pipeline = Pipeline([("step", PCA()), ("model", KernelRidge(kernel="rbf", gamma=0.1))])
+    step = PCA(n_components=3)
+    grid = {"step": [step], "step__n_components": [1, 2, 4]}
+    fast = FastGridSearchCV(pipeline, grid, cv=4).fit(X, y)
+    assert step.n_components == 3
+    compare(fast, ms.GridSearchCV(pipeline, grid, cv=4).fit(X, y))

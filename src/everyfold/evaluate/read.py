@@ -172,8 +172,19 @@ def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[
             for name, value in params.items():
                 setattr(configured, name, value)
         else:
-            configured = clone(estimator).set_params(**params)
+            configured = clone(estimator).set_params(**_unshared(params))
         yield configured
+
+
+def _unshared(params: Params) -> Params:
+    """The parameters of one candidate, with steps that other candidates do not share.
+
+    ``set_params`` may change a step that it has just set: ``step__degree`` after ``step``.
+    """
+    return {
+        name: clone(value) if isinstance(value, BaseEstimator) else value
+        for name, value in params.items()
+    }
 
 
 def _is_valid(estimator: Estimator) -> bool:
