@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from everyfold.types import AnyArray, Array, Params, Search
 
 _RIDGES = ("alpha", "C")
+
+
+Axes: TypeAlias = Any
+"""Axes of matplotlib, which need not be installed."""
 
 
 def _pyplot() -> Any:
@@ -154,7 +158,7 @@ class CVSurfaceDisplay:
         x: str | None = None,
         y: str | None = None,
         metric: str | None = None,
-        ax: Any = None,
+        ax: Axes = None,
         cmap: str = "viridis",
     ) -> CVSurfaceDisplay:
         """Draw the surface of a fitted search.
@@ -207,7 +211,7 @@ class CVSurfaceDisplay:
         near: NDArray[np.bool_] = np.nan_to_num(self.scores, nan=-np.inf) >= limit
         return near
 
-    def plot(self, *, ax: Any = None, cmap: str = "viridis") -> CVSurfaceDisplay:
+    def plot(self, *, ax: Axes = None, cmap: str = "viridis") -> CVSurfaceDisplay:
         """Draw; returns itself."""
         plt = _pyplot()
         if ax is None:
@@ -227,7 +231,7 @@ class CVSurfaceDisplay:
         self.ax_, self.figure_, self.mesh_ = ax, ax.figure, mesh
         return self
 
-    def _outline(self, ax: Any, edges_x: Array, edges_y: Array) -> list[Any]:
+    def _outline(self, ax: Axes, edges_x: Array, edges_y: Array) -> list[Any]:
         """Mark the winner and the border of the one-standard-error region."""
         if self.best is None:
             return []
@@ -330,7 +334,7 @@ class CVCurveDisplay:
         x: str | None = None,
         metric: str | None = None,
         max_lines: int = 6,
-        ax: Any = None,
+        ax: Axes = None,
     ) -> CVCurveDisplay:
         """Draw the curves of a fitted search.
 
@@ -368,7 +372,7 @@ class CVCurveDisplay:
         display = cls(lines=lines, best=best, x_name=x, metric=table.metric)
         return display.plot(ax=ax)
 
-    def plot(self, *, ax: Any = None) -> CVCurveDisplay:
+    def plot(self, *, ax: Axes = None) -> CVCurveDisplay:
         """Draw; returns itself."""
         plt = _pyplot()
         if ax is None:
@@ -406,5 +410,5 @@ def _lines(table: _Table, x: str, values: Array) -> list[tuple[str, Array, Array
     return sorted(lines, key=best_score, reverse=True)
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)

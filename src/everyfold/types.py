@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -13,12 +14,14 @@ __all__ = [
     "ErrorScore",
     "Estimator",
     "Index",
+    "Label",
     "Mask",
     "Matrix",
     "Order",
     "Params",
     "Preprocessing",
     "RandomState",
+    "Refit",
     "RidgeScaling",
     "Route",
     "Score",
@@ -63,6 +66,12 @@ Search: TypeAlias = Any
 
 Params: TypeAlias = dict[str, Any]
 """Parameters or metadata by name."""
+
+Label: TypeAlias = Hashable
+"""The name of a class."""
+
+Refit: TypeAlias = bool | str | Callable[[Params], int]
+"""Whether the winner is fitted: yes or no, by which metric, or what chooses it from the results."""
 
 RandomState: TypeAlias = int | np.random.RandomState | None
 """The seed of random choices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,7 +156,7 @@ class Apart:
         _check_matrix(X)
         return Data(X, y, Layout(d, index_base=1 if self.index_base is None else self.index_base))
 
-    def rows(self, layout: Layout) -> Any:
+    def rows(self, layout: Layout) -> Matrix:
         """The features that a model wants, whether or not there is a target."""
         _check_matrix(self.X)
         X = self.X if self.index_base is None else self._aligned(layout)

@@ -26,7 +26,7 @@ from everyfold.cli.readers import read_file
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
-from everyfold.types import Params, Search
+from everyfold.types import Estimator, Params, Search, Splitter
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
@@ -37,7 +37,7 @@ class _Search(FastGridSearchCV):
 
     remarks: Sequence[Remark] = ()
 
-    def _grids(self) -> Sequence[Any]:
+    def _grids(self) -> Sequence[Params]:
         return ()
 
     def _say(self, remarks: Sequence[Remark]) -> None:
@@ -53,7 +53,7 @@ class Job:
     grid: Grid = field(default_factory=dict)
     settings: Params = field(default_factory=dict)
 
-    def search(self, grids: Sequence[Grid]) -> Any:
+    def search(self, grids: Sequence[Grid]) -> Search:
         """A search over these grids, not yet begun."""
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
         named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
@@ -67,7 +67,7 @@ class Job:
         except (ValueError, TypeError) as error:
             raise BadInput(str(error)) from error
 
-    def fitted(self, params: Params) -> Any:
+    def fitted(self, params: Params) -> Estimator:
         """The estimator with these parameters, fitted on all rows."""
         estimator = clone(self.choice.pipeline(self.data.X))
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
@@ -116,7 +116,7 @@ def _read_whole(option: str, text: str, least: int, word: str, more: str = "") -
     raise BadInput(f"{option} {text!r} is not {word}{more} or a whole number of at least {least}")
 
 
-def _read_cv(options: SearchOptions, choice: Choice, data: Data) -> Any:
+def _read_cv(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
     if options.cv == "loo":
         return LeaveOneOut()
     folds = _read_whole("--cv", options.cv, 2, "loo")

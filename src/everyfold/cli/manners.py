@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import typer
 
@@ -21,7 +21,7 @@ import typer
 class BadInput(typer.BadParameter):
     """Something the user can put right: a file, an option, a value. Exit code 2."""
 
-    def show(self, file: IO[Any] | None = None) -> None:
+    def show(self, file: IO[str] | None = None) -> None:
         """Print the message, in the way of all messages here."""
         say(f"error: {_one_line(self.message)}")
 
@@ -143,7 +143,7 @@ def _speak_warnings(is_quiet: bool) -> None:
     """Show each warning once, as a message."""
     said: set[str] = set()
 
-    def show(message: Warning | str, category: type[Warning], *rest: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *rest: object) -> None:
         words = _one_line(str(message))
         if words not in said and not is_quiet:
             said.add(words)

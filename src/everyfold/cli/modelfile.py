@@ -12,7 +12,6 @@ import shlex
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -53,7 +52,7 @@ class SavedModel:
         return predicted, self.estimator.decision_function(X) if has_values else predicted
 
 
-def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Any) -> None:
+def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Estimator) -> None:
     """Write a model file."""
     from skops.io import dump
 

@@ -19,10 +19,13 @@ from everyfold.cli.manners import BadInput, choose, nearest
 from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
-from everyfold.types import Matrix, Params
+from everyfold.types import Estimator, Matrix, Params
 
 Task = Literal["classification", "regression"]
-Grid: TypeAlias = dict[str, list[Any]]
+Value: TypeAlias = Any
+"""A value of an option: a number, a word or a structure."""
+
+Grid: TypeAlias = dict[str, list[Value]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
@@ -73,7 +76,7 @@ class Choice:
         hint = nearest(name, self.parameters)
         raise BadInput(f"{option}: {name!r} is no parameter of {owner}; {hint}")
 
-    def estimator(self) -> Any:
+    def estimator(self) -> Estimator:
         """The model itself, without what comes before it."""
         if self.model in ("svc", "svr"):
             kind = SVC if self.model == "svc" else SVR
@@ -84,7 +87,7 @@ class Choice:
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
 
-    def pipeline(self, X: Matrix) -> Any:
+    def pipeline(self, X: Matrix) -> Estimator:
         """The estimator for these rows, standardised before if that was asked for."""
         if not self.standardised:
             return self.estimator()
@@ -138,7 +141,7 @@ def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
 # -- grids ---------------------------------------------------------------------------------------
 
 
-def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[Any]]:
+def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[Value]]:
     """A parameter and its values from ``name=values``.
 
     Examples
@@ -151,13 +154,13 @@ def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[
     if not equals or not values:
         raise BadInput(f"{option} {text!r} is not of the form name=value,value,…")
     choice.check_parameter(option, name)
-    found: list[Any] = []
+    found: list[Value] = []
     for word in re.split(r",(?![^()]*\))", values):
         found += _values(f"{option} {text!r}", name, word.strip())
     return name, list(dict.fromkeys(found))
 
 
-def _values(where: str, name: str, word: str) -> list[Any]:
+def _values(where: str, name: str, word: str) -> list[Value]:
     words = _WORDS.get(name, {})
     if word.lower() in words:
         return [words[word.lower()]]
@@ -184,7 +187,7 @@ def _spaced(where: str, function: str, arguments: str) -> list[float]:
     return [float(f"{value:.12g}") for value in values]
 
 
-def _checked(where: str, name: str, value: float) -> Any:
+def _checked(where: str, name: str, value: float) -> Value:
     """A value that the parameter can take."""
     if name == "class_weight":
         raise BadInput(f"{where}: {name} takes {' or '.join(_WORDS[name])}")
@@ -204,7 +207,7 @@ def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int)
     return {name: given.get(name) or _default(name, choice, data, seed) for name in names}
 
 
-def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Any]:
+def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Value]:
     scale = _brief(float(np.std(data.y)) or 1.0) if choice.model == "svr" else 1.0
     others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * scale)]}
     if name in others:
@@ -235,7 +238,7 @@ def central_gamma(choice: Choice, data: Data, seed: int) -> float:
     return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
 
 
-def _numbers(values: Sequence[Any]) -> list[Any]:
+def _numbers(values: Sequence[Value]) -> list[Value]:
     return sorted(value for value in values if isinstance(value, int | float))
 
 
@@ -258,7 +261,7 @@ def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
     return whole, new
 
 
-def _beyond(values: Sequence[Any], side: str) -> list[Any]:
+def _beyond(values: Sequence[Value], side: str) -> list[Value]:
     """Three values further at the same ratio, or none if the values are not of that kind."""
     numbers = _numbers(values)
     if numbers[0] <= 0 or isinstance(numbers[0], int):

@@ -69,7 +69,7 @@ def show_table(outcome: Outcome, top: int) -> None:
     sys.stdout.write("".join(f"{line}\n" for line in lines if line))
 
 
-def _brief(value: Any) -> str:
+def _brief(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -115,7 +115,7 @@ def describe(outcome: Outcome, top: int, *, is_complete: bool) -> Params:
     }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """The value without NaN and infinity, which JSON does not know."""
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
@@ -125,7 +125,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table to a file or, if there is none, to stdout."""
     text = io.StringIO(newline="")
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
@@ -148,7 +148,7 @@ def write_results(path: Path, outcome: Outcome) -> None:
     write_csv(path, header, [[_cell(value) for value in row] for row in cells])
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     return "none" if value is None else "" if value != value else value  # NaN is not itself
 
 

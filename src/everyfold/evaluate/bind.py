@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from everyfold.types import Array, Index, Matrix
 
 __all__ = ["FoldRows", "bind", "rows_of"]
 
-Bases = dict[Any, Array]
+Bases = dict[Hashable, Array]
 """Base matrices by their name and their rows."""
 
 
@@ -109,7 +109,7 @@ class FoldRows(Splits):
             )
         return Made(train, test, operator, self._cross(kernel, operator, X_train, X_test, key))
 
-    def rows(self, train: Index, test: Index) -> tuple[Any, Any, Any]:
+    def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:
         """The rows of a fold as the kernel sees them, and a key for them."""
         key = "fold", self.candidate.rows_key, train.tobytes(), test.tobytes()
         kept = self.data.cache.get(key)
@@ -124,7 +124,12 @@ class FoldRows(Splits):
         return kept[0], kept[1], key
 
     def _cross(
-        self, kernel: Kernel, operator: KernelOperator, X_train: Matrix, X_test: Matrix, key: Any
+        self,
+        kernel: Kernel,
+        operator: KernelOperator,
+        X_train: Matrix,
+        X_test: Matrix,
+        key: Hashable,
     ) -> Array:
         if not X_test.shape[0]:
             return np.empty((0, operator.n))
@@ -132,7 +137,7 @@ class FoldRows(Splits):
             return kernel.from_base(self._base(kernel, X_test, X_train, (key, "test")))
         return operator.link(X_test)
 
-    def _base(self, kernel: Kernel, X: Matrix, Y: Matrix, key: Any) -> Array:
+    def _base(self, kernel: Kernel, X: Matrix, Y: Matrix, key: Hashable) -> Array:
         name = kernel.base, key
         if name not in self.bases:
             self.bases[name] = kernel.base_matrix(X, Y)

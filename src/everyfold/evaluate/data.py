@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -22,8 +22,10 @@ from everyfold.types import (
     ErrorScore,
     Estimator,
     Index,
+    Label,
     Mask,
     Matrix,
+    Params,
     Score,
     Scorer,
     Targets,
@@ -144,17 +146,17 @@ class Candidate:
     task: int = 0
 
     @cached_property
-    def rows_key(self) -> Any:
+    def rows_key(self) -> Hashable:
         """Equal for candidates that prepare the rows alike."""
         return self.parts.key, self.model.choice.takes_any_rows
 
     @cached_property
-    def kernel_key(self) -> Any:
+    def kernel_key(self) -> Hashable:
         """Equal for candidates with one kernel on the same rows."""
         return self.rows_key, freeze(self.model.choice), freeze(self.model.operator)
 
     @cached_property
-    def group_key(self) -> Any:
+    def group_key(self) -> Hashable:
         """Equal for candidates of one task and kernel that differ in the ridge only."""
         ridges = self.model.ridges if self.model.chooses_ridge else ()
         return self.task, freeze(replace(self.model, ridges=ridges, C=None))
@@ -171,25 +173,25 @@ class Cache:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Any, tuple[Any, ...]] = {}
+        self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
         self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
 
-    def get(self, key: Any) -> tuple[Any, ...] | None:
+    def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
         """What is kept under the key, if anything."""
         return self._kept.get(key)
 
-    def put(self, key: Any, *items: Any) -> None:
+    def put(self, key: Hashable, *items: Matrix) -> None:
         """Keep the items, if there is room."""
         size = sum(_bytes(item) for item in items)
         if size <= self._left:
             self._left -= size
             self._kept[key] = items
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
         return Cache, ()
 
 
-def _bytes(item: Any) -> int:
+def _bytes(item: object) -> int:
     return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
 
 
@@ -211,12 +213,12 @@ class Own:
     """
 
     estimator: Estimator
-    candidates: Sequence[Mapping[str, Any]]
+    candidates: Sequence[Params]
     X: Matrix
     y: Targets
     scorer: Scorer
-    fit: Mapping[str, Any]
-    score: Mapping[str, Any]
+    fit: Params
+    score: Params
     error_score: ErrorScore
 
 
@@ -352,7 +354,7 @@ class Outcome:
     is_unique: bool = True
     is_refit: bool = False
     sample: tuple[int, ...] = ()
-    only_label: tuple[Any] | None = None
+    only_label: tuple[Label] | None = None
     status: str = ""
 
     @property
@@ -361,7 +363,7 @@ class Outcome:
         return next(iter(self.failures.values()), None)
 
 
-def _only_label(parts: Sequence[Outcome]) -> tuple[Any] | None:
+def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
     """The label that all parts predict, if it is one."""
     first = parts[0].only_label
     return first if all(part.only_label == first for part in parts) else None

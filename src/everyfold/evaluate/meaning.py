@@ -6,9 +6,8 @@ squared error is the absolute error there, and R² compares with a spread that o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn import metrics
@@ -19,7 +18,9 @@ from everyfold.types import Params, Scorer
 
 _TOGETHER = "larger folds, or score the predictions of cross_val_predict all together"
 _WITH_LABELS = "make_scorer({}, labels=np.unique(y), {})"
-_OTHERS: dict[Any, str] = {
+_Function = Callable[..., object] | None
+
+_OTHERS: dict[_Function, str] = {
     metrics.r2_score: "'neg_mean_squared_error', which orders candidates as R² of all rows would",
     metrics.explained_variance_score: "'neg_mean_squared_error'",
     metrics.d2_tweedie_score: "'neg_mean_squared_error'",
@@ -40,7 +41,7 @@ _OTHERS: dict[Any, str] = {
 }
 """What to score by instead, where there is something."""
 
-_NAN_ALONE: set[Any] = {
+_NAN_ALONE: set[_Function] = {
     metrics.r2_score,
     metrics.d2_tweedie_score,
     metrics.d2_absolute_error_score,
@@ -50,7 +51,7 @@ _NAN_ALONE: set[Any] = {
     *(getattr(metrics, name, None) for name in ("d2_log_loss_score", "d2_brier_score")),
 } - {None}
 
-_SAME_ALONE: set[Any] = {
+_SAME_ALONE: set[_Function] = {
     metrics.explained_variance_score,
     metrics.average_precision_score,
     metrics.matthews_corrcoef,
@@ -68,7 +69,7 @@ _SAME_ALONE: set[Any] = {
 
 _NEEDING_LABELS = {metrics.log_loss, metrics.top_k_accuracy_score}
 
-_ELSE_ALONE: dict[Any, str] = {
+_ELSE_ALONE: dict[_Function, str] = {
     metrics.root_mean_squared_error: "the mean absolute error",
     metrics.max_error: "the mean absolute error",
     metrics.median_absolute_error: "the mean absolute error",
@@ -135,7 +136,7 @@ def alone(scorer: Scorer) -> Alone | None:
     return None if instead is None else Alone(name, instead, "", remedy)
 
 
-def _instead(function: Any, kwargs: Params) -> str | None:
+def _instead(function: _Function, kwargs: Params) -> str | None:
     if function not in _OF_POSITIVES:
         return None if kwargs.get("adjusted") else _ELSE_ALONE.get(function)
     average = kwargs.get("average", "binary")
@@ -146,11 +147,11 @@ def _instead(function: Any, kwargs: Params) -> str | None:
     return None if is_always_accuracy or average in (None, "samples") else "the accuracy"
 
 
-def _function(scorer: Scorer) -> Any:
+def _function(scorer: Scorer) -> _Function:
     return own_score(scorer) or getattr(scorer, "_score_func", None)
 
 
-def check_folds(scorers: Mapping[str, Any], side: Side, *, needs_all: bool) -> None:
+def check_folds(scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool) -> None:
     """Refuse scorers if none of them can say anything of a model on these folds.
 
     ``needs_all`` if one fold without a number leaves nothing, as in the mean of a search.
@@ -180,7 +181,7 @@ def _is_binary(target: Target) -> bool:
     return isinstance(target, Labels) and len(target.classes) == 2
 
 
-def meanings(scorers: Mapping[str, Any], side: Side) -> list[str]:
+def meanings(scorers: Mapping[str, Scorer], side: Side) -> list[str]:
     """What is to be said of scorers that are something else on single rows, if all folds are."""
     if not len(side.parts) or side.sizes.max() > 1:
         return []

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,13 +168,13 @@ def _balanced_accuracy(side: Side, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
-_OF_NUMBERS: dict[Any, Metric] = {
+_OF_NUMBERS: dict[Callable[..., object], Metric] = {
     metrics.r2_score: _r2,
     metrics.mean_squared_error: _squared_error,
     metrics.root_mean_squared_error: _root_squared_error,
     metrics.mean_absolute_error: _absolute_error,
 }
-_OF_LABELS: dict[Any, Metric] = {
+_OF_LABELS: dict[Callable[..., object], Metric] = {
     metrics.accuracy_score: _accuracy,
     metrics.balanced_accuracy_score: _balanced_accuracy,
 }
@@ -296,7 +295,7 @@ def check_own_score(scorer: Scorer) -> None:
         )
 
 
-def own_score(scorer: Scorer) -> Any:
+def own_score(scorer: Scorer) -> Scorer:
     """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
     if type(scorer).__name__ != "_PassthroughScorer":
         return None

@@ -6,11 +6,10 @@ make their candidate fail and no other, as in scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from traceback import format_exc
-from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
@@ -148,13 +147,13 @@ def _candidates(
     return found
 
 
-def _check_any(found: Sequence[Any], refused: dict[int, Failure]) -> None:
+def _check_any(found: Sequence[object], refused: dict[int, Failure]) -> None:
     """Raise why, if no candidate is left."""
     if not found and refused:
         raise next(iter(refused.values())).error
 
 
-def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Any]:
+def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Estimator]:
     """The estimator with the parameters of each candidate.
 
     Where these are all its own, a copy of one clone takes them: ``clone`` and ``set_params`` read
@@ -253,7 +252,7 @@ def _tasks(
     folds: Folds,
 ) -> tuple[tuple[Task, ...], list[Candidate]]:
     """A task for every way to read y and every set of weights; most grids have one."""
-    numbers: dict[Any, int] = {}
+    numbers: dict[Hashable, int] = {}
     tasks: list[Task] = []
     found = []
     for candidate in candidates:
@@ -266,7 +265,7 @@ def _tasks(
     return tuple(tasks), found
 
 
-def _task(request: Request, target: Target, sample_weight: Any, folds: Folds) -> Task:
+def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
     weights = read_weights(sample_weight, folds.n)
     judge = None
     if request.scorer is not None:

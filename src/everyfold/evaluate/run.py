@@ -28,7 +28,7 @@ from everyfold.operators import KernelOperator, StructureError
 from everyfold.operators.base import Splits
 from everyfold.rows.folds import Folds
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import Array, Mask, Params, Score
+from everyfold.types import Array, Label, Mask, Params, Score
 
 __all__ = ["run"]
 
@@ -308,12 +308,12 @@ def _judge(
     )
 
 
-def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Any] | None:
+def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
     """The label of all test rows, if that is one and the rows of the task have several."""
     target = task.target
     if not isinstance(target, Labels) or not task.has_several_classes:
         return None
-    found: set[Any] = set()
+    found: set[Label] = set()
     starts = tile.folds.bounds[:-1]
     for i, (start, part) in enumerate(zip(starts, tile.test.parts, strict=True)):
         held = values[start : start + len(part)]

@@ -39,6 +39,7 @@ from everyfold.types import (
     Params,
     Score,
     Scorer,
+    Targets,
 )
 
 
@@ -73,7 +74,7 @@ class HeldOutRegressor(RegressorMixin, _HeldOut):  # type: ignore[misc]
     """Stands in for the regressor of one fold."""
 
 
-def _has_probabilities(model: Any) -> bool:
+def _has_probabilities(model: Estimator) -> bool:
     return bool(model.target.has_probabilities)
 
 
@@ -104,13 +105,13 @@ class _Answered(BaseScorer):  # type: ignore[misc]
     label is the positive one: whether a later one fails depends on those before it.
     """
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: AnyArray) -> None:
         super().__init__(None, 1, {}, "predict")
         self._answer = answer
 
     def _score(
-        self, method_caller: Any, estimator: Estimator, X: Matrix, y_true: Any, **_: Any
-    ) -> Any:
+        self, method_caller: Any, estimator: Estimator, X: Matrix, y_true: Targets, **_: object
+    ) -> AnyArray:
         method_caller(estimator, "predict", X, pos_label=None)
         return self._answer
 
@@ -136,7 +137,7 @@ def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
     return kind(X, target, values)
 
 
-def take(rows: Matrix, index: NDArray[np.intp]) -> Any:
+def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
     """Rows of an array, a sparse matrix, a data frame or a list."""
     return rows if rows is None else safe_indexing(rows, index)
 

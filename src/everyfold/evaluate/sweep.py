@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -41,7 +40,7 @@ from everyfold.operators.sums import FEW_RIDGES, FoldSums, RidgeModels, Start
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import height_of
 from everyfold.rows.rules import FoldRule
-from everyfold.types import Array, ErrorScore, Index, Params, Score
+from everyfold.types import Array, ErrorScore, Index, Params, Score, Scorer
 
 __all__ = ["Stream", "plan_passes", "run_pass"]
 
@@ -331,7 +330,7 @@ def _scores_from_sums(
     return scores
 
 
-def _pack(stream: Stream, scores: dict[str, float]) -> Any:
+def _pack(stream: Stream, scores: dict[str, float]) -> Score:
     return scores if stream.is_multimetric else scores["score"]
 
 
@@ -421,7 +420,7 @@ def _take_weights(scorers: Params) -> bool:
     return any(accepts is not None and accepts() for accepts in asked)
 
 
-def _scorer(stream: Stream) -> Any:
+def _scorer(stream: Stream) -> Scorer:
     if not stream.is_multimetric:
         return stream.scorers["score"]
     return MultimetricScorer(scorers=stream.scorers, raise_exc=stream.error_score == "raise")

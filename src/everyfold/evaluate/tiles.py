@@ -7,9 +7,9 @@ and distances. Batches come one after the other, so that an interrupt leaves com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from everyfold.criteria import BySums
 from everyfold.evaluate import costs
@@ -18,7 +18,7 @@ from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.methods import MANY_FOLDS, Method, choose_method
 from everyfold.operators import Mapped, Structure
 from everyfold.operators.structure import Outline
-from everyfold.types import Order
+from everyfold.types import Matrix, Order
 
 __all__ = ["Group", "Unit", "cut", "kernels_of"]
 
@@ -124,9 +124,9 @@ class KernelPlan:
         return tuple(groups)
 
 
-def gather(items: Iterable[Item], key: Callable[[Item], Any]) -> list[list[Item]]:
+def gather(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
     """Items with equal keys together, in the order of their first."""
-    found: dict[Any, list[Item]] = {}
+    found: dict[Hashable, list[Item]] = {}
     for item in items:
         found.setdefault(key(item), []).append(item)
     return list(found.values())
@@ -160,7 +160,7 @@ def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool
     return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 
 
-def _typical_rows(data: Data, candidate: Candidate) -> Any:
+def _typical_rows(data: Data, candidate: Candidate) -> Matrix:
     """The training rows of the first fold as the kernel sees them, None if they cannot be made."""
     if not candidate.parts.steps:
         return rows_of(data, candidate)

@@ -29,7 +29,7 @@ def is_sparse(X: object) -> bool:
     return bool(sparse.issparse(X))
 
 
-def dense(X: Matrix) -> Any:
+def dense(X: Matrix) -> Matrix:
     """X as a dense array."""
     return X.toarray() if is_sparse(X) else X
 
@@ -62,7 +62,7 @@ class Objects:
         return Objects([self.rows[i] for i in numbers.tolist()])
 
 
-def in_double(X: Matrix) -> Any:
+def in_double(X: Matrix) -> Matrix:
     """Rows for a function of the user's: what is not a float is left as it is."""
     if isinstance(X, Objects):
         return X.rows
@@ -70,14 +70,14 @@ def in_double(X: Matrix) -> Any:
     return X.astype(np.float64, copy=False) if X.dtype.kind == "f" else X
 
 
-def operands(X: Matrix, Y: Matrix | None) -> tuple[Any, Any]:
+def operands(X: Matrix, Y: Matrix | None) -> tuple[Matrix, Matrix]:
     """X and Y in float64, contiguous or canonical CSR; one object twice if Y is None."""
     most_rows = max(np.shape(X)[0], 0 if Y is None else np.shape(Y)[0])
     first = _operand(X, most_rows)
     return first, first if Y is None or Y is X else _operand(Y, most_rows)
 
 
-def _operand(X: Matrix, most_rows: int) -> Any:
+def _operand(X: Matrix, most_rows: int) -> Matrix:
     if not is_sparse(X):
         return np.ascontiguousarray(X, dtype=np.float64)
     n_rows, n_features = X.shape
@@ -87,7 +87,7 @@ def _operand(X: Matrix, most_rows: int) -> Any:
     return _canonical(X.tocsr().astype(np.float64, copy=False))
 
 
-def _canonical(X: Matrix) -> Any:
+def _canonical(X: Matrix) -> Matrix:
     """Sorted column indices make products of CSR rows exactly symmetric."""
     if not X.has_canonical_format:
         X = X.copy()
@@ -102,7 +102,7 @@ def squared_norms(X: Matrix) -> Array:
     return np.asarray(np.einsum("ij,ij->i", X, X), dtype=np.float64)
 
 
-def normalised(X: Matrix) -> Any:
+def normalised(X: Matrix) -> Matrix:
     """Rows scaled to norm 1; rows of zeros stay."""
     norms = np.sqrt(squared_norms(X))
     norms[norms == 0.0] = 1.0
@@ -184,7 +184,7 @@ def manhattan_distances(X: Matrix, Y: Matrix) -> Array:
     return np.asarray(cdist(X, Y, "cityblock"))
 
 
-def _short_indices(X: Matrix) -> Any:
+def _short_indices(X: Matrix) -> Matrix:
     """CSR with 32-bit indices, the only ones scikit-learn's Manhattan distances take."""
     if not is_sparse(X):
         return X
@@ -192,7 +192,7 @@ def _short_indices(X: Matrix) -> Any:
     return sparse.csr_array(parts, shape=X.shape)
 
 
-def _centred(X: Matrix, Y: Matrix) -> tuple[Any, Any]:
+def _centred(X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
     """The rows moved to the mean of Y if they are far from 0, where distances would cancel.
 
     Rows that are near 0 stay, since whole numbers then have exact distances.

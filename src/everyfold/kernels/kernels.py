@@ -99,7 +99,7 @@ class Kernel(ABC):
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
 
-    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+    def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """What to pass as Y for some of the training rows: the rows ``taken``, of numbers ``rows``.
 
         So ``kernel(X, kernel.anchors(X[rows], rows))`` is the kernel between all rows and these.
@@ -329,12 +329,12 @@ class Precomputed(_Plain):
 
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """X, or some of its columns, as float64; without a copy where it is that already."""
-        chosen: Any = X
+        chosen: Matrix = X
         if isinstance(Y, np.ndarray) and Y.ndim == 1:
             chosen = chosen[:, Y]
         return np.asarray(dense(chosen), dtype=np.float64)
 
-    def anchors(self, taken: Any, rows: NDArray[np.intp]) -> Any:
+    def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """See base class: rows are known by their columns."""
         return rows
 
@@ -387,7 +387,7 @@ class Custom(_Plain):
     """
 
     # Neither a mapping nor every callable can be hashed; equality still compares both.
-    function: Callable[..., Any] = field(hash=False)
+    function: Callable[..., Matrix] = field(hash=False)
     params: Mapping[str, Any] = field(default_factory=dict, hash=False)
     on_matrices: bool = False
 

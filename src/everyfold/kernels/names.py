@@ -24,7 +24,7 @@ from everyfold.types import Matrix
 
 Gamma: TypeAlias = float | Literal["scale", "auto"] | None
 
-KernelLike: TypeAlias = str | Kernel | Callable[..., Any]
+KernelLike: TypeAlias = str | Kernel | Callable[..., Matrix]
 """A kernel by its name, as an object, or as a function of two rows."""
 
 PLAIN: dict[str, type[Kernel]] = {
@@ -53,7 +53,7 @@ REFUSED = {
 
 
 def find_kernel(
-    kernel: str | Kernel | Callable[..., Any],
+    kernel: str | Kernel | Callable[..., Matrix],
     *,
     gamma: Gamma = None,
     degree: int = 3,
@@ -170,7 +170,7 @@ def _objection(kernel: object) -> str:
     )
 
 
-def _takes_matrices(function: Callable[..., Any]) -> bool:
+def _takes_matrices(function: Callable[..., Matrix]) -> bool:
     from sklearn.gaussian_process.kernels import Kernel as GaussianProcessKernel
 
     return isinstance(function, GaussianProcessKernel)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Any
 
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
@@ -167,7 +166,7 @@ def _ours(estimator: Estimator) -> Model:
     return model
 
 
-_READERS: dict[type, Callable[[Any], Model]] = {
+_READERS: dict[type, Callable[[Estimator], Model]] = {
     KernelRidge: _kernel_ridge,
     Ridge: _ridge,
     RidgeClassifier: _ridge_classifier,
@@ -218,7 +217,7 @@ def read_estimator(estimator: Estimator) -> Model:
     )
 
 
-def takes_sources(estimator: Any) -> bool:
+def takes_sources(estimator: Estimator) -> bool:
     """Whether an estimator, or the twin of its model, can be fitted to a source of rows."""
     kinds = (KernelRidge, Ridge, RidgeClassifier)
     return hasattr(estimator, "_model") or type(estimator) in kinds

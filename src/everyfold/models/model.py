@@ -20,9 +20,9 @@ from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.memory import check_memory, fits
 from everyfold.operators.structure import OperatorChoice
 from everyfold.solve import Classes, Problem, RidgeScaling
-from everyfold.types import AnyArray, Array, Matrix, Targets
+from everyfold.types import AnyArray, Array, Label, Matrix, Targets
 
-ClassWeight = dict[Any, float] | Literal["balanced"] | None
+ClassWeight = dict[Label, float] | Literal["balanced"] | None
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     return structure
 
 
-def refuse_absent(class_weight: Mapping[Any, float], classes: AnyArray) -> None:
+def refuse_absent(class_weight: Mapping[Label, float], classes: AnyArray) -> None:
     """Raise if a class weight names a label that is not there: most likely it is misspelt."""
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
@@ -227,7 +227,7 @@ def refuse_absent(class_weight: Mapping[Any, float], classes: AnyArray) -> None:
         )
 
 
-def _class_factors(class_weight: dict[Any, float], target: Labels) -> Array:
+def _class_factors(class_weight: dict[Label, float], target: Labels) -> Array:
     refuse_absent(class_weight, target.classes)
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from sklearn import get_config
@@ -25,7 +24,7 @@ class MetadataError(ValueError):
     """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
 
 
-def freeze(value: Any) -> Any:
+def freeze(value: object) -> Hashable:
     """A hashable stand-in: equal for values that mean the same to an estimator.
 
     Examples
@@ -61,7 +60,7 @@ class Step:
     params: Params = field(default_factory=dict)
 
     @property
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """Equal for steps that transform rows alike: the same transformer with the same metadata.
 
         Metadata have a length of n; all candidates are handed the same objects.
@@ -69,7 +68,7 @@ class Step:
         metadata = sorted((name, id(value)) for name, value in self.params.items())
         return freeze(self.transformer), tuple(metadata)
 
-    def fit(self, X: Matrix, y: Targets, params: Params) -> tuple[Any, Any]:
+    def fit(self, X: Matrix, y: Targets, params: Params) -> tuple[Matrix, Matrix]:
         """A fitted clone, and X transformed."""
         transformer = clone(self.transformer)
         if hasattr(transformer, "fit_transform"):
@@ -87,7 +86,7 @@ class Parts:
     params: Params
 
     @property
-    def key(self) -> Any:
+    def key(self) -> Hashable:
         """Equal for parts that prepare the rows alike."""
         return tuple(step.key for step in self.steps)
 
@@ -110,7 +109,7 @@ def _needs_y(transformer: Estimator) -> bool:
     return any(get_tags(item).target_tags.required for item in found)
 
 
-def _is_estimator(value: Any) -> bool:
+def _is_estimator(value: object) -> bool:
     return isinstance(value, BaseEstimator) and not isinstance(value, type)
 
 
@@ -142,7 +141,7 @@ def take_apart(estimator: Estimator, params: Params) -> Parts:
     return Parts(tuple(steps), estimator, params)
 
 
-def _route_steps(pipeline: Any, params: Params) -> dict[str, Params]:
+def _route_steps(pipeline: Estimator, params: Params) -> dict[str, Params]:
     """What each step's ``fit`` gets of the parameters of the Pipeline's."""
     routed: dict[str, Params] = {name: {} for name, _ in pipeline.steps}
     if not get_config()["enable_metadata_routing"]:
@@ -190,7 +189,7 @@ def prepare_once(steps: tuple[Step, ...], X: Matrix) -> Matrix:
     return X
 
 
-def take_rows(X: Matrix, train: Index, test: Index) -> tuple[Any, Any]:
+def take_rows(X: Matrix, train: Index, test: Index) -> tuple[Matrix, Matrix]:
     """The rows of a fold."""
     return X[train], X[test]
 
@@ -203,7 +202,7 @@ def prepare_fold(
     test: Index,
     *,
     takes_any: bool = False,
-) -> tuple[Any, Any]:
+) -> tuple[Matrix, Matrix]:
     """Transform the rows of a fold by steps fitted on its training rows, as a Pipeline would."""
     whole = X
     first = steps[0].transformer

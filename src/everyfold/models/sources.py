@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -115,7 +114,7 @@ def read_source(source: RowSource, model: Model) -> Reader:
             "class_weight='balanced' depends on the training rows of each fold, which a source of "
             "rows does not keep; pass a dict of weights"
         )
-    found: set[Any] = set()
+    found: set[Targets] = set()
     for block in source.blocks(ROWS_AT_A_TIME):
         if np.ndim(block.y) != 1:
             raise ValueError("y of a classifier must be one column of labels")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -349,7 +349,7 @@ class Reading:
         return Pairs.of(labels, self.voting)
 
 
-def _one_column(y: Targets) -> Any:
+def _one_column(y: Targets) -> AnyArray | None:
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         raise ValueError(
             f"y has shape {np.shape(y)}, but SVR fits one target: y should be a 1d array; search "

@@ -155,7 +155,7 @@ class Circulant(Structure):
         >>> len(grid["operator"])
         12
         """
-        steps: list[Any] = ["auto", *cls.RANGE]
+        steps: list[Literal["auto"] | float] = ["auto", *cls.RANGE]
         return [cls(steps=h, levels=p, **params) for p in levels for h in steps]
 
     def arrange(self, X: Matrix) -> Index:
@@ -241,12 +241,12 @@ class Circulant(Structure):
         return tuple(float(h) for h in self.steps)
 
 
-def _are_counts(factors: Any) -> bool:
+def _are_counts(factors: Sequence[object]) -> bool:
     n = np.asarray(factors)
     return n.ndim == 1 and n.size > 0 and n.dtype.kind in "iu" and bool((n >= 1).all())
 
 
-def _are_positive(steps: Any) -> bool:
+def _are_positive(steps: float | tuple[float, ...]) -> bool:
     h = np.asarray(steps)
     if h.ndim > 1 or h.size == 0 or h.dtype.kind not in "iuf":
         return False

@@ -28,7 +28,7 @@ class Entry:
         Of numba's ``njit``.
     """
 
-    def __init__(self, function: Callable[..., Any], options: Params) -> None:
+    def __init__(self, function: Callable[..., object], options: Params) -> None:
         self._function = function
         self._options = options
         self._lock = Lock()

@@ -12,7 +12,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
@@ -142,7 +141,7 @@ class Plain(FeatureMap):
 
 def as_columns(X: Matrix) -> Array:
     """Rows as a dense array in C order, themselves where they are one."""
-    V: Any = X.toarray() if hasattr(X, "toarray") else X
+    V: Matrix = X.toarray() if hasattr(X, "toarray") else X
     return np.ascontiguousarray(V, dtype=np.float64)
 
 
@@ -170,13 +169,13 @@ class LandmarkFeatures(FeatureMap):
     """
 
     kernel: Kernel
-    landmarks: Any
+    landmarks: Matrix
     T: Array
-    probe: Any = field(default=None, compare=False, repr=False)
+    probe: Matrix = field(default=None, compare=False, repr=False)
 
     @classmethod
     def of(
-        cls, kernel: Kernel, landmarks: Any, W: Array, rank: int, probe: Any
+        cls, kernel: Kernel, landmarks: Matrix, W: Array, rank: int, probe: Matrix
     ) -> LandmarkFeatures:
         """From the leading eigenvectors of W; eigenvalues that rounding made are left out."""
         values, U, info = lapack.dsyevd(0.5 * (W + W.T), lower=1)
@@ -188,7 +187,9 @@ class LandmarkFeatures(FeatureMap):
         return cls(kernel, landmarks, np.ascontiguousarray(T), probe)
 
     @classmethod
-    def of_factor(cls, kernel: Kernel, landmarks: Any, L: Array, probe: Any) -> LandmarkFeatures:
+    def of_factor(
+        cls, kernel: Kernel, landmarks: Matrix, L: Array, probe: Matrix
+    ) -> LandmarkFeatures:
         """From the Cholesky factor of W."""
         T = solve_triangular(L, np.eye(len(L)), lower=True).T
         return cls(kernel, landmarks, np.ascontiguousarray(T), probe)

@@ -156,7 +156,7 @@ class Nystrom(Mapped):
         return self._pivoted(kernel, X, count, random)[0]
 
     def _pivoted(
-        self, kernel: Kernel, X: Matrix, count: int, random: Any
+        self, kernel: Kernel, X: Matrix, count: int, random: np.random.RandomState
     ) -> tuple[LandmarkFeatures, Array, Index]:
         """The map, the features of the rows, and the pivots."""
         found = rp_cholesky(kernel, X, count, self.tol, random)
@@ -169,11 +169,11 @@ class Nystrom(Mapped):
         return features, np.ascontiguousarray(product(found.F, rotation)), found.rows
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
-def _is_share(value: Any) -> bool:
+def _is_share(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, Integral) and 0.0 < float(value) < 1.0
 
 

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -96,7 +96,7 @@ class Structure(ABC):
         """The parameters by name, so that scikit-learn sees them as nested ones."""
         return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
 
-    def with_params(self, **params: Any) -> Structure:
+    def with_params(self, **params: object) -> Structure:
         """The same structure with some parameters changed."""
         unknown = sorted(set(params) - set(self.get_params()))
         if unknown:

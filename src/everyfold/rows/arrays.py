@@ -187,7 +187,7 @@ class IteratedRows(RowSource):
             _close(pieces)
 
 
-def _select(X: Matrix, rows: slice | Array) -> Any:
+def _select(X: Matrix, rows: slice | Array) -> Matrix:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
@@ -201,12 +201,12 @@ def _iterate(pieces: Any) -> Iterator[Any]:
         ) from error
 
 
-def _close(pieces: Iterator[Any]) -> None:
+def _close(pieces: Iterator[object]) -> None:
     if isinstance(pieces, Generator):
         pieces.close()
 
 
-def _as_piece(piece: Any) -> Piece:
+def _as_piece(piece: object) -> Piece:
     if isinstance(piece, Block):
         return Piece(piece.X, piece.y, piece.sample_weight, piece.fold)
     if isinstance(piece, Mapping) and {"X", "y"} <= set(piece) <= _PARTS:

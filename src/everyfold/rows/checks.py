@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from everyfold.types import AnyArray, Matrix, Targets
+from everyfold.types import AnyArray, Label, Matrix, Targets
 
 Array: TypeAlias = AnyArray
 
@@ -59,8 +59,8 @@ class Piece:
 
     X: Matrix
     y: Targets
-    sample_weight: Any = None
-    fold: Any = None
+    sample_weight: Targets = None
+    fold: Targets = None
 
 
 def check(piece: Piece, start: int, n_features: int, names: tuple[str, ...] | None) -> Block:
@@ -133,12 +133,12 @@ def _target(y: Array, rows: range) -> Array:
     return y
 
 
-def _is_missing(label: Any) -> bool:
+def _is_missing(label: Label) -> bool:
     # NaN alone is unequal to itself; NA of pandas, which need not be installed, refuses to compare.
     return label is None or type(label).__name__ == "NAType" or bool(label != label)
 
 
-def _weights(sample_weight: Any, rows: range) -> Array:
+def _weights(sample_weight: Targets, rows: range) -> Array:
     weights = _floats(np.asarray(sample_weight), "sample_weight", rows)
     _check_finite(weights, "sample_weight", rows)
     if weights.min(initial=0.0) < 0.0:
@@ -147,7 +147,7 @@ def _weights(sample_weight: Any, rows: range) -> Array:
     return weights
 
 
-def _folds(fold: Any, rows: range) -> Array:
+def _folds(fold: Targets, rows: range) -> Array:
     numbers = _floats(np.asarray(fold), "fold", rows)
     is_bad = ~((numbers >= 0.0) & (numbers == np.floor(numbers)) & (numbers < 2.0**53))
     if is_bad.any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ class Sampled(Protocol):
     @property
     def n_features(self) -> int: ...  # noqa: D102
 
-    def take(self, rows: NDArray[np.intp]) -> Any: ...  # noqa: D102
+    def take(self, rows: NDArray[np.intp]) -> Matrix: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,6 @@ class Held:
         """The number of columns."""
         return int(self.X.shape[1])
 
-    def take(self, rows: NDArray[np.intp]) -> Any:
+    def take(self, rows: NDArray[np.intp]) -> Matrix:
         """Some of the rows."""
         return self.X[rows]

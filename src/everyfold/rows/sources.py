@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import StreamError
@@ -22,8 +21,8 @@ def as_source(
     X: Matrix,
     y: Targets = None,
     *,
-    sample_weight: Any = None,
-    fold: Any = None,
+    sample_weight: Targets = None,
+    fold: Targets = None,
     target: str | Sequence[str] | None = None,
     n_features: int | None = None,
 ) -> RowSource:

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from everyfold.types import Matrix
+
 
 @dataclass(frozen=True)
 class Stamp:
@@ -35,7 +37,7 @@ class Stamp:
         return f"it still has {now.size} bytes, but its time of writing moved by {seconds:.3g} s"
 
 
-def maps_of(*parts: Any) -> Iterator[np.memmap[Any, Any]]:
+def maps_of(*parts: Matrix) -> Iterator[np.memmap[Any, Any]]:
     """The memory maps that arrays, or the arrays of sparse matrices, are views of."""
     for part in parts:
         is_sparse: bool = sparse.issparse(part)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -53,7 +52,7 @@ def cross_val_predict(
     n_jobs: int | None = None,
     verbose: int = 0,
     params: Params | None = None,
-    pre_dispatch: Any = "2*n_jobs",
+    pre_dispatch: int | str = "2*n_jobs",
     method: str = "predict",
     order: Order = "auto",
     operator: OperatorChoice = "auto",
@@ -138,7 +137,7 @@ def cross_val_score(
     n_jobs: int | None = None,
     verbose: int = 0,
     params: Params | None = None,
-    pre_dispatch: Any = "2*n_jobs",
+    pre_dispatch: int | str = "2*n_jobs",
     error_score: ErrorScore = np.nan,
     order: Order = "auto",
     operator: OperatorChoice = "auto",
@@ -247,7 +246,7 @@ def _route(
     estimator: Estimator,
     cv: Splitter,
     scorer: Scorer,
-    groups: Any,
+    groups: Targets,
     params: Params | None,
 ) -> Metadata:
     """Who gets which of ``params``, by scikit-learn's rules with and without metadata routing."""

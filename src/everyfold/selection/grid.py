@@ -17,6 +17,7 @@ from everyfold.types import (
     Params,
     Preprocessing,
     RandomState,
+    Refit,
     RidgeScaling,
     Scorer,
     Splitter,
@@ -115,7 +116,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         *,
         scoring: Scorer = None,
         n_jobs: int | None = None,
-        refit: Any = True,
+        refit: Refit = True,
         cv: Splitter = None,
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
@@ -146,7 +147,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     def _candidates(self) -> Iterable[Params]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
 
-    def _grids(self) -> Sequence[Any]:
+    def _grids(self) -> Sequence[Params]:
         return ParameterGrid(self.param_grid).param_grid  # type: ignore[no-any-return]
 
 
@@ -201,7 +202,7 @@ ridge_scaling, n_confirm, preprocessing
         n_iter: int = 10,
         scoring: Scorer = None,
         n_jobs: int | None = None,
-        refit: Any = True,
+        refit: Refit = True,
         cv: Splitter = None,
         verbose: int = 0,
         error_score: ErrorScore = np.nan,

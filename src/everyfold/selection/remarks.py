@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class Remark:
 # -- the edge of the grid --------------------------------------------------------------------------
 
 
-def edges(grid: Mapping[str, Sequence[Any]], best: Mapping[str, Any]) -> dict[str, str]:
+def edges(grid: Mapping[str, Sequence[object]], best: Mapping[str, object]) -> dict[str, str]:
     """The parameters whose best value is at an end of the grid: "smallest" or "largest".
 
     A 0 at the lower end is none: there is nothing beyond.
@@ -62,7 +62,7 @@ def edges(grid: Mapping[str, Sequence[Any]], best: Mapping[str, Any]) -> dict[st
     return found
 
 
-def edge_words(name: str, value: Any, side: str) -> str:
+def edge_words(name: str, value: object, side: str) -> str:
     """That a value is at an end of its grid.
 
     Examples
@@ -73,11 +73,11 @@ def edge_words(name: str, value: Any, side: str) -> str:
     return f"the best {name}={value:.6g} is the {side} of its grid"
 
 
-def _numbers(values: Sequence[Any]) -> list[Any]:
+def _numbers(values: Sequence[object]) -> list[float]:
     return sorted({value for value in values if _is_real(value)})
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
@@ -86,7 +86,7 @@ def _short(name: str) -> str:
 
 
 def edge_remarks(
-    grids: Sequence[Mapping[str, Sequence[Any]]], results: Params, best: int, metric: str
+    grids: Sequence[Mapping[str, Sequence[object]]], results: Params, best: int, metric: str
 ) -> list[Remark]:
     """What is to be said of a winner at the edge: a note, and a warning where it is worth one.
 
@@ -111,10 +111,10 @@ def edge_remarks(
 
 
 def _around(
-    grids: Sequence[Mapping[str, Sequence[Any]]], params: Mapping[str, Any]
-) -> dict[str, list[Any]]:
+    grids: Sequence[Mapping[str, Sequence[object]]], params: Mapping[str, object]
+) -> dict[str, list[object]]:
     """All values of the grids that the parameters are a point of."""
-    merged: dict[str, list[Any]] = {}
+    merged: dict[str, list[object]] = {}
     for grid in grids:
         is_point = set(grid) == set(params) and all(
             not _is_real(value) or value in _numbers(grid[name]) for name, value in params.items()

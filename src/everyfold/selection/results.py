@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from everyfold.models.private import (
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
-from everyfold.types import Mask, Params, Search
+from everyfold.types import Mask, Params, Score, Scorer, Search
 
 __all__ = ["Table", "tabulate"]
 
@@ -30,7 +29,7 @@ class Table:
     is_exact: Mask
     n_splits: int
     is_multimetric: bool
-    names: Mapping[str, Any]
+    names: Mapping[str, Scorer]
 
 
 def tabulate(
@@ -103,7 +102,7 @@ def _entries(
     return entries
 
 
-def _failed_score(request: Request) -> Any:
+def _failed_score(request: Request) -> Score:
     if isinstance(request.scorer, MultimetricScorer):
         return dict.fromkeys(request.scorer._scorers, request.options.error_score)
     return request.options.error_score

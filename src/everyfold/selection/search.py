@@ -33,7 +33,7 @@ from everyfold.selection.remarks import (
     identity_remarks,
 )
 from everyfold.selection.results import Table, tabulate
-from everyfold.types import Estimator, Matrix, Params, Targets
+from everyfold.types import Estimator, Matrix, Params, Scorer, Targets
 
 
 @dataclass
@@ -128,7 +128,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     # -- before the work -----------------------------------------------------------------------
 
-    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Any]:
+    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer]:
         """The request, and the metric that decides."""
         options = Options(
             self.order,
@@ -210,7 +210,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             remarks += edge_remarks(self._grids(), results, best, state.metric)
         return remarks
 
-    def _grids(self) -> Sequence[Any]:
+    def _grids(self) -> Sequence[Params]:
         """What the candidates are points of, if that has edges."""
         return ()
 

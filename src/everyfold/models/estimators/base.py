@@ -103,7 +103,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         self.intercept_ = fitted.intercept
         self.kernel_ = kernel
 
-    def _fit_source(self, source: RowSource, y: Targets, sample_weight: Any) -> SourceFit:
+    def _fit_source(self, source: RowSource, y: Targets, sample_weight: Targets) -> SourceFit:
         """Fit to rows that are read in blocks; they bring their targets and weights along."""
         if y is not None or sample_weight is not None:
             name = "y" if y is not None else "sample_weight"
