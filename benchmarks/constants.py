@@ -33,7 +33,7 @@ from everyfold.operators import DenseMatrix
 from everyfold.operators.systems import Cholesky, Eigen, Tridiagonal
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
-from everyfold.svm.kernel32 import Lanes
+from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import hinge_paths
 
 SMALL = 40
@@ -96,15 +96,15 @@ def kernels(n: int) -> dict[str, float]:
     kernel = RBF(0.1)
     base = kernel.base_matrix(X, None)
     K = kernel.from_base(base)
-    lanes, Cs, weights = Lanes(K), np.array([0.1, 1.0, 10.0]), np.ones((1, n))
+    kernel32, Cs, weights = Kernel32(K), np.array([0.1, 1.0, 10.0]), np.ones((1, n))
 
     def paths() -> int:
-        return int(hinge_paths(lanes, y, Cs, weights, tol=1e-3).iterations.sum())
+        return int(hinge_paths(kernel32, y, Cs, weights, tol=1e-3).iterations.sum())
 
     steps = paths()  # compiles, too
     return {
         "entry": median_seconds(lambda: kernel.from_base(base)) / n**2,
-        "entry32": median_seconds(lambda: Lanes(K)) / n**2,
+        "entry32": median_seconds(lambda: Kernel32(K)) / n**2,
         "pair": median_seconds(paths) / (steps * n),
     }
 

@@ -1,5 +1,8 @@
 """Losses without a closed form: fits by their optimality, folds by refits."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import sklearn.model_selection as refitting
@@ -453,3 +456,19 @@ def test_steps_do_not_go_in_circles(seed, C):
     forces = w * HuberHinge(machine.h).slope(sign, machine.decision_function(X))
     assert_allclose(machine.dual_coef_[:, 0], -C * forces, atol=1e-6)
     assert_allclose(forces.sum(), 0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=str)
+def test_a_kernel_is_freed_with_its_fit(loss):
+    """No cycle of references keeps the matrix of a fold until garbage is collected."""
+    X, problem = make(loss, cases.WEIGHTS[0], intercept=True)
+    gc.disable()
+    try:
+        operator = DenseMatrix(RBF(0.3)(X))
+        watch = weakref.ref(operator)
+        for rho in (10.0, 1e-6):
+            solve(problem, operator, rho)
+        del operator
+        assert watch() is None
+    finally:
+        gc.enable()

@@ -18,6 +18,7 @@ from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.nystrom import SAMPLE
 from everyfold.operators.structure import Outline
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
@@ -173,7 +174,7 @@ def _refit(work: Workload, cost: CostModel) -> float:
 
 
 def _moments(work: Workload, cost: CostModel) -> float:
-    once = cost.cube_gram * work.n * work.rank**2
+    once = cost.block_gram * work.n * work.rank**2
     each = cost.cube_eigen * work.rank**3 + 6 * cost.call * work.ridges
     values = cost.block_gram * work.n * work.rank * work.ridges * work.targets
     return once + values + work.n_folds * each
@@ -356,7 +357,7 @@ def _memory(work: Workload, method: str) -> int:
         return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
     if method == "moments":
         return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
-    copies = {"eigen": 4, "explicit": 6, "cholesky": 6, "tridiagonal": 3, "refit": 3}[method]
+    copies = {"eigen": 4, "explicit": 6, "cholesky": 5, "tridiagonal": 3, "refit": 3}[method]
     held = sum(m * count for m, count in work.groups)
     # Held-out values of repeated folds; those of one partition are few beside the matrix.
     values = 100 * work.ridges * work.targets * max(0, held - work.n)
@@ -483,7 +484,17 @@ def kernel_cost(
         entries = float(n) ** 2
         seconds = entries * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
         return Cost(cost.kernel + seconds, 16 * n**2)
-    factor = (6 if is_low_rank else 2) * cost.cube_gram * n * float(rank) ** 2
-    entry = cost.entry + 3 * cost.stream + cost.cube_gram * features
-    made = n * rank * entry if is_low_rank else 0.0
-    return Cost(cost.kernel + factor + made, 16 * n * rank)
+    if not is_low_rank:
+        return Cost(cost.kernel + 2 * cost.cube_gram * n * float(rank) ** 2, 16 * n * rank)
+    made = feature_seconds(n, rank, features, cost) + landmark_seconds(n, rank, cost)
+    return Cost(cost.kernel + made, 16 * n * rank)
+
+
+def feature_seconds(n: float, rank: int, features: int, cost: CostModel = COSTS) -> float:
+    """The kernel between n rows and ``rank`` others."""
+    return n * rank * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
+
+
+def landmark_seconds(n: float, rank: int, cost: CostModel = COSTS) -> float:
+    """Choosing ``rank`` landmarks among n rows, or a sample of them, and the factor on them."""
+    return 8 * cost.block_gram * min(n, SAMPLE) * float(rank) ** 2

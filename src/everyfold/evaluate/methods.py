@@ -7,7 +7,7 @@ any kernel exists, from the outline of its structure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -160,7 +160,7 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
 def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
     """Sums over rows whose features are never all in memory."""
     is_enough = _is_scored_by_errors(models, task)
-    memory = pass_bytes(outline.rank, len(task.folds))
+    memory = pass_bytes([outline.rank], len(task.folds))
     if not is_enough:
         memory += 8 * len(models) * task.target.columns.size
     words = "one pass over them" if is_enough else "a pass over them and their values in another"
@@ -180,9 +180,14 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
     return is_held and bool((task.weights == 1.0).all()) and isinstance(task.target, Numbers)
 
 
-def pass_bytes(width: int, n_folds: int) -> int:
-    """What sums over rows take: those of every fold and what they leave, and a few batches."""
-    return 8 * width**2 * (2 * n_folds + 4) + 3 * BLOCK_BYTES
+def sums_bytes(width: int, n_folds: int) -> int:
+    """What the sums over the rows of every fold, and of what they leave, take."""
+    return 8 * width**2 * (2 * n_folds + 4)
+
+
+def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
+    """What a pass takes: the sums for every kernel, and a few batches of rows at a time."""
+    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
 
 
 # -- smooth losses -----------------------------------------------------------------------------

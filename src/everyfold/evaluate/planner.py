@@ -46,9 +46,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
     _check_structures(data, kernels)
     rounds, more = _rounds(data, kernels, request)
-    units = rounds.first
-    memory = max(unit.memory for unit in units)
-    _check_workers(units, memory, data, options.n_jobs)
+    units, expected = rounds.first, rounds.expected(data)
+    _check_workers(units, max(unit.memory for unit in units), data, options.n_jobs)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -56,8 +55,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(unit.seconds for unit in rounds.expected(data)),
-        memory=memory,
+        estimate=sum(unit.seconds for unit in expected),
+        memory=max(unit.memory for unit in expected),
         notes=(*notes, *more),
     )
 

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.base import is_classifier
 
 from everyfold.criteria import BySums
-from everyfold.evaluate.costs import COSTS
+from everyfold.evaluate.costs import COSTS, feature_seconds, landmark_seconds
 from everyfold.evaluate.data import Candidate, Data, Outcome
-from everyfold.evaluate.methods import Method, pass_bytes
+from everyfold.evaluate.methods import Method, pass_bytes, sums_bytes
 from everyfold.evaluate.metrics import (
     Metric,
     Side,
@@ -101,7 +101,7 @@ def plan_passes(data: Data) -> SearchPlan:
     batches: list[list[list[Candidate]]] = [[]]
     taken = 0
     for members in kernels:
-        needed = pass_bytes(_width(members[0].model, stream.source), stream.n_folds)
+        needed = sums_bytes(_width(members[0].model, stream.source), stream.n_folds)
         if batches[-1] and taken + needed > room:
             batches.append([])
             taken = 0
@@ -140,7 +140,7 @@ def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]]) -> Unit:
         BySums(),
         _method_words(1 if stream.is_one_pass else 2),
         _estimate(stream, widths, [len(members) for members in batch]),
-        sum(pass_bytes(width, stream.n_folds) for width in widths),
+        pass_bytes(widths, stream.n_folds),
         is_of_another_model=True,
     )
     groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
@@ -156,9 +156,10 @@ def _width(model: Model, source: RowSource) -> int:
 def _estimate(stream: Stream, widths: Sequence[int], ridges: Sequence[int]) -> float:
     """The seconds that the linear algebra should take, by what is known before any of it."""
     n, total = float(stream.source.n_rows or 0), 0.0
-    for c, k in zip(map(float, widths), ridges, strict=True):
-        solve = k * COSTS.cube_cholesky if k <= FEW_RIDGES else COSTS.cube_eigen
-        total += 2 * COSTS.cube_gram * n * c**2 + COSTS.stream * n * c
+    for c, k in zip(widths, ridges, strict=True):
+        solve = k * COSTS.block_cholesky if k <= FEW_RIDGES else COSTS.cube_eigen
+        total += landmark_seconds(n, c) + feature_seconds(n, c, stream.source.n_features)
+        total += 2 * COSTS.block_gram * n * c**2
         total += stream.n_folds * ((2 * COSTS.cube_gram + solve) * c**3 + k * COSTS.call)
         if not stream.is_one_pass:
             total += 2 * COSTS.stream * n * c + COSTS.cube_gram * n * c * k

@@ -373,4 +373,8 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
         return low
     if at_high <= 0.0:
         return high
-    return float(brentq(increasing, low, high, xtol=1e-14, rtol=1e-12))
+    held = [increasing]  # brentq's wrapper refers to itself: it would keep a fold's kernel alive
+    try:
+        return float(brentq(lambda at: held[0](at), low, high, xtol=1e-14, rtol=1e-12))
+    finally:
+        held.clear()
