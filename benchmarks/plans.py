@@ -247,7 +247,7 @@ def main() -> None:
     if options.child:
         print(json.dumps(asdict(measure(options.child, options))))
         return
-    print(f"{platform.processor()}, BLAS threads {options.threads}, rows × {options.scale:g}")
+    print(f"{platform.machine()}, BLAS threads {options.threads}, rows × {options.scale:g}")
     print(
         f"{'problem':<18} {'estimate':>9} {'seconds':>9} {'ratio':>7} {'2x':>4} {'MB':>9} "
         f"{'peak MB':>9} {'ratio':>7} {'1.5x':>4}   made of"
