@@ -9,7 +9,13 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.svm import SVC
 from sklearn.utils.fixes import parse_version
 
-from everyfold import FastGridSearchCV, KernelLogisticClassifier, cross_val_predict, cross_val_score
+from everyfold import (
+    FastGridSearchCV,
+    KernelClassifier,
+    KernelLogisticClassifier,
+    cross_val_predict,
+    cross_val_score,
+)
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(90, 4))
@@ -66,3 +72,15 @@ def test_a_class_without_weight_cannot_be_balanced():
         cross_val_score(
             model, X, LABELS, params={"sample_weight": weights}, error_score="raise", cv=3
         )
+
+
+def test_weights_of_a_class_that_a_training_set_lacks_are_no_error():
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.repeat([0, 1, 2], 10)
+    model = KernelClassifier(class_weight={0: 1.0, 1: 2.0, 2: 3.0}, gamma=0.5)
+    folds = [(np.arange(20), np.arange(20, 30)), (np.arange(30)[::2], np.arange(30)[1::2])]
+    ours = cross_val_score(model, rows, y, cv=folds, error_score="raise")
+    theirs = ms.cross_val_score(model, rows, y, cv=folds, error_score="raise")
+    assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    with pytest.raises(ValueError, match="class_weight names"):
+        model.set_params(class_weight={0: 1.0, 1: 2.0, "2": 3.0}).fit(rows, y)

@@ -218,10 +218,13 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
 
 
 def refuse_absent(class_weight: Mapping[Label, float], classes: AnyArray) -> None:
-    """Raise if a class weight names a label that is not there: most likely it is misspelt."""
+    """Raise if a class weight names a label that is not there while another has none: a slip.
+
+    Where all labels have one, the rest may well be those of other training sets.
+    """
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
-    if unknown:
+    if unknown and any(label not in class_weight for label in labels):
         raise ValueError(
             f"class_weight names {unknown}, which are not labels of y ({labels}); name labels of y"
         )
