@@ -4,8 +4,10 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection._validation import _aggregate_score_dicts as aggregate_score_dicts
 from sklearn.model_selection._validation import _fit_and_score as fit_and_score
 from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
+from sklearn.model_selection._validation import _normalize_score_results as normalize_score_results
 from sklearn.model_selection._validation import _score as score
 from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
@@ -19,10 +21,12 @@ __all__ = [
     "BaseScorer",
     "BaseSearchCV",
     "MultimetricScorer",
+    "aggregate_score_dicts",
     "check_method_params",
     "fit_and_score",
     "fit_context",
     "insert_error_scores",
+    "normalize_score_results",
     "num_samples",
     "safe_indexing",
     "safe_split",

@@ -110,13 +110,13 @@ def cross_val_predict(
     (442,)
     """
     _check_method(estimator, method)
-    metadata = _route("cross_val_predict", estimator, cv, None, groups, params)
+    metadata = route("cross_val_predict", estimator, cv, None, groups, params)
     options = Options(
         order, operator, ridge_scaling, 0, preprocessing, "raise", n_jobs, random_state
     )
     wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
     request = Request(estimator, [{}], X, y, cv, None, metadata, options, wants)
-    data, outcome = _evaluate(request, verbose)
+    data, outcome = evaluate(request, verbose)
     if outcome.failure is not None:
         raise outcome.failure.error
     target, values = _in_order_of_rows(data, outcome)
@@ -174,13 +174,13 @@ def cross_val_score(
     array([0.46, 0.5 , 0.51])
     """
     scorer = check_scoring(estimator, scoring=scoring)
-    metadata = _route("cross_val_score", estimator, cv, scorer, groups, params)
+    metadata = route("cross_val_score", estimator, cv, scorer, groups, params)
     options = Options(
         order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     )
     wants = Wants(mean_scores=False, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
-    _, outcome = _evaluate(request, verbose)
+    _, outcome = evaluate(request, verbose)
     scores = list(outcome.scores)
     if outcome.failure is not None and error_score == "raise":
         raise outcome.failure.error
@@ -228,7 +228,7 @@ def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
     return task.target, values
 
 
-def _evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
+def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     """One candidate is a search of its own."""
     data = read(request)
     made = plan(data, request)
@@ -241,7 +241,7 @@ def _evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     return data, outcome
 
 
-def _route(
+def route(
     caller: str,
     estimator: Estimator,
     cv: Splitter,

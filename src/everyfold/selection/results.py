@@ -18,7 +18,7 @@ from everyfold.models.private import (
 )
 from everyfold.types import Mask, Params, Score, Scorer, Search
 
-__all__ = ["Table", "tabulate"]
+__all__ = ["Table", "entries_of", "sizes_of", "tabulate"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ def tabulate(
 ) -> Table:
     """The table of the finished candidates; ``search`` formats it, being scikit-learn's."""
     numbers = sorted({*outcomes, *data.refused})
-    sizes = _sizes(data, outcomes)
-    entries = [_entries(request, data, outcomes.get(k), k, sizes) for k in numbers]
+    sizes = sizes_of(data, outcomes)
+    entries = [entries_of(request, data, outcomes.get(k), k, sizes) for k in numbers]
     out = list(chain.from_iterable(entries))
     warn_or_raise_about_fit_failures(out, request.options.error_score)
     if callable(search.scoring):
@@ -59,14 +59,14 @@ def tabulate(
     return Table(results, exact, len(sizes), is_multimetric, names if is_multimetric else {})
 
 
-def _sizes(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
+def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
     """How many test rows each fold has; of a source that is known after a pass."""
     if data.stream is None:
         return data.sizes
     return next(o.sizes for o in outcomes.values() if o.sizes is not None)
 
 
-def _entries(
+def entries_of(
     request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
 ) -> list[Params]:
     """What scikit-learn's table wants to know of each fold of one candidate."""

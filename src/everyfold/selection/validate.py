@@ -1,0 +1,174 @@
+"""Several scores of every fold, with scikit-learn's signature and without its refits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+
+from everyfold.evaluate.data import Data
+from everyfold.evaluate.request import Options, Request, Wants
+from everyfold.models.private import (
+    aggregate_score_dicts,
+    check_method_params,
+    insert_error_scores,
+    normalize_score_results,
+    safe_split,
+    warn_or_raise_about_fit_failures,
+)
+from everyfold.operators.structure import OperatorChoice
+from everyfold.rows import RowSource
+from everyfold.rows.folds import Folds
+from everyfold.selection.functions import evaluate, route
+from everyfold.selection.results import entries_of, sizes_of
+from everyfold.types import (
+    Array,
+    ErrorScore,
+    Estimator,
+    Index,
+    Matrix,
+    Order,
+    Params,
+    Preprocessing,
+    RandomState,
+    RidgeScaling,
+    Scorer,
+    Splitter,
+    Targets,
+)
+
+__all__ = ["cross_validate"]
+
+
+def cross_validate(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
+    *,
+    groups: ArrayLike | None = None,
+    scoring: Scorer = None,
+    cv: Splitter = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Params | None = None,
+    pre_dispatch: int | str = "2*n_jobs",
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    error_score: ErrorScore = np.nan,
+    order: Order = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "auto",
+    random_state: RandomState = None,
+) -> Params:
+    """Several scores of every fold, equal to those of refitting, from one factorisation.
+
+    A twin of :func:`sklearn.model_selection.cross_validate`.
+
+    Parameters
+    ----------
+    estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`cross_val_score`.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        As in scikit-learn: one scorer or several.
+    return_train_score : bool, default=False
+        Whether to score training rows, too; folds are then factorised one by one.
+    return_estimator : bool, default=False
+        Whether to return an estimator for every fold. Nothing here needs them: they are fitted for
+        this alone, one after the other, as scikit-learn would, and that takes its time.
+    return_indices : bool, default=False
+        Whether to return the rows of every split.
+    error_score : "raise" or float, default=nan
+        The score of a fold that cannot be fitted or scored.
+    order, operator, ridge_scaling, preprocessing, random_state
+        As in :class:`FastGridSearchCV`.
+
+    Returns
+    -------
+    scores : dict
+        ``test_score`` (or ``test_<name>`` for each of several scorers), ``fit_time`` and
+        ``score_time``, arrays of shape (n_splits,), and what else was asked for: ``train_score``,
+        ``estimator``, ``indices``. Times are shares of the shared work.
+
+    Examples
+    --------
+    >>> from everyfold import cross_validate
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> scoring = ("r2", "neg_mean_absolute_error")
+    >>> scores = cross_validate(KernelRidge(alpha=0.1, kernel="rbf"), X, y, scoring=scoring)
+    >>> scores["test_neg_mean_absolute_error"].round(1)
+    array([-43.8, -44.4, -47.2, -43.7, -45. ])
+    """
+    scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
+    metadata = route("cross_validate", estimator, cv, scorer, groups, params)
+    options = Options(
+        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    )
+    wants = Wants(train_scores=return_train_score, mean_scores=False, selects_by=None)
+    request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
+    _check_source(X, return_estimator or return_indices)
+    data, outcome = evaluate(request, verbose)
+    if outcome.failure is not None and error_score == "raise":
+        raise outcome.failure.error
+    entries = entries_of(request, data, outcome, 0, sizes_of(data, {0: outcome}))
+    results = _together(entries, error_score, is_callable=callable(scoring))
+    if return_estimator:
+        results["estimator"] = _fitted(request, data.tasks[0].folds)
+    if return_indices:
+        results["indices"] = _indices(data)
+    return results | _scores(entries, with_train=return_train_score)
+
+
+def _check_source(X: Matrix, needs_rows: bool) -> None:
+    if needs_rows and isinstance(X, RowSource):
+        raise ValueError(
+            "return_estimator and return_indices need the rows of every split, which a source of "
+            "rows does not hold; leave them out"
+        )
+
+
+def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:
+    """The times of all folds; failures are told, and get their score."""
+    warn_or_raise_about_fit_failures(entries, error_score)
+    if is_callable:
+        insert_error_scores(entries, error_score)
+    return {
+        name: np.array([entry[name] for entry in entries]) for name in ("fit_time", "score_time")
+    }
+
+
+def _scores(entries: Sequence[Params], *, with_train: bool) -> dict[str, Array]:
+    """The scores of all folds by their names in the answer."""
+    found = aggregate_score_dicts(entries)
+    sides = ("test", "train") if with_train else ("test",)
+    scores = {side: normalize_score_results(found[f"{side}_scores"]) for side in sides}
+    return {f"{side}_{name}": scores[side][name] for name in scores["test"] for side in sides}
+
+
+def _indices(data: Data) -> dict[str, tuple[Index, ...]]:
+    folds = list(data.tasks[0].folds)
+    return {"train": tuple(f.train for f in folds), "test": tuple(f.test for f in folds)}
+
+
+def _fitted(request: Request, folds: Folds) -> list[Estimator]:
+    """The estimator fitted on the training rows of every fold; unfitted where that fails."""
+    request = request.indexed()
+    return [_fit(request, fold.train) for fold in folds]
+
+
+def _fit(request: Request, train: Index) -> Estimator:
+    estimator = clone(request.options.seeds.plant(request.estimator))
+    X, y = safe_split(estimator, request.X, request.y, train)
+    params = check_method_params(request.X, params=request.metadata.fit, indices=train)
+    try:
+        return estimator.fit(X, y, **params)
+    except Exception:
+        if request.options.error_score == "raise":
+            raise
+        return estimator
