@@ -97,8 +97,7 @@ def test_probabilities_of_many_classes_sum_to_one():
     probabilities = model.predict_proba(far)
     assert_allclose(probabilities.sum(axis=1), 1.0)
     assert_array_equal(model.classes_[probabilities[:-1].argmax(axis=1)], model.predict(X))
-    with pytest.raises(AttributeError, match="multi_class='ovr'"):
-        KernelLogisticClassifier(multi_class="ovo").fit(X, y).predict_proba(X)
+    assert not hasattr(KernelLogisticClassifier(multi_class="ovo").fit(X, y), "predict_proba")
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber_hinge", "squared_hinge", "logistic"])

@@ -315,3 +315,32 @@ def test_svr_takes_one_target():
     with pytest.warns(DataConversionWarning):
         ours = cross_val_predict(SVR(gamma=0.1), X, NUMBERS[:, None], cv=3)
     assert_array_equal(ours, cross_val_predict(SVR(gamma=0.1), X, NUMBERS, cv=3))
+
+
+@pytest.mark.parametrize("C", [1.0, 100.0])
+def test_a_kernel_near_the_identity_has_libsvms_signs(C):
+    # Every support vector is free and every held-out value is b, whose last digits say its sign.
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(160, 6))
+    y = (X[:, 0] + 0.3 * rng.normal(size=160) > 0).astype(int)
+    model = SVC(C=C, gamma=100.0)
+    assert_array_equal(cross_val_score(model, X, y, cv=5), ms.cross_val_score(model, X, y, cv=5))
+
+
+@pytest.mark.parametrize("kernel", ["precomputed", rbf_kernel])
+def test_rows_of_weight_0_are_refused_where_scikit_learns_winner_would_mistake_them(kernel):
+    K = rbf_kernel(X) if kernel == "precomputed" else X
+    weights = np.ones(len(X))
+    weights[[0, 5]] = 0.0
+    # The fit that a winner would be: its support vectors are those of other rows.
+    slow = SVC(kernel=kernel).fit(K, LABELS, sample_weight=weights)
+    right = SVC(gamma=1.0 / X.shape[1]).fit(X, LABELS, sample_weight=weights)
+    assert np.abs(slow.decision_function(K) - right.decision_function(X)).max() > 0.1
+    search = FastGridSearchCV(SVC(kernel=kernel), {"C": [1.0]})
+    with pytest.raises(ValueError, match=r"sample_weight is 0 for 2 rows.*refit=False"):
+        search.fit(K, LABELS, sample_weight=weights)
+    search = FastGridSearchCV(SVC(kernel=kernel), {"C": [1.0]}, refit=False)
+    search.fit(K, LABELS, sample_weight=weights)
+    plain = FastGridSearchCV(SVC(gamma=1.0 / X.shape[1]), {"C": [1.0]})
+    plain.fit(X, LABELS, sample_weight=weights)
+    assert search.cv_results_["mean_test_score"] == plain.cv_results_["mean_test_score"]

@@ -7,13 +7,19 @@ import pytest
 import scipy.sparse as sp
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose
+from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import f1_score, jaccard_score, make_scorer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import SVC
 
-from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
+from everyfold import (
+    FastGridSearchCV,
+    KernelLogisticClassifier,
+    cross_val_predict,
+    cross_val_score,
+)
 
 RNG = np.random.default_rng(0)
 X = np.where(RNG.random((60, 5)) < 0.4, 0.0, RNG.normal(size=(60, 5)))
@@ -98,3 +104,13 @@ def _quietly(search, labels):
         warnings.filterwarnings("ignore", "Scoring failed", UserWarning)
         warnings.filterwarnings("ignore", "One or more of the test scores", UserWarning)
         return search.fit(X, labels)
+
+
+def test_votes_of_pairs_have_no_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = KernelLogisticClassifier(gamma=0.1, multi_class="ovo")
+    assert not hasattr(model, "predict_proba")
+    options = {"cv": 3, "scoring": "roc_auc_ovr", "error_score": "raise"}
+    for scores in (cross_val_score, ms.cross_val_score):
+        with pytest.raises(AttributeError, match="predict_proba"):
+            scores(model, X, y, **options)

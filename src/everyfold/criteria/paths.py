@@ -64,8 +64,9 @@ class FoldPaths(FoldSolver):
 
     Training sets of a kernel of all rows are solved on that kernel, in which held-out rows have a
     bound of 0; their decision values come along. A pair of classes is solved on its own rows. Where
-    no support vector is free, so that the intercept may be any point of an interval, and where the
-    kernel is not positive semi-definite, libsvm itself fits the training set.
+    no support vector is free, so that the intercept may be any point of an interval, where most
+    held-out values are within the tolerance of 0, and where the kernel is not positive
+    semi-definite, libsvm itself fits the training set.
 
     Parameters
     ----------
@@ -187,9 +188,13 @@ class FoldPaths(FoldSolver):
     def _settle(
         self, problem: Problem, part: Part, ridges: Sequence[float], paths: Solved, values: Array
     ) -> Mask:
-        """Put libsvm's own values where no support vector is free, so that b may be many things."""
+        """Put libsvm's own values where b may be many things.
+
+        That is where no support vector is free, and where most held-out values are within the
+        tolerance of 0, as on a kernel near the identity: their signs are those of b's last digits.
+        """
         loose: Mask = paths.play[0] > self._tolerance
-        which = np.flatnonzero(loose)
+        which = np.flatnonzero(loose | _is_undecided(problem, values, self.tol))
         if which.size:
             values[which] = self._libsvm(problem, part, [ridges[j] for j in which.tolist()])
         return loose
@@ -251,6 +256,13 @@ def _is_indefinite(problems: Sequence[Problem], part: Part) -> bool:
     active = np.any([problem.sample_weight[part.train] > 0.0 for problem in problems], axis=0)
     rows = np.flatnonzero(active)
     return (inside if len(rows) == inside.n else inside.restrict(rows)).is_indefinite
+
+
+def _is_undecided(problem: Problem, values: Array, tolerance: float) -> Mask:
+    """Whether most signs are within the tolerance of the solver, by C: (Cs, test rows)."""
+    if not problem.loss.is_margin or values.shape[1] == 0:
+        return np.zeros(len(values), dtype=bool)
+    return np.asarray(np.median(np.abs(values), axis=1) <= tolerance)
 
 
 def _is_trainable(problem: Problem) -> bool:

@@ -124,6 +124,12 @@ class Model:
         """The C that stands for the ridge."""
         return 1.0 / (2.0 * self.ridges[0]) if self.C is None else self.C
 
+    @property
+    def loses_weightless_rows(self) -> bool:
+        """Whether scikit-learn's own fit mistakes its support vectors if a weight is 0."""
+        is_given = self.choice.is_precomputed or self.choice.takes_any_rows
+        return is_given and not self.loss.is_smooth
+
     def problems(self, target: Target, sample_weight: Array) -> list[Problem]:
         """The problem of a target, or one for each pair of its classes on the rows of the two."""
         classes = self._classes(target)

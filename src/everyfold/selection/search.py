@@ -154,6 +154,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         request, metric = self._request(X, y, params)
         data = read(request)
         made = plan(data, request)
+        if self.refit:
+            _check_weightless(data)
         if not isinstance(X, RowSource):
             request = request.indexed()
         size = made.kernels, len(request.candidates)
@@ -303,6 +305,18 @@ def _mean(outcome: Outcome | None, metric: Any) -> float:
         return np.nan
     scores = [s[metric] if isinstance(s, dict) else s for s in outcome.scores]
     return float(np.mean(scores))
+
+
+def _check_weightless(data: Data) -> None:
+    """Refuse what the winner, refitted by scikit-learn, would predict wrongly with."""
+    lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
+    if data.stream is None and lost and data.n_weighted < data.n:
+        raise ValueError(
+            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and kernel="
+            f"{lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its support vectors "
+            "without these rows and the kernel with them, so that best_estimator_ would predict "
+            "from the wrong ones; leave these rows out, or pass refit=False"
+        )
 
 
 def _scale_ridge(estimator: Estimator, n: int) -> None:

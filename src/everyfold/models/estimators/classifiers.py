@@ -21,7 +21,8 @@ from everyfold.types import AnyArray, Array, Matrix, Params, Targets
 
 
 def _has_probabilities(machine: KernelClassifier) -> bool:
-    return isinstance(find_loss(machine.loss), Logistic)
+    """Votes of pairs of classes have none."""
+    return isinstance(find_loss(machine.loss), Logistic) and machine.multi_class == "ovr"
 
 
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
@@ -141,12 +142,10 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> Array:
-        """Probabilities of the classes, for the logistic loss.
+        """Probabilities of the classes, for the logistic loss and ``multi_class="ovr"``.
 
         More than two are one-versus-rest ones scaled to sum 1.
         """
-        if self.multi_class != "ovr":
-            raise AttributeError("probabilities need multi_class='ovr'")
         values = self._values(X)
         probabilities: Array = self._decoder.probabilities(values)
         return probabilities
