@@ -264,15 +264,16 @@ def tolerance(case: Case, estimator: Any, truth: Shown, theirs: Shown | None) ->
     final = final_step(estimator)
     values = clipped(truth.values)
     scale = max(1.0, float(np.abs(values).max(initial=0.0)))
-    if case.container == "float32":
-        return 2e-3 * scale
+    single = 2e-3 * scale if case.container == "float32" else 0.0
     if isinstance(final, SVC | SVR | LogisticRegression):
         off = 0.0
         if theirs is not None and np.shape(theirs.values) == np.shape(truth.values):
             off = float(np.abs(clipped(theirs.values) - values).max(initial=0.0))
         if isinstance(final, LogisticRegression):
-            return max(1e-5 * scale, 5.0 * off)
-        return max(20.0 * final.tol, 5.0 * off) + 1e-6 * (scale + truth.size)
+            return max(1e-5 * scale, 5.0 * off, single)
+        return max(20.0 * final.tol, 5.0 * off, single) + 1e-6 * (scale + truth.size)
+    if single:
+        return single
     if isinstance(final, Ridge | RidgeClassifier) and sparse.issparse(case.X):
         return 1e-5 * scale  # scikit-learn iterates, to a tolerance
     if getattr(final, "loss", "squared") == "squared":

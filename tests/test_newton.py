@@ -444,6 +444,25 @@ def test_folds_that_start_far_from_their_minimum_converge(seed):
     assert_allclose(ours, refitting.cross_val_score(machine, X, y, cv=cv, scoring="roc_auc"))
 
 
+def test_forces_that_cancel_are_a_minimum():
+    """In coordinates the forces of two balanced classes on one constant column add up to 0."""
+    y = np.repeat([0, 1], [24, 13])
+    machine = KernelLogisticClassifier(kernel="linear", class_weight="balanced")
+    assert_allclose(machine.fit(np.ones((37, 1)), y).decision_function([[1.0]]), 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", [0, 24])
+def test_a_start_that_leads_nowhere_is_forgotten(seed):
+    """Where all rows of a fold lie beyond the curvature of the loss no step leads back."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(30, 3)), rng.permutation(np.repeat([0, 1], [26, 4]))
+    cv = [(rng.permutation(30)[:24], np.arange(30)) for _ in range(4)]
+    machine = KernelLogisticClassifier(gamma=0.02, C=50.0)
+    options = {"cv": cv, "scoring": "neg_brier_score", "error_score": "raise"}
+    ours = cross_val_score(machine, X, y, **options)
+    assert_allclose(ours, refitting.cross_val_score(machine, X, y, **options))
+
+
 @pytest.mark.parametrize(("seed", "C"), [(21, 1.0), (92, 60.0)])
 def test_steps_do_not_go_in_circles(seed, C):
     """Full steps that lower the violation of the optimality may raise the objective."""

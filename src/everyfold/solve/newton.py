@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -196,7 +197,11 @@ class _Newton:
     rho: float
 
     def run(self, start: tuple[Array, float] | None) -> _Outcome:
-        """The minimiser, and how it was found."""
+        """The minimiser, and how it was found; a start that leads nowhere is forgotten."""
+        outcome = self._run(start)
+        return outcome if outcome.is_converged or start is None else self._run(None)
+
+    def _run(self, start: tuple[Array, float] | None) -> _Outcome:
         point = self._start(start)
         condition = 1.0
         response: Response | None = None
@@ -247,11 +252,17 @@ class _Newton:
         return _Iterate(coef, f, point.b + float(change.intercept[0])), response
 
     def _limit(self, point: _Iterate) -> float:
-        """``STATIONARITY``, or what rounding in f = K a can do to the forces if that is more."""
+        """``STATIONARITY``, or what rounding in f = K a can do to the forces if that is more.
+
+        Coordinates of forces are sums, of which symmetry may leave nothing but their rounding.
+        """
         y, w = self.problem.y[:, self.column], self.problem.w
         stiffest = float((w * self.problem.loss.curvature(y, point.u)).max(initial=0.0))
-        terms = float(np.abs(point.coef).sum()) * float(np.abs(self.operator.diagonal()).max())
-        return max(STATIONARITY, _ROUNDING * stiffest * terms / self.size)
+        largest = float(np.abs(self.operator.diagonal()).max())
+        terms = stiffest * float(np.abs(point.coef).sum()) * largest
+        if self.operator.has_coordinates:
+            terms = max(terms, self.total * math.sqrt(largest))
+        return max(STATIONARITY, _ROUNDING * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
         """Where a whole interval of b is optimal, also from one of its ends: take its middle.
