@@ -13,7 +13,7 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Lasso, Ridge, RidgeClassifier
+from sklearn.linear_model import Lasso, Ridge, RidgeClassifier, RidgeCV
 from sklearn.metrics import make_scorer, mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import SVC, NuSVC
@@ -366,3 +366,15 @@ def test_classification_data_of_many_rows_agree_with_scikit_learn():
     model = LSSVC(gamma=0.05, alpha=0.5)
     cv = ms.RepeatedStratifiedKFold(n_splits=10, n_repeats=2, random_state=0)
     assert_allclose(cross_val_score(model, X, y, cv=cv), ms.cross_val_score(model, X, y, cv=cv))
+
+
+@pytest.mark.parametrize("model", [Ridge(), RidgeCV(), KernelRidge(), LSSVR()])
+def test_a_single_column_of_targets_is_predicted_in_scikit_learns_shape(model):
+    ours = cross_val_predict(model, X, Y[:, :1], cv=4)
+    assert ours.shape == ms.cross_val_predict(model, X, Y[:, :1], cv=4).shape
+
+
+@pytest.mark.parametrize("model", [LSSVC, RidgeClassifier, SVC])
+def test_negative_class_weights_are_refused(model):
+    with pytest.raises(ValueError, match=r"class_weight has {'no': -1.0}"):
+        cross_val_score(model(class_weight={"no": -1.0}), X, LABELS, cv=4)

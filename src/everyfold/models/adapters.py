@@ -39,7 +39,8 @@ def _kernel_ridge(estimator: Estimator) -> Model:
 def _ridge(estimator: Estimator) -> Model:
     _refuse_positive(estimator)
     ridges = read_ridge(estimator.alpha)
-    return Model(_LINEAR, Squared(), ridges, bool(estimator.fit_intercept), False)
+    intercept = bool(estimator.fit_intercept)
+    return Model(_LINEAR, Squared(), ridges, intercept, False, flattens=True)
 
 
 def _ridge_classifier(estimator: Estimator) -> Model:
@@ -127,6 +128,7 @@ def _ridge_cv(estimator: Estimator) -> Model:
         bool(estimator.fit_intercept),
         False,
         chooses_ridge=True,
+        flattens=True,
     )
 
 

@@ -92,6 +92,8 @@ class Model:
     """Whether balanced class weights come from the sample weights, and not from counts of rows."""
     has_one_target: bool = False
     """Whether y has to be one column."""
+    flattens: bool = False
+    """Whether a single column of y is predicted without its second axis."""
     C: float | None = None
     """The penalty as it was given, of which ``ridges`` keeps all but the last digit."""
     shrinking: bool = True
@@ -108,6 +110,7 @@ class Model:
             isinstance(self.loss, Logistic),
             self.is_joint,
             self.has_one_target,
+            self.flattens,
         )
 
     def target(self, y: Targets) -> Target:
@@ -115,9 +118,9 @@ class Model:
         return self.reading.read(y)
 
     def check_labels(self, target: Target) -> None:
-        """Raise if class weights are given for labels that y does not have."""
+        """Raise if class weights are negative, or given for labels that y does not have."""
         if isinstance(self.class_weight, Mapping) and isinstance(target, Labels):
-            refuse_absent(self.class_weight, target.classes)
+            check_class_weight(self.class_weight, target.classes)
 
     @property
     def penalty(self) -> float:
@@ -223,11 +226,14 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     return structure
 
 
-def refuse_absent(class_weight: Mapping[Label, float], classes: AnyArray) -> None:
-    """Raise if a class weight names a label that is not there while another has none: a slip.
+def check_class_weight(class_weight: Mapping[Label, float], classes: AnyArray) -> None:
+    """Raise if a class weight is negative, or names a label that is not there by a slip.
 
-    Where all labels have one, the rest may well be those of other training sets.
+    It is one if another label has none; else the rest may well be those of other training sets.
     """
+    negative = {label: weight for label, weight in class_weight.items() if not weight >= 0.0}
+    if negative:
+        raise ValueError(f"class_weight has {negative}; weights of classes must be at least 0")
     labels = classes.tolist()
     unknown = [label for label in class_weight if label not in labels]
     if unknown and any(label not in class_weight for label in labels):
@@ -237,7 +243,7 @@ def refuse_absent(class_weight: Mapping[Label, float], classes: AnyArray) -> Non
 
 
 def _class_factors(class_weight: dict[Label, float], target: Labels) -> Array:
-    refuse_absent(class_weight, target.classes)
+    check_class_weight(class_weight, target.classes)
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 
 

@@ -124,8 +124,6 @@ def read_source(source: RowSource, model: Model) -> Reader:
     factors = None
     if model.class_weight is not None:
         factors = model.problems(each, np.ones(len(classes)))[0].w
-        if (factors < 0.0).any():
-            raise ValueError(f"class_weight={model.class_weight!r}: weights must be at least 0")
     return Reader(classes, factors)
 
 

@@ -318,6 +318,8 @@ class Reading:
         Whether more than two classes would be fitted together, which no loss here does.
     has_one_target : bool
         Whether y has to be one column of numbers.
+    flattens : bool
+        Whether a single column is predicted without its second axis.
     """
 
     is_classifier: bool
@@ -325,6 +327,7 @@ class Reading:
     has_log_odds: bool = False
     is_joint: bool = False
     has_one_target: bool = False
+    flattens: bool = False
 
     def read(self, y: Targets) -> Target:
         """Check and read y.
@@ -335,7 +338,9 @@ class Reading:
         'Pairs'
         """
         if not self.is_classifier:
-            return Numbers.read(_one_column(y) if self.has_one_target else y)
+            numbers = Numbers.read(_one_column(y) if self.has_one_target else y)
+            is_single = self.flattens and numbers.columns.shape[1] == 1
+            return replace(numbers, is_flat=numbers.is_flat or is_single)
         labels = Labels.read(y)
         if self.is_joint and len(labels.classes) > 2:
             raise ValueError(
