@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from everyfold.losses import Loss
 from everyfold.operators.base import KernelOperator
 from everyfold.operators.sums import FoldErrors
 from everyfold.operators.systems import EPS
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
-from everyfold.types import Array
+from everyfold.types import Array, Route
 
 TRUSTED_ERROR = 1e-6
 """A value whose estimated relative rounding error exceeds this is not called exact."""
@@ -123,7 +125,18 @@ class Predictive(ABC):
 
 
 class Closed(ABC):
-    """A criterion that is one number for each target, without folds."""
+    """A criterion that is one number for each target, without folds; less is better."""
+
+    needs_eigenvalues: ClassVar[bool] = False
+    """Whether all eigenvalues of the kernel are computed, besides the fits."""
+
+    def reason_against(self, loss: Loss) -> str:
+        """Why the criterion is not defined for a loss, and what to use; empty if it is."""
+        return ""
+
+    def tuned(self, route: Route, tolerance: float) -> Closed:
+        """The same criterion by a route for squared loss, or to a solver's tolerance."""
+        return self
 
     @abstractmethod
     def evaluate(

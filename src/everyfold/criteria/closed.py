@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 
 from everyfold.criteria.base import Closed
-from everyfold.criteria.machines import Machine, fit_all
+from everyfold.criteria.machines import TOLERANCE, Machine, fit_all
+from everyfold.losses import Hinge, HuberHinge, Loss
 from everyfold.operators.base import KernelOperator, Quadratic
 from everyfold.solve import Problem
-from everyfold.types import Array, Route
+from everyfold.types import Array, Index, Route
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,16 @@ class GCV(Closed):
 
     route: Route = "eigen"
 
+    def reason_against(self, loss: Loss) -> str:
+        """See base class."""
+        if loss.has_constant_curvature:
+            return ""
+        return "it needs the closed form of squared loss (KernelRidge, LSSVR, LSSVC, Ridge)"
+
+    def tuned(self, route: Route, tolerance: float) -> Self:
+        """See base class."""
+        return replace(self, route=route)
+
     def evaluate(
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
     ) -> Iterator[Array]:
@@ -39,14 +51,21 @@ class GCV(Closed):
             yield value
 
 
-class _FromFit(Closed):
-    """A criterion that is a function of the fit on all rows."""
+@dataclass(frozen=True)
+class FromFit(Closed):
+    """A criterion that is a function of the fit on all rows; ``tolerance`` is libsvm's."""
+
+    tolerance: float = field(default=TOLERANCE, kw_only=True)
+
+    def tuned(self, route: Route, tolerance: float) -> Self:
+        """See base class."""
+        return replace(self, tolerance=tolerance)
 
     def evaluate(
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
-        for machine in fit_all(problem, operator, ridges):
+        for machine in fit_all(problem, operator, ridges, self.tolerance):
             value = self._value(problem, operator, machine)
             yield value if machine.is_converged else np.full_like(value, np.inf)
 
@@ -56,7 +75,7 @@ class _FromFit(Closed):
 
 
 def _margins(problem: Problem, u: Array, name: str) -> Array:
-    if not np.isin(problem.y, (-1.0, 1.0)).all():
+    if not np.isin(problem.y[problem.w > 0.0], (-1.0, 1.0)).all():
         raise ValueError(f"{name} is for classification: y must be -1 and +1")
     margins: Array = problem.y * u
     return margins
@@ -67,8 +86,23 @@ def _mean(problem: Problem, rows: Array) -> Array:
     return average
 
 
+class _OfHinge(FromFit):
+    """A criterion of support vector machines, with a sharp hinge or a rounded one."""
+
+    def reason_against(self, loss: Loss) -> str:
+        """See base class."""
+        if isinstance(loss, Hinge | HuberHinge):
+            return ""
+        if loss.has_constant_curvature:
+            return (
+                "it is for the hinge loss (SVC, HuberSVC); with squared loss leave-one-out itself "
+                "costs no more: use cv=LeaveOneOut(), or criterion='gcv'"
+            )
+        return "it is for the hinge loss; use SVC or HuberSVC, or another criterion"
+
+
 @dataclass(frozen=True)
-class GACV(_FromFit):
+class GACV(_OfHinge):
     r"""Generalised approximate cross-validation of a support vector machine (Wahba et al. 1999).
 
     .. math:: \tfrac1n\Bigl[\sum\max(0, 1-m_i) + 2\!\sum_{m_i<-1}\!|a_i|K_{ii}
@@ -89,7 +123,7 @@ class GACV(_FromFit):
 
 
 @dataclass(frozen=True)
-class SpanRule(_FromFit):
+class SpanRule(_OfHinge):
     r"""The span estimate of the leave-one-out error (Chapelle & Vapnik 2000).
 
     The limit h → 0 of the hold-out formula for single rows: rows in the bend of the Huberised
@@ -123,41 +157,74 @@ def _span(problem: Problem, operator: KernelOperator, rho: float, s: Array) -> A
     return span
 
 
+class _OfSpectrum(FromFit):
+    """Training error plus ``eta`` times what the eigenvalues of the kernel say."""
+
+    needs_eigenvalues = True
+    eta: float
+
+    def evaluate(
+        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+    ) -> Iterator[Array]:
+        """See base class; eigenvalues are computed once for all ridges."""
+        rows = np.flatnonzero(problem.w)
+        penalty = self.eta * self._penalty(operator, rows) if self.eta else 0.0
+        for value in super().evaluate(problem, operator, ridges):
+            yield value + penalty
+
+    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+        return _mean(problem, problem.loss.value(problem.y, machine.u))
+
+    @abstractmethod
+    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+        """What the kernel of some rows costs."""
+
+
+def _spectrum(operator: KernelOperator, rows: Index) -> Array:
+    """The eigenvalues of the kernel of some rows, the largest first."""
+    part = operator if len(rows) == operator.n else operator.restrict(rows)
+    return part.eigenvalues()[::-1]
+
+
 @dataclass(frozen=True)
-class EigenvalueRatio(_FromFit):
+class EigenvalueRatio(_OfSpectrum):
     r"""Training error plus ``eta`` times the ratio of trailing to leading kernel eigenvalues.
 
-    After Liu & Liao (2015). Taken as definition: the mean loss of the fit, plus
+    After Liu & Liao (2015), "eigenvalues ratio" (ER). The definition is this library's own, since
+    theirs leaves open how many eigenvalues lead: the mean loss of the fit, plus
     :math:`\eta\,\sum_{j>k}\lambda_j / \sum_{j\le k}\lambda_j` with :math:`k` leading eigenvalues,
-    ``leading`` as a share of the rows.
+    ``leading`` as a share of the rows (with positive weight).
+
+    **Cost** that of the fits, and 4/3 n³ flops a kernel. **Exact?** As defined.
     """
 
     eta: float = 1.0
     leading: float = 0.1
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
-        values = np.maximum(operator.eigenvalues()[::-1], 0.0)
+    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+        values = np.maximum(_spectrum(operator, rows), 0.0)
         k = max(1, round(self.leading * len(values)))
         head, tail = float(values[:k].sum()), float(values[k:].sum())
-        ratio = tail / head if head > 0.0 else np.inf
-        return _mean(problem, problem.loss.value(problem.y, machine.u)) + self.eta * ratio
+        return tail / head if head > 0.0 else np.inf
 
 
 @dataclass(frozen=True)
-class EigenvaluePerturbation(_FromFit):
+class EigenvaluePerturbation(_OfSpectrum):
     r"""Training error plus ``eta`` times how far eigenvalues move between half samples.
 
-    After Liu, Jiang & Liao (2013), who compare the eigenvalues of K/n with those of the integral
-    operator. The operator is not known; taken as definition here: the Euclidean distance between
-    the leading eigenvalues of K/n on the even rows and on the odd rows, the two estimates of the
-    same operator that a sample offers.
+    After Liu, Jiang & Liao (2013), "eigenvalues perturbation" (EP), who compare the eigenvalues of
+    K/n with those of the integral operator. That operator is not known, so that the definition is
+    this library's own: the Euclidean distance between the leading eigenvalues of K/n on the even
+    rows and on the odd rows (of those with positive weight), the two estimates of the same operator
+    that a sample offers.
+
+    **Cost** that of the fits, and 1/3 n³ flops a kernel. **Exact?** As defined.
     """
 
     eta: float = 1.0
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
-        halves = [np.arange(problem.n)[start::2] for start in (0, 1)]
-        spectra = [operator.restrict(half).eigenvalues()[::-1] / len(half) for half in halves]
+    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+        halves = [rows[start::2] for start in (0, 1)]
+        spectra = [_spectrum(operator, half) / len(half) for half in halves]
         size = min(len(spectrum) for spectrum in spectra)
-        moved = float(np.linalg.norm(spectra[0][:size] - spectra[1][:size]))
-        return _mean(problem, problem.loss.value(problem.y, machine.u)) + self.eta * moved
+        return float(np.linalg.norm(spectra[0][:size] - spectra[1][:size]))

@@ -49,12 +49,15 @@ class Machine:
 
 
 def fit_all(
-    problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+    problem: Problem,
+    operator: KernelOperator,
+    ridges: Sequence[float],
+    tolerance: float = TOLERANCE,
 ) -> Iterator[Machine]:
     """The fits of all ridges, in the order given.
 
-    Smooth losses by Newton's method. The hinge and the ε-insensitive loss by libsvm itself, to its
-    usual tolerance: at a kink the slope of the loss says nothing of the force, libsvm's dual
+    Smooth losses by Newton's method. The hinge and the ε-insensitive loss by libsvm itself, to this
+    tolerance: at a kink the slope of the loss says nothing of the force, libsvm's dual
     coefficients do.
     """
     if problem.loss.is_smooth:
@@ -69,10 +72,10 @@ def fit_all(
     K = operator.K if isinstance(operator, DenseMatrix) else operator.matmat(np.eye(problem.n))
     _check_libsvm(problem)
     for ridge in ridges:
-        yield _by_libsvm(problem, K, ridge)
+        yield _by_libsvm(problem, K, ridge, tolerance)
 
 
-def _by_libsvm(problem: Problem, K: Array, ridge: float) -> Machine:
+def _by_libsvm(problem: Problem, K: Array, ridge: float, tolerance: float) -> Machine:
     """One fit of libsvm's for every target."""
     rho, w = problem.rho(ridge, problem.n_counted), problem.w
     rows = np.flatnonzero(w)
@@ -81,7 +84,7 @@ def _by_libsvm(problem: Problem, K: Array, ridge: float) -> Machine:
     is_converged = True
     for k in range(problem.y.shape[1]):
         column = replace(problem, y=problem.y[:, [k]])
-        fit = Libsvm(TOLERANCE).fit(column, rows, inside, 1.0 / (2.0 * ridge))
+        fit = Libsvm(tolerance).fit(column, rows, inside, 1.0 / (2.0 * ridge))
         a[rows, k] = fit.coef
         u[:, k] = K @ a[:, k] + fit.intercept
         is_converged &= fit.is_converged
@@ -99,5 +102,6 @@ def _check_libsvm(problem: Problem) -> None:
         )
     if not isinstance(loss, Hinge | EpsilonInsensitive):
         raise ValueError(f"loss={loss} has a kink and no solver here; use {_HINT}")
-    if isinstance(loss, Hinge) and not np.isin(problem.y, (-1.0, 1.0)).all():
+    labels = problem.y[problem.w > 0.0]
+    if isinstance(loss, Hinge) and not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(f"{loss} is for classification: y must be -1 and +1")

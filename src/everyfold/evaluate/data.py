@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from everyfold.criteria.base import Failure
+from everyfold.criteria.base import Closed, Failure
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds
 from everyfold.models.model import Model
@@ -69,6 +69,8 @@ class Task:
     with_train: bool = False
     reads_labels: bool = False
     """Whether nothing but predicted labels is read of the values, where there is no judge."""
+    criterion: Closed | None = None
+    """What takes the place of held-out values; there is one fold then, of all rows."""
 
     @property
     def needs_values(self) -> bool:

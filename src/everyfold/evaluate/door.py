@@ -35,7 +35,7 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
                 statuses = plan.rounds.statuses(history)
                 whole = [outcome for outcome in complete if not outcome.sample]
                 if whole:
-                    yield [replace(o, status=statuses.get(o.number, "")) for o in whole]
+                    yield [replace(o, status=statuses.get(o.number, o.status)) for o in whole]
         units = plan.rounds.after(history, data)
 
 

@@ -4,14 +4,51 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from everyfold.criteria import InexactWarning
 from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.evaluate.data import Outcome
+from everyfold.types import Score
 
-__all__ = ["warn_if_approximate", "warn_if_inexact"]
+__all__ = ["exclude", "warn_if_approximate", "warn_if_excluded", "warn_if_inexact"]
+
+NEAR_IDENTITY = "near identity"
+"""The status of a candidate that an influence series says nothing of."""
+
+
+def exclude(outcome: Outcome) -> Outcome:
+    """The outcome with the worst of all scores.
+
+    The rule of Liu, Jiang & Liao (2014, footnote 2) for finite orders: where the kernel matrix is
+    near the identity, the series is near the training error, and the criterion is set to infinity.
+    """
+    is_exact = np.zeros_like(outcome.is_exact)
+    scores = [_worst(score) for score in outcome.scores]
+    return replace(outcome, scores=scores, is_exact=is_exact, status=NEAR_IDENTITY)
+
+
+def _worst(score: Score) -> Score:
+    if isinstance(score, dict):
+        return dict.fromkeys(score, -np.inf)
+    return None if score is None else -np.inf
+
+
+def warn_if_excluded(outcomes: Sequence[Outcome]) -> None:
+    """Say whose kernel is near the identity, where a series of finite order was asked for."""
+    count = sum(outcome.status == NEAR_IDENTITY for outcome in outcomes)
+    if not count:
+        return
+    warnings.warn(
+        f"the kernel of {count} of {len(outcomes)} candidates is near the identity (the largest "
+        "similarity to another row is negligible for half of the rows), where an influence series "
+        "of finite order only repeats the training error: they have the score -inf. Use "
+        "order='auto', or leave out such large values of gamma.",
+        InexactWarning,
+        stacklevel=4,
+    )
 
 
 def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold.criteria.base import Predictive
+from everyfold.criteria.base import Closed, Predictive
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.loop import FoldSolver
 from everyfold.criteria.ownridge import OwnRidge
@@ -26,6 +26,7 @@ from everyfold.criteria.paths import (
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.evaluate import costs
+from everyfold.evaluate.closed import closed_cost, closed_words
 from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.models.model import Model
@@ -52,7 +53,7 @@ class Method:
 
     Attributes
     ----------
-    criterion : Predictive
+    criterion : Predictive or Closed
     words : str
     seconds : float
         What it should cost.
@@ -65,15 +66,18 @@ class Method:
         Whether values belong to an approximate kernel, so that refits cannot confirm them.
     fallback : FoldSolver
         What fits folds one by one where the criterion fails as a whole.
+    excludes_identity : bool
+        Whether kernels near the identity get the worst score, as in finite influence series.
     """
 
-    criterion: Predictive
+    criterion: Predictive | Closed
     words: str
     seconds: float
     memory: int
     is_approximate: bool = False
     is_of_another_model: bool = False
     fallback: FoldSolver = Refit()  # noqa: RUF009  # immutable
+    excludes_identity: bool = False
 
     @property
     def uses_threads(self) -> bool:
@@ -110,7 +114,9 @@ def check_order(model: Model, order: Order) -> None:
 def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     """The method for candidates that differ in their ridge only."""
     model = models[0]
-    if model.chooses_ridge:
+    if task.criterion is not None:
+        method = _by_criterion(models, task, outline, task.criterion)
+    elif model.chooses_ridge:
         method = _own_ridge(model, task, outline)
     elif model.loss.has_constant_curvature:
         method = _closed_form(models, task, outline, order)
@@ -119,7 +125,12 @@ def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: 
     else:
         method = _support_vectors(models, task, outline, order)
     seconds = method.seconds + costs.overhead(len(models), len(task.whole.folds))
-    return replace(method, seconds=seconds, is_of_another_model=outline.is_approximate)
+    return replace(
+        method,
+        seconds=seconds,
+        is_of_another_model=outline.is_approximate,
+        excludes_identity=is_finite(order),
+    )
 
 
 def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
@@ -130,8 +141,21 @@ def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
     return Workload(n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_held, is_margin)
 
 
-def _method(criterion: Predictive, words: str, cost: Cost, *, is_approximate: bool) -> Method:
+def _method(
+    criterion: Predictive | Closed, words: str, cost: Cost, *, is_approximate: bool
+) -> Method:
     return Method(criterion, words, cost.seconds, cost.memory, is_approximate=is_approximate)
+
+
+def _by_criterion(
+    models: Sequence[Model], task: Task, outline: Outline, criterion: Closed
+) -> Method:
+    """One fit on all rows for each ridge, and a number for it."""
+    model, work = models[0], _work(models, task, outline)
+    sizes = [int(np.count_nonzero(p.w)) for p in model.problems(task.target, task.weights)]
+    cost, route = closed_cost(criterion, model.loss, work, sizes)
+    tuned = criterion.tuned(route, model.tolerance)
+    return _method(tuned, closed_words(criterion), cost, is_approximate=False)
 
 
 def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:

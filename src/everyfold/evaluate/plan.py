@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from everyfold.criteria.base import Closed
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
@@ -117,7 +118,14 @@ class SearchPlan:
     @property
     def preprocessing(self) -> str:
         """How steps in front of the model are fitted, in words."""
+        if self.is_closed and self.kind == "per_fold":
+            return "steps fitted on all rows, once for all candidates alike"
         return _PREPROCESSING[self.kind]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a criterion of the fit on all rows takes the place of folds."""
+        return any(isinstance(m.criterion, Closed) for unit in self.units for m in unit.methods)
 
     @property
     def exact(self) -> int:
@@ -160,6 +168,8 @@ class SearchPlan:
     @property
     def exactness(self) -> str:
         """Whether values will be exact, as far as that is known before the work."""
+        if self.is_closed:
+            return "the criterion as defined, of the fit on all rows"
         if any(method.is_approximate for unit in self.units for method in unit.methods):
             return "no, an approximation; search may confirm the best candidates by refits"
         if self.kind == "once":
@@ -175,9 +185,10 @@ class SearchPlan:
         return {name: getattr(self, name) for name in known}
 
     def __str__(self) -> str:
+        folds = "no folds" if self.is_closed else f"{self.folds} folds"
         lines = [
             f"search         {self.candidates} candidates = {self.kernels} kernels with up to "
-            f"{self.ridges} ridges each, {self.rows} rows, {self.folds} folds",
+            f"{self.ridges} ridges each, {self.rows} rows, {folds}",
             f"operator       {self.operator}",
             *(f"method         {words} ({count} candidates)" for words, count in self.methods),
             f"preprocessing  {self.preprocessing}",
@@ -189,9 +200,11 @@ class SearchPlan:
         if self.measured is None:
             cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
             return [f"exact          {self.exactness}", f"estimate       {cost}"]
+        meaning = "equal refits, to rounding or the solver's own tolerance"
+        if self.is_closed:
+            meaning = "have the criterion as defined, of the fit on all rows"
         lines = [
-            f"exact          {_share(self.exact, self.candidates)} equal refits, to rounding or "
-            "the solver's own tolerance",
+            f"exact          {_share(self.exact, self.candidates)} {meaning}",
             f"cost           {self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
             f"about {self.memory / 1e6:.0f} MB a worker",
         ]

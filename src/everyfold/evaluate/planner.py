@@ -80,7 +80,7 @@ def _rounds(
 ) -> tuple[Rounds, list[str]]:
     """The rounds, and what is to be said about them."""
     options = request.options
-    is_large = climbs(data, kernels, options.order)
+    is_large = options.closed is None and climbs(data, kernels, options.order)
     is_confirmed = options.n_confirm not in ("auto", 0)
     metric = _deciding_metric(data, request)
     if is_confirmed and metric is None:

@@ -18,6 +18,7 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from everyfold.criteria.base import Failure
+from everyfold.evaluate.closed import check_criterion
 from everyfold.evaluate.data import Candidate, Data, Own, Task
 from everyfold.evaluate.methods import check_order
 from everyfold.evaluate.request import Options, Request
@@ -42,6 +43,7 @@ def read(request: Request) -> Data:
 
     Estimators come first: no data are touched for one that is refused.
     """
+    request.check_criterion()
     models, refused = _models(request)
     if not isinstance(request.X, RowSource):
         request = request.indexed()
@@ -115,6 +117,7 @@ def _models(request: Request) -> tuple[list[_Readable], dict[int, Failure]]:
         try:
             model = options.apply(read_estimator(final))
             check_order(model, options.order)
+            check_criterion(model, options.closed)
             model.choice.resolve(np.eye(2))
         except (TypeError, ValueError) as error:
             if options.error_score == "raise" or _is_valid(final):
@@ -228,6 +231,8 @@ def _folds(request: Request, X: Matrix, *, literal: bool) -> Folds:
 
     ``literal`` keeps the order of the training rows, which transformers may depend on.
     """
+    if request.options.closed is not None:
+        return Folds.whole(num_samples(X))
     y, split = request.y, request.metadata.split
     splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
     n = num_samples(X)
@@ -271,8 +276,8 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
         judge = Judge(request.scorer, target, data, score, request.options.error_score)
-    wants = request.wants
-    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only)
+    wants, closed = request.wants, request.options.closed
+    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)
 
 
 def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:

@@ -75,6 +75,7 @@ class Confirm(Rounds):
         return [
             Unit(((Group((number,), method),),), None, None, frozenset(), "", order="refit")
             for number in order[:count]
+            if math.isfinite(scores[number])
         ]
 
     def _needed(self, latest: dict[int, Outcome], winner: int, data: Data) -> int:

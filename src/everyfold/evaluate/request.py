@@ -12,6 +12,8 @@ from typing import Literal
 import numpy as np
 from sklearn.utils import indexable
 
+from everyfold.criteria import Closed
+from everyfold.criteria.named import find_closed, name_of
 from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
 from everyfold.models.private import check_method_params
@@ -46,6 +48,7 @@ class Options:
     error_score: ErrorScore = np.nan
     n_jobs: int | None = None
     random_state: RandomState = None
+    criterion: str | Closed | None = None
 
     def __post_init__(self) -> None:
         order = self.order
@@ -66,6 +69,7 @@ class Options:
                 "'auto'"
             )
         self._check_confirm()
+        self._check_criterion()
 
     def _check_confirm(self) -> None:
         k = self.n_confirm
@@ -77,6 +81,31 @@ class Options:
                 "use n_confirm=0 with ridge_scaling='mean'"
             )
 
+    def _check_criterion(self) -> None:
+        """Refuse what folds or confirmed scores are needed for."""
+        if self.closed is None:
+            return
+        order, confirm, steps = self.order, self.n_confirm, self.preprocessing
+        for is_wrong, what in (
+            (order != "auto", f"order={order!r}, which is of folds; use order='auto'"),
+            (
+                confirm not in ("auto", 0),
+                f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
+            ),
+            (
+                steps != "auto",
+                f"preprocessing={steps!r}: steps are fitted on all rows, as the winner's are; use "
+                "preprocessing='auto'",
+            ),
+        ):
+            if is_wrong:
+                raise ValueError(f"criterion={name_of(self.closed)!r} does not go with {what}")
+
+    @cached_property
+    def closed(self) -> Closed | None:
+        """The criterion that takes the place of held-out scores, if one does."""
+        return None if self.criterion is None else find_closed(self.criterion)
+
     def check_source(self, y: Targets, with_train: bool) -> None:
         """Refuse what rows that are read in blocks cannot give."""
         for is_wrong, what in (
@@ -84,6 +113,7 @@ class Options:
             (with_train, "return_train_score=True"),
             (self.is_finite, f"order={self.order!r}; use order='auto'"),
             (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
+            (self.closed is not None, f"criterion={self.criterion!r}; use scoring"),
         ):
             if is_wrong:
                 raise ValueError(f"a source of rows does not go with {what}")
@@ -174,6 +204,21 @@ class Request:
     metadata: Metadata = field(default_factory=Metadata)
     options: Options = field(default_factory=Options)
     wants: Wants = field(default_factory=Wants)
+
+    def check_criterion(self) -> None:
+        """Refuse what a criterion without folds takes the place of."""
+        closed = self.options.closed
+        if closed is None:
+            return
+        has_groups = any(value is not None for value in self.metadata.split.values())
+        for is_wrong, what in (
+            (self.scorer is not None, "scoring; leave scoring=None, or criterion=None"),
+            (self.cv is not None, f"cv={self.cv!r}, as it has no folds; leave cv=None"),
+            (has_groups, "groups, as it has no folds; leave them out"),
+            (self.wants.train_scores, "return_train_score=True; use False"),
+        ):
+            if is_wrong:
+                raise ValueError(f"criterion={name_of(closed)!r} does not go with {what}")
 
     def indexed(self) -> Request:
         """The same with X, y and metadata as things whose rows can be taken."""

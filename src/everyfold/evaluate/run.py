@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from everyfold.criteria.base import Failure, OutOfFold, Predictive
+from everyfold.criteria.base import Closed, Failure, OutOfFold, Predictive
 from everyfold.criteria.loop import FoldSolver, fit_parts
 from everyfold.criteria.paths import RefittedRows
 from everyfold.evaluate.bind import Bases, FoldRows, bind
+from everyfold.evaluate.closed import AS_DEFINED, by_criterion
 from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile
+from everyfold.evaluate.inexact import exclude
 from everyfold.evaluate.methods import Method
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.refits import run_refits
@@ -66,6 +68,9 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     try:
         if unit.order == "fold":
             operator = FoldRows(data, first, unit.structure, unit.shared, bases)
+            if data.tasks[first.task].criterion is not None:
+                fold = data.tasks[first.task].folds[0]
+                operator = operator.split(fold.train, fold.test).operator
         else:
             operator = bind(data, first, unit.structure, unit.shared, is_pass=unit.order == "pass")
     except (MemoryError, StructureError):
@@ -77,7 +82,10 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     facts = _facts(operator)
     outcomes = []
     for group in groups:
-        outcomes += [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
+        found = [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
+        if group.method.excludes_identity and isinstance(operator, KernelOperator):
+            found = [exclude(o) for o in found] if operator.is_near_identity else found
+        outcomes += found
     return outcomes
 
 
@@ -147,7 +155,7 @@ def _records(
     owners = [model.columns_of_ridges(q) for model in models]
     ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
     found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
-    if not models[0].loss.has_constant_curvature:
+    if task.criterion is None and not models[0].loss.has_constant_curvature:
         found = [_without_unconverged(record, tile.folds) for record in found]
     if method.is_of_another_model:
         found = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in found]
@@ -165,6 +173,9 @@ def _evaluate(
 ) -> list[OutOfFold]:
     """All ridges together; if that fails, one by one, and the failing one fold by fold."""
     criterion = method.criterion
+    if isinstance(criterion, Closed):
+        assert isinstance(operator, KernelOperator)
+        return by_criterion(criterion, problems, operator, ridges)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, operator, ridges, folds, threads=threads)
     assert isinstance(operator, KernelOperator)
@@ -281,7 +292,9 @@ def _judge(
             failures[i] = Failure(error, f"ValueError: {error}\n")
     scores: list[Score] = [None] * len(numbers)
     train: list[Score] | None = list(scores) if task.with_train else None
-    if task.judge is not None and record.errors is not None:
+    if task.criterion is not None:
+        scores = [None if failures else -float(np.mean(record.values))]
+    elif task.judge is not None and record.errors is not None:
         for i, score in zip(where.tolist(), task.judge.score_errors(record.errors), strict=True):
             scores[i] = score
     elif task.judge is not None and len(tile.numbers):
@@ -298,13 +311,14 @@ def _judge(
         _spread(record.condition, where, len(numbers), np.nan),
         _spread(record.spectral_radius, where, len(numbers), np.nan),
         failures,
-        record.values if task.judge is None else None,
+        record.values if task.judge is None and task.criterion is None else None,
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.has_one_solution,
         only_label=_only_label(record.values, task, tile),
         is_approximate=_is_approximate(record, method),
         is_of_another_model=method.is_of_another_model,
+        status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
     )
 
 

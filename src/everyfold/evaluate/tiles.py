@@ -103,9 +103,9 @@ class KernelPlan:
         is_low_rank = self.structure.is_approximate
         return costs.kernel_cost(n, self.outline, self.features, is_low_rank=is_low_rank)
 
-    def words(self, n: int) -> str:
+    def words(self, n: int, *, has_folds: bool = True) -> str:
         """How the kernel matrix is represented."""
-        if self.outline.is_per_fold:
+        if self.outline.is_per_fold and has_folds:
             return "a kernel for each fold"
         if self.outline.rank < n:
             return f"rank {self.outline.rank}"
@@ -233,7 +233,7 @@ def _fold_by_fold(
             None,
             batch[0].structure,
             shared,
-            batch[0].words(data.n),
+            batch[0].words(data.n, has_folds=data.tasks[0].criterion is None),
             order="fold",
             seconds=seconds + sum(cost.seconds for cost in made),
             memory=_memory(made, methods) + _kept(data, batch[0], shared),

@@ -334,6 +334,8 @@ class KernelOperator(Splits, Multiplies):
     """The only methods of the planner that suit the structure; None if it takes any."""
     is_identity: bool = False
     """Whether no row is like any other, to half of working precision: nothing can be learnt."""
+    is_near_identity: bool = False
+    """Whether that is so of half of the rows at least."""
     needs_constant_curvature: bool = False
     """Whether the structure is lost where the curvature of the loss differs between rows."""
 

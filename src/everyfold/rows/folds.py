@@ -79,6 +79,12 @@ class Folds:
         return cls(n, singles, singles)
 
     @classmethod
+    def whole(cls, n: int) -> Folds:
+        """One fold that trains on all rows and tests none."""
+        none = np.empty(0, dtype=np.intp)
+        return cls(n, (none,), (none,), {0: Fold(np.arange(n), none, none, False)})
+
+    @classmethod
     def from_splits(
         cls, splits: Iterable[tuple[ArrayLike, ArrayLike]], n: int, *, literal: bool = False
     ) -> Folds:

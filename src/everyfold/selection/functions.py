@@ -14,7 +14,11 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.door import carry_out
-from everyfold.evaluate.inexact import warn_if_approximate, warn_if_inexact
+from everyfold.evaluate.inexact import (
+    warn_if_approximate,
+    warn_if_excluded,
+    warn_if_inexact,
+)
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
@@ -238,6 +242,7 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
         print(f"{made.rows} rows, {len(outcome.folds)} folds: {outcome.method}, {certainty}")
     warn_if_inexact([outcome])
     warn_if_approximate(outcome)
+    warn_if_excluded([outcome])
     return data, outcome
 
 

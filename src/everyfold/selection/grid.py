@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from everyfold.criteria import Closed
 from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
@@ -54,7 +55,17 @@ class FastGridSearchCV(FastSearchCV):
     order : {"auto", "exact"} or float, default="auto"
         1, 2, 3, … evaluate influence series of that order, an approximation that exists to
         reproduce the literature; inf is its limit, which is exact for squared loss, and what "auto"
-        and "exact" do there.
+        and "exact" do there. Under a finite order a candidate whose kernel matrix is near the
+        identity has the score -inf (Liu et al. 2014): for half of the rows the largest similarity
+        to another row is below 1.5e-8.
+    criterion : str, Closed or None, default=None
+        None scores held-out values. "gcv", "gacv", "span", "eigenvalue_ratio" or
+        "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are functions of one fit on all rows,
+        without folds: ``mean_test_score`` is minus the criterion, ``n_splits_`` is 1 (that fit) and
+        ``status`` "as defined". Several targets, classes (one versus rest) or pairs of classes
+        count by the mean of their criteria. Steps of a Pipeline are fitted on all rows. "gcv" is
+        for squared loss, "gacv" and "span" for the hinge (SVC, HuberSVC). Does not go with
+        ``scoring``, ``cv`` and what else is of folds.
     operator : {"auto", "dense"} or Structure, default="auto"
         How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on,
         for squared loss, all candidates are then evaluated at low rank first and the best on the
@@ -122,6 +133,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order = "auto",
+        criterion: str | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
@@ -138,6 +150,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.error_score = error_score
         self.return_train_score = return_train_score
         self.order = order
+        self.criterion = criterion
         self.operator = operator
         self.ridge_scaling = ridge_scaling
         self.n_confirm = n_confirm
@@ -165,8 +178,8 @@ class FastRandomizedSearchCV(FastSearchCV):
         Lists, or distributions with an ``rvs`` method, as in scikit-learn.
     n_iter : int, default=10
         The number of candidates.
-    scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, operator, \
-ridge_scaling, n_confirm, preprocessing
+    scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
+operator, ridge_scaling, n_confirm, preprocessing
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Gives the candidates that scikit-learn's search would try, and the seed of every other
@@ -208,6 +221,7 @@ ridge_scaling, n_confirm, preprocessing
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order = "auto",
+        criterion: str | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
@@ -225,6 +239,7 @@ ridge_scaling, n_confirm, preprocessing
         self.error_score = error_score
         self.return_train_score = return_train_score
         self.order = order
+        self.criterion = criterion
         self.operator = operator
         self.ridge_scaling = ridge_scaling
         self.n_confirm = n_confirm

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
 
+from everyfold.evaluate.closed import AS_DEFINED
 from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.inexact import NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
 from everyfold.models.private import (
@@ -44,8 +47,8 @@ def tabulate(
     if callable(search.scoring):
         insert_error_scores(out, request.options.error_score)
     params = [request.candidates[number] for number in numbers]
-    results: Params = search._format_results(params, len(sizes), out)
     found = [outcomes.get(number) for number in numbers]
+    results = _formatted(search, params, len(sizes), out, found)
     exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
     results["is_exact"] = exact
     results["status"] = np.array(
@@ -57,6 +60,21 @@ def tabulate(
     names = out[0]["test_scores"]
     is_multimetric = isinstance(names, dict)
     return Table(results, exact, len(sizes), is_multimetric, names if is_multimetric else {})
+
+
+def _formatted(
+    search: Search,
+    params: list[Params],
+    n_splits: int,
+    out: list[Params],
+    found: Sequence[Outcome | None],
+) -> Params:
+    """Scikit-learn's own table; of scores that are -inf by a rule the search itself will tell."""
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        if any(outcome is not None and outcome.status == NEAR_IDENTITY for outcome in found):
+            warnings.filterwarnings("ignore", message="One or more of the test scores")
+        results: Params = search._format_results(params, n_splits, out)
+    return results
 
 
 def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
@@ -119,7 +137,7 @@ def _status(outcome: Outcome | None, is_exact: bool) -> str:
     """How certain a candidate's scores are."""
     if outcome is None or len(outcome.failures) == len(outcome.folds):
         return "failed"
-    if is_exact:
+    if is_exact and outcome.status != AS_DEFINED:
         return "exact"
     return outcome.status or "estimated"
 

@@ -16,7 +16,7 @@ from sklearn.utils import get_tags
 
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.door import carry_out
-from everyfold.evaluate.inexact import warn_if_inexact
+from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
@@ -139,12 +139,15 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.error_score,
             self.n_jobs,
             self.random_state,
+            self.criterion,
         )
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
         wants = Wants(train_scores=self.return_train_score, selects_by=self.refit)
         grid = list(self._candidates())
+        if self.criterion is not None and self.scoring is None:
+            scorer = None
         request = Request(self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants)
         return request, metric
 
@@ -183,6 +186,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _finish(self, state: _Run) -> None:
         table = self._tabulate(state)
         warn_if_inexact(list(state.history.values()))
+        warn_if_excluded(list(state.history.values()))
         self._choose(state, table.results)
         self._confirm(state, table.results)
         remarks = self._remarks(state, table.results)
@@ -191,7 +195,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if self.refit:
             if not hasattr(self, "best_index_"):
                 raise ValueError(
-                    f"no candidate has a score: mean_test_{state.metric} is NaN for all of them, "
+                    f"no candidate has a score: mean_test_{state.metric} is NaN or -inf for all, "
                     "so that none is better than another and none was refitted. The warnings say "
                     "why, and cv_results_ has the table; refit=False is content with that"
                 )
@@ -253,7 +257,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.__dict__.pop(former, None)
         if not self.refit and self.multimetric_:
             return
-        if not callable(self.refit) and np.isnan(results[f"mean_test_{state.metric}"]).all():
+        if not callable(self.refit) and not np.any(results[f"mean_test_{state.metric}"] > -np.inf):
             return
         self.best_index_ = self._select_best_index(self.refit, state.metric, results)
         if not callable(self.refit):
@@ -272,7 +276,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.best_params_ = results["params"][self.best_index_]
 
     def _record(self, state: _Run, table: Table, notes: Sequence[str] = ()) -> None:
-        scorer = state.request.scorer
+        scorer, _ = self._get_scorers()
         self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
         self.cv_results_ = table.results
         self.plan_ = state.plan.done(
