@@ -71,6 +71,13 @@ class Task:
     """Whether nothing but predicted labels is read of the values, where there is no judge."""
     criterion: Closed | None = None
     """What takes the place of held-out values; there is one fold then, of all rows."""
+    keeps_values: bool = False
+    """Whether held-out values are kept beside their scores."""
+
+    @property
+    def width(self) -> int:
+        """How many values a row has."""
+        return int(self.target.columns.shape[1])
 
     @property
     def needs_values(self) -> bool:
@@ -105,6 +112,15 @@ class Task:
     def whole(self) -> Tile:
         """All usable folds."""
         return self._tile(self.usable)
+
+    def held_out(self, values: Array) -> Array:
+        """Values of the usable folds' test rows without classes that their training rows lack."""
+        folds, lacking = self.whole.test, self.whole.lacking
+        values = values.copy() if lacking else values
+        for i, train in lacking.items():
+            part = slice(folds.bounds[i], folds.bounds[i + 1])
+            values[part] = self.target.mask(values[part], train)
+        return values
 
     def as_removals(self) -> Task:
         """The same folds, read as removals of rows where they are."""
@@ -363,6 +379,11 @@ class Outcome:
     def failure(self) -> Failure | None:
         """One of the failures, if there are any."""
         return next(iter(self.failures.values()), None)
+
+
+def without_values(outcome: Outcome) -> Outcome:
+    """The same, to be remembered: values of thousands of candidates would be most of the memory."""
+    return outcome if outcome.values is None else replace(outcome, values=None)
 
 
 def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from everyfold.evaluate.data import Data, Outcome, join
+from everyfold.evaluate.data import Data, Outcome, join, without_values
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.run import run
 from everyfold.evaluate.tiles import Unit
@@ -31,7 +31,7 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
         for outcomes in map_unordered(work, units, jobs, data.n):
             complete = list(_complete(outcomes, waiting, data))
             if complete:
-                history[-1] += complete
+                history[-1] += [without_values(outcome) for outcome in complete]
                 statuses = plan.rounds.statuses(history)
                 whole = [outcome for outcome in complete if not outcome.sample]
                 if whole:

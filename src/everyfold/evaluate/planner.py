@@ -47,7 +47,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
     _check_structures(data, kernels)
     rounds, more = _rounds(data, kernels, request)
     units, expected = rounds.first, rounds.expected(data)
-    _check_workers(units, max(unit.memory for unit in units), data, options.n_jobs)
+    kept = _kept_bytes(data, request)
+    _check_workers(units, kept + max(unit.memory for unit in units), data, options.n_jobs)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -56,9 +57,18 @@ def plan(data: Data, request: Request) -> SearchPlan:
         rounds=rounds,
         kind=kind,
         estimate=sum(unit.seconds for unit in expected),
-        memory=max(unit.memory for unit in expected),
+        memory=kept + max(unit.memory for unit in expected),
         notes=(*notes, *more),
     )
+
+
+def _kept_bytes(data: Data, request: Request) -> int:
+    """What held-out values take that are kept until the end: those of the best, or of all."""
+    keeps = request.wants.keeps
+    if keeps is None:
+        return 0
+    sizes = [8 * sum(data.sizes) * data.tasks[c.task].width for c in data.candidates.values()]
+    return sum(sizes) if keeps == "all" else max(sizes)
 
 
 def _check_scorers(data: Data, request: Request) -> list[str]:

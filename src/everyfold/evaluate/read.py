@@ -277,7 +277,8 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
         data, score = (request.X, request.y), request.metadata.score
         judge = Judge(request.scorer, target, data, score, request.options.error_score)
     wants, closed = request.wants, request.options.closed
-    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)
+    keeps = wants.keeps is not None
+    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed, keeps)
 
 
 def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:

@@ -157,6 +157,8 @@ class Wants:
         Whether nothing but predictions is read of these values.
     mean_scores : bool
         Whether the mean over the folds decides, so that one fold without a score leaves nothing.
+    keeps : {"best", "all"} or None
+        Whose held-out values are kept beside their scores.
     selects_by : str or None
         The score that a winner is chosen by; None if that is not known before the work.
     """
@@ -165,6 +167,7 @@ class Wants:
     partition: bool = False
     labels_only: bool = False
     mean_scores: bool = True
+    keeps: Literal["best", "all"] | None = None
     selects_by: str | None = "score"
 
 

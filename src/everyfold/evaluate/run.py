@@ -311,7 +311,7 @@ def _judge(
         _spread(record.condition, where, len(numbers), np.nan),
         _spread(record.spectral_radius, where, len(numbers), np.nan),
         failures,
-        record.values if task.judge is None and task.criterion is None else None,
+        _kept(record, task, tile),
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.has_one_solution,
@@ -320,6 +320,14 @@ def _judge(
         is_of_another_model=method.is_of_another_model,
         status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
     )
+
+
+def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
+    """The held-out values, where they are asked for and not sums alone were taken."""
+    is_asked = task.keeps_values or task.judge is None
+    if not is_asked or task.criterion is not None or record.errors is not None:
+        return None
+    return _by_side(record.values, tile)[0]
 
 
 def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:

@@ -13,6 +13,7 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import _safe_indexing as safe_indexing
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _num_samples as num_samples
@@ -21,6 +22,7 @@ __all__ = [
     "BaseScorer",
     "BaseSearchCV",
     "MultimetricScorer",
+    "StrOptions",
     "aggregate_score_dicts",
     "check_method_params",
     "fit_and_score",

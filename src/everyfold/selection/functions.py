@@ -223,12 +223,9 @@ def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
     if outcome.target is not None:
         return outcome.target, outcome.values
     task = data.tasks[0]
-    folds, held = task.whole.folds, outcome.values.copy()
-    for i, train in task.whole.lacking.items():
-        part = slice(folds.bounds[i], folds.bounds[i + 1])
-        held[part] = task.target.mask(held[part], train)
+    held = task.held_out(outcome.values)
     values = np.empty_like(held)
-    values[np.concatenate(folds.tests)] = held
+    values[task.whole.test.rows] = held
     return task.target, values
 
 

@@ -80,6 +80,9 @@ class FastGridSearchCV(FastSearchCV):
     preprocessing : {"auto", "per_fold", "once"}, default="auto"
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
         does, or once on all rows (never with y). "auto" is per fold up to 20 folds; warns beyond.
+    keep_predictions : {"best", "all"} or None, default="best"
+        Whose held-out values are kept for ``out_of_fold``: the winner's, those of all candidates
+        (8 bytes a row, fold repetition and candidate, which the plan counts), or nobody's.
     random_state : int, RandomState or None, default=None
         The seed of every random choice: landmarks of operators without a seed of their own (those
         of ``best_estimator_``, too), low ranks that the search begins with, starts of power
@@ -138,6 +141,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "auto",
+        keep_predictions: Literal["best", "all"] | None = "best",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
@@ -155,6 +159,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.ridge_scaling = ridge_scaling
         self.n_confirm = n_confirm
         self.preprocessing = preprocessing
+        self.keep_predictions = keep_predictions
         self.random_state = random_state
 
     def _candidates(self) -> Iterable[Params]:
@@ -226,6 +231,7 @@ operator, ridge_scaling, n_confirm, preprocessing
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "auto",
+        keep_predictions: Literal["best", "all"] | None = "best",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
@@ -244,6 +250,7 @@ operator, ridge_scaling, n_confirm, preprocessing
         self.ridge_scaling = ridge_scaling
         self.n_confirm = n_confirm
         self.preprocessing = preprocessing
+        self.keep_predictions = keep_predictions
         self.random_state = random_state
 
     def _candidates(self) -> Iterable[Params]:

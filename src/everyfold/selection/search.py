@@ -8,13 +8,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
 
-from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.data import Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
@@ -23,8 +24,9 @@ from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import take_apart
-from everyfold.models.private import BaseSearchCV, MultimetricScorer, fit_context
+from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
+from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import (
     Remark,
@@ -46,6 +48,7 @@ class _Run:
     plan: SearchPlan
     progress: Progress
     start: float
+    keeper: Keeper
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
 
@@ -68,7 +71,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         name: rule
         for name, rule in BaseSearchCV._parameter_constraints.items()
         if name != "pre_dispatch"
-    } | {"random_state": ["random_state"]}
+    } | {
+        "keep_predictions": [StrOptions({"best", "all"}), None],
+        "random_state": ["random_state"],
+    }
 
     progress_kind: Callable[..., Progress] = Progress
     """What is told how far the work is; a front end may put a class of its own here."""
@@ -121,6 +127,36 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
 
+    def out_of_fold(
+        self,
+        candidate: int | None = None,
+        method: Literal["predict", "decision_function", "predict_proba"] = "predict",
+    ) -> OutOfFoldPredictions:
+        """Out-of-fold predictions of a candidate, as its scores were made of.
+
+        Parameters
+        ----------
+        candidate : int, optional
+            Its index in ``cv_results_``; the best if None. Others than the best need
+            ``keep_predictions="all"``.
+        method : {"predict", "decision_function", "predict_proba"}, default="predict"
+            Probabilities for the logistic loss only.
+
+        Returns
+        -------
+        predictions : OutOfFoldPredictions
+            ``values`` and their ``spread`` over repeated folds, in the order of the rows, beside
+            ``repeats``, ``is_exact`` and ``status``. Rows that no fold held out are NaN; of labels
+            they are refused.
+        """
+        check_is_fitted(self, "cv_results_")
+        if candidate is None and not hasattr(self, "best_index_"):
+            raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
+        index = int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
+        results = self.cv_results_
+        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
+        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
@@ -144,7 +180,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
-        wants = Wants(train_scores=self.return_train_score, selects_by=self.refit)
+        keeps = None if isinstance(X, RowSource) else self.keep_predictions
+        wants = Wants(self.return_train_score, keeps=keeps, selects_by=self.refit)
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
             scorer = None
@@ -163,7 +200,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             request = request.indexed()
         size = made.kernels, len(request.candidates)
         progress = self.progress_kind(self, (request.X, request.y), *size)
-        return _Run(request, metric, data, made, progress, start)
+        deciding = self.refit if isinstance(self.refit, str) else "score"
+        keeper = Keeper(request.wants.keeps, None if callable(self.refit) else deciding)
+        return _Run(request, metric, data, made, progress, start, keeper)
 
     # -- the work ------------------------------------------------------------------------------
 
@@ -175,7 +214,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
                 if outcome.failure is not None and self.error_score == "raise":
                     raise outcome.failure.error
                 found = state.refits if outcome.is_refit else state.history
-                found[outcome.number] = outcome
+                found[outcome.number] = without_values(outcome)
+                if not outcome.is_refit:
+                    state.keeper.take(outcome, state.data)
             if is_new:
                 state.progress.advance(len(state.history))
             else:
@@ -190,6 +231,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self._choose(state, table.results)
         self._confirm(state, table.results)
         remarks = self._remarks(state, table.results)
+        self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
         self._say(remarks)
         if self.refit:
@@ -200,6 +242,14 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
                     "why, and cv_results_ has the table; refit=False is content with that"
                 )
             self._refit_best(state)
+
+    def _complete_values(self, state: _Run) -> None:
+        """Evaluate the winner once more, if its held-out values are wanted and were not kept."""
+        if not hasattr(self, "best_index_"):
+            return
+        number = state.finished[self.best_index_]
+        if state.keeper.lacks(number) and number in state.history:
+            state.keeper.add(evaluate_again(state.request, state.data, number), state.data)
 
     def _remarks(self, state: _Run, results: Params) -> list[Remark]:
         """What is to be said of the winner."""
@@ -279,6 +329,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         scorer, _ = self._get_scorers()
         self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
         self.cv_results_ = table.results
+        self._keeper, self._numbers = state.keeper, state.finished
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,

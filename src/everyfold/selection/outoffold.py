@@ -1,0 +1,212 @@
+"""Held-out values of candidates, kept by a search and read as predictions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+
+from everyfold.evaluate.data import Data, Outcome, Task
+from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.request import Request, Wants
+from everyfold.evaluate.rounds import mean_score
+from everyfold.models.targets import Labels, Target
+from everyfold.types import AnyArray, Array, Index, Mask
+
+__all__ = ["Keeper", "OutOfFoldPredictions", "evaluate_again"]
+
+Method = Literal["predict", "decision_function", "predict_proba"]
+
+
+@dataclass(frozen=True)
+class OutOfFoldPredictions:
+    """What the models of a cross-validation say of the rows that they were not fitted on.
+
+    Attributes
+    ----------
+    values : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
+        The mean over the folds that held a row out; of labels, the most frequent one. NaN for rows
+        that none did.
+    spread : array of the same shape
+        The standard deviation over these folds, 0 where there is one; of labels, the share of folds
+        that say otherwise.
+    repeats : int array of shape (n_samples,)
+        How many folds held a row out.
+    is_exact : bool
+        Whether every value equals that of a refit up to rounding or the solver's own tolerance.
+    status : str
+        How certain they are, in the words of ``cv_results_["status"]``.
+    """
+
+    values: AnyArray
+    spread: Array
+    repeats: Index
+    is_exact: bool
+    status: str
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The held-out values of one candidate, and what makes predictions of them.
+
+    ``are_signs`` if only the signs of values are those of refits.
+    """
+
+    target: Target
+    rows: Index
+    values: Array
+    n: int
+    are_signs: bool
+
+    @classmethod
+    def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
+        if outcome.values is None:
+            return None
+        nobody = np.empty(0, dtype=np.intp)
+        are_signs = outcome.is_approximate and not task.needs_values
+        target, values = task.target.among(nobody), task.held_out(outcome.values)
+        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs)
+
+    def read(self, method: Method) -> AnyArray:
+        """What was predicted, one entry for each held-out row of each fold."""
+        if method == "predict":
+            return self.target.predict(self.values)
+        if not isinstance(self.target, Labels):
+            raise ValueError(f"method={method!r} is for classifiers; use method='predict'")
+        if method == "decision_function":
+            return self.target.decide(self.values)
+        if method != "predict_proba":
+            raise ValueError(
+                f"method={method!r} is not known; use 'predict', 'decision_function' or "
+                "'predict_proba'"
+            )
+        if not self.target.has_probabilities:
+            raise ValueError(
+                "method='predict_proba' needs a classifier with the logistic loss; use "
+                "method='decision_function'"
+            )
+        return self.target.probabilities(self.values)
+
+
+@dataclass
+class Keeper:
+    """Keeps the values of the best candidate so far, or of all.
+
+    Attributes
+    ----------
+    keeps : {"best", "all"} or None
+    metric : str or None
+        The score that the best is known by, if one is.
+    """
+
+    keeps: Literal["best", "all"] | None
+    metric: str | None
+    _kept: dict[int, _Kept | None] = field(default_factory=dict)
+    _best: tuple[float, int] = (-math.inf, 0)
+
+    def take(self, outcome: Outcome, data: Data) -> None:
+        """Keep the values of an outcome, if they are wanted."""
+        number = outcome.number
+        if self.keeps == "best":
+            if self.metric is None or not _has(outcome, self.metric):
+                return
+            standing = mean_score(outcome, self.metric), -number
+            if number not in self._kept and standing <= self._best:
+                return
+            self._best = standing
+            self._kept.clear()
+        if self.keeps is not None:
+            self._kept[number] = _Kept.of(outcome, data.tasks[data.candidates[number].task])
+
+    def lacks(self, number: int) -> bool:
+        """Whether a candidate's values are wanted and not there."""
+        return self.keeps is not None and self._kept.get(number) is None
+
+    def add(self, outcome: Outcome, data: Data) -> None:
+        """Keep the values of the winner, and of nobody else if those of all are not wanted."""
+        if self.keeps == "best":
+            self._kept.clear()
+        task = data.tasks[data.candidates[outcome.number].task]
+        self._kept[outcome.number] = _Kept.of(outcome, task)
+
+    def read(
+        self, number: int, method: Method, *, is_exact: bool, status: str
+    ) -> OutOfFoldPredictions:
+        """The predictions of a candidate in the order of the rows."""
+        kept = self._kept.get(number)
+        if kept is None:
+            raise ValueError(
+                f"the held-out values of candidate {number} were not kept "
+                f"(keep_predictions={self.keeps!r}); use keep_predictions='all', or "
+                "cross_val_predict with its parameters"
+            )
+        found = kept.read(method)
+        is_exact = is_exact and not (kept.are_signs and method != "predict")
+        repeats = np.bincount(kept.rows, minlength=kept.n)
+        if method == "predict" and isinstance(kept.target, Labels):
+            values, spread = _votes(found, kept, repeats)
+        else:
+            values, spread = _means(found, kept.rows, repeats)
+        return OutOfFoldPredictions(values, spread, repeats, is_exact, status)
+
+
+def _has(outcome: Outcome, metric: str) -> bool:
+    """Whether there is such a score; those of a user's own function may have any names."""
+    return all(metric in score for score in outcome.scores if isinstance(score, dict))
+
+
+def _means(found: AnyArray, rows: Index, repeats: Index) -> tuple[Array, Array]:
+    """Mean and standard deviation over the folds of every row; NaN where there is none."""
+    count = repeats.reshape(-1, *[1] * (found.ndim - 1)).astype(np.float64)
+    count[count == 0.0] = np.nan
+    mean = _sum(found, rows, len(repeats)) / count
+    variance = _sum((found - mean[rows]) ** 2, rows, len(repeats)) / count
+    return mean, np.sqrt(variance)
+
+
+def _sum(found: Array, rows: Index, n: int) -> Array:
+    total = np.zeros((n, *found.shape[1:]))
+    np.add.at(total, rows, found)
+    return total
+
+
+def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Array]:
+    """The most frequent label of every row, the first of several, and the share of others."""
+    missing = np.flatnonzero((repeats == 0) | _has_gaps(kept))
+    if len(missing):
+        raise ValueError(
+            f"row {missing[0]} was held out by no fold, or by one that failed, and there is no "
+            "label for that; use method='decision_function', whose values are NaN there"
+        )
+    assert isinstance(kept.target, Labels)
+    classes = kept.target.classes
+    votes = np.zeros((kept.n, len(classes)))
+    np.add.at(votes, (kept.rows, np.searchsorted(classes, found)), 1.0)
+    labels: AnyArray = classes[votes.argmax(axis=1)]
+    return labels, 1.0 - votes.max(axis=1) / repeats
+
+
+def _has_gaps(kept: _Kept) -> Mask:
+    """The rows with a value that is not known."""
+    gaps = np.zeros(kept.n, dtype=bool)
+    gaps[kept.rows[np.isnan(kept.values).any(axis=1)]] = True
+    return gaps
+
+
+def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
+    """One candidate on the same folds once more, for its held-out values.
+
+    For a way of work that keeps none: sums over the rows, or a winner that is known last.
+    """
+    tasks = tuple(replace(task, judge=None, with_train=False) for task in data.tasks)
+    data = replace(data, tasks=tasks, candidates={number: data.candidates[number]}, own=None)
+    options = replace(request.options, n_confirm=0)
+    request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # all has been said in the search itself
+        ((outcome,),) = carry_out(plan(data, request), data, options.n_jobs)
+    return outcome
