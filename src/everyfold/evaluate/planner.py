@@ -63,12 +63,10 @@ def plan(data: Data, request: Request) -> SearchPlan:
 
 
 def _kept_bytes(data: Data, request: Request) -> int:
-    """What held-out values take that are kept until the end: those of the best, or of all."""
-    keeps = request.wants.keeps
-    if keeps is None:
+    """What the held-out values of all candidates take, where they are kept until the end."""
+    if request.wants.keeps != "all":
         return 0
-    sizes = [8 * sum(data.sizes) * data.tasks[c.task].width for c in data.candidates.values()]
-    return sum(sizes) if keeps == "all" else max(sizes)
+    return 8 * sum(data.sizes) * sum(data.tasks[c.task].width for c in data.candidates.values())
 
 
 def _check_scorers(data: Data, request: Request) -> list[str]:
