@@ -16,6 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from everyfold import (
+    LSSVR,
     FastGridSearchCV,
     FastRandomizedSearchCV,
     KernelLogisticClassifier,
@@ -183,6 +184,12 @@ def test_refusals():
         labels.out_of_fold(method="predict_proba")
     with pytest.raises(ValueError, match="'transform'"):
         labels.out_of_fold(method="transform")
+
+
+def test_criteria_without_folds_keep_nothing():
+    search = FastGridSearchCV(LSSVR(), GRID, criterion="gcv").fit(X, y)
+    with pytest.raises(ValueError, match="cross_val_predict"):
+        search.out_of_fold()
 
 
 def test_sources_keep_nothing():

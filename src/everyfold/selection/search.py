@@ -180,7 +180,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
-        keeps = None if isinstance(X, RowSource) else self.keep_predictions
+        has_folds = self.criterion is None and not isinstance(X, RowSource)
+        keeps = self.keep_predictions if has_folds else None
         wants = Wants(self.return_train_score, keeps=keeps, selects_by=self.refit)
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
