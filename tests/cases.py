@@ -90,7 +90,7 @@ def _item(bound, K, new=None, K_new=None):
     return Item(bound, _cut(K), K, new, K_new)
 
 
-def _landmarks(bound, rows, K, K_new):
+def _landmarks(rows, K, K_new):
     """K̃ = C W⁻¹ Cᵀ and its continuation to new rows."""
     inverse = np.linalg.pinv(K[np.ix_(rows, rows)], hermitian=True)
     mixed = inverse @ K[rows]
@@ -187,12 +187,25 @@ def item(name):
         return _item(bound, rbf(A, A, 0.3), new, rbf(B, A, 0.3))
     if name == "nystrom":
         bound = Nystrom(9, random_state=0).bind(RBF(gamma=0.3), X)
-        low, low_new = _landmarks(bound, bound.pivots, K, K_new)
+        low, low_new = _landmarks(bound.pivots, K, K_new)
         return _item(bound, low, new, low_new)
     if name == "nystrom_precomputed":
         bound = Nystrom(9, random_state=0).bind(Precomputed(), K)
-        low, low_new = _landmarks(bound, bound.pivots, K, K_new)
+        low, low_new = _landmarks(bound.pivots, K, K_new)
         return _item(bound, low, K_new, low_new)
+    if name == "influence":
+        bound = Nystrom(9, random_state=0, replaces="response").bind(RBF(gamma=0.3), X)
+        return _item(bound, K, new, K_new)
+    if name in ("dual", "dual_precomputed"):
+        kernel, rows = (RBF(gamma=0.3), X) if name == "dual" else (Precomputed(), K)
+        structure = Nystrom(9, random_state=0, predicts_with="kernel")
+        low, _ = _landmarks(structure.landmarks(kernel, rows).pivots, K, K_new)
+
+        def fold(train, test):
+            return low[np.ix_(train, train)], K[np.ix_(test, train)]
+
+        found = new if name == "dual" else K_new
+        return Item(structure.bind(kernel, rows), fold, low, found, K_new)
     if name == "fourier":
         directions = np.random.RandomState(3).standard_normal((D, 4)) * np.sqrt(0.6)
         V, V_new = waves(X, directions), waves(new, directions)
@@ -228,6 +241,9 @@ WITH_MATRIX = (
     "blockwise",
     "iterative",
     "circulant",
+    "influence",
+    "dual",
+    "dual_precomputed",
 )
 
 EVERY = (*WITH_MATRIX, "per_fold", "per_split")

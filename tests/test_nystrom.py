@@ -16,6 +16,7 @@ from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
+from everyfold.bounds import expected_residual, model_error_bound
 from everyfold.criteria import BySums, HeldOut
 from everyfold.evaluate.costs import plan_exact
 from everyfold.kernels import RBF, Linear
@@ -29,7 +30,6 @@ from everyfold.losses import (
 )
 from everyfold.operators import DenseMatrix, LowRank, Quadratic, StructureError
 from everyfold.operators.landmarks import rp_cholesky, uniform
-from everyfold.operators.nystrom import expected_residual, model_error_bound
 from everyfold.solve import Problem, solve
 
 from . import cases, reference

@@ -24,15 +24,13 @@ from everyfold.criteria.newtonstep import (
     StepOptions,
     active_left,
     newton_steps,
-    spread_of_ridge,
+    share_of_ridge,
 )
 from everyfold.criteria.refit import Refit
-from everyfold.operators.base import KernelOperator, Response, Solution
+from everyfold.operators.base import KernelOperator, Response, Solution, weights_of_sets
 from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Route
-
-_POWER_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -95,6 +93,11 @@ class HeldOut(Predictive):
             raise ValueError(
                 f"cv: split {min(folds.odd)} is not a removal of rows (a test row is in the "
                 "training set, or a training row repeats), so no single fit contains it; use Refit"
+            )
+        if operator.only_splits:
+            raise ValueError(
+                "models of this operator predict by another matrix than they are fitted with "
+                "(predicts_with='kernel'), so no single fit tells held-out values; use Refit"
             )
         if not problem.loss.has_constant_curvature:
             yield from self._without_closed_form(problem, operator, ridges, folds)
@@ -166,7 +169,8 @@ class HeldOut(Predictive):
             self._passive(problem, operator, response, folds, (stacks, removed), held)
         values = held[folds.pick]
         condition = np.full(len(folds), response.condition)
-        exact = np.full(len(folds), self._limit == math.inf and is_trusted(response.condition))
+        is_exact = self._limit == math.inf and response.is_exact
+        exact = np.full(len(folds), is_exact and is_trusted(response.condition))
         if not np.isfinite(values).all():
             parts = enumerate(folds.split(values))
             broken = [i for i, part in parts if not np.isfinite(part).all()]
@@ -234,39 +238,30 @@ class HeldOut(Predictive):
         With :math:`\Theta = 1` on S and :math:`-m/(n-m)` elsewhere, :math:`\delta_1 = M\Theta g`,
         :math:`\delta_{j+1} = M\Theta D\delta_j`.
         """
-        theta = spread_of_ridge(problem, folds)
-        s = problem.quadratic.s[:, None]
+        elsewhere = share_of_ridge(problem, folds)
+        theta = weights_of_sets(folds.helds, elsewhere, problem.n)
         rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
-            solution = response.solution()
+            solution, D = response.solution(), response.curvature[:, None]
             u = operator.evaluate(solution.coef) + solution.intercept
-            g = -2.0 * s * s * (problem.y - u)
-            delta = _push(response, theta[:, :, None] * g[:, None, :])
+            delta = response.influence(folds.helds, elsewhere, -D * (problem.y - u))
             total = delta.copy()
             for _ in range(int(self._limit) - 1):
-                delta = _push(response, (2.0 * s * s * theta)[:, :, None] * delta)
+                delta = _push(response, (D * theta)[:, :, None] * delta)
                 total += delta
             pairs = zip(folds.tests, range(len(folds)), strict=True)
             values = np.concatenate([u[test] + total[test, i] for test, i in pairs])
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
-            yield OutOfFold(values, nothing, _power(response, s, theta, self.seed), condition)
+            radius = np.full(len(folds), np.nan)
+            if self._wants_radius:
+                radius = response.rates(theta, self.seed)
+            yield OutOfFold(values, nothing, radius, condition)
 
 
 def _push(response: Response, B: Array) -> Array:
     """M B for an (n, t, q) array."""
     return response.matmat(B.reshape(len(B), -1)).reshape(B.shape)
-
-
-def _power(response: Response, s: Array, theta: Array, seed: int) -> Array:
-    """Spectral radii of M D Theta for all folds at once, by power iteration."""
-    x = np.random.default_rng(seed).standard_normal(theta.shape)
-    norm = np.ones(theta.shape[1])
-    for _ in range(_POWER_STEPS):
-        x /= np.maximum(np.linalg.norm(x, axis=0), np.finfo(float).tiny)
-        x = response.matmat(2.0 * s * s * theta * x)
-        norm = np.linalg.norm(x, axis=0)
-    return norm
 
 
 def _join(folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:

@@ -20,7 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
-from everyfold.operators.base import DualModel, KernelOperator, Response, Solution
+from everyfold.operators.base import (
+    DualModel,
+    KernelOperator,
+    Response,
+    Solution,
+    weights_of_sets,
+)
 from everyfold.rows.folds import Folds
 from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 from everyfold.types import Array, Index
@@ -167,7 +173,8 @@ class _Step:
             held = self._series(folds, int(options.order), is_single)
         else:
             held, v = self._resummed(folds, is_single)
-            if options.certifies(self.problem, len(folds)) and is_trusted(self.response.condition):
+            is_sound = self.response.is_exact and is_trusted(self.response.condition)
+            if is_sound and options.certifies(self.problem, len(folds)):
                 exact = self._certificate(folds, v)
         if options.with_radius:
             radius = self._radius(folds, is_single)
@@ -196,24 +203,18 @@ class _Step:
             ratio = M * D[rows]
             powers = sum(ratio**j for j in range(order))
             return np.asarray(self.u[rows] + powers * M * self.g[rows])
-        parts = []
-        for rows in folds.helds:
-            M_SS = self.response.block(rows, rows)
-            term = M_SS @ self.g[rows]
-            total = term.copy()
-            for _ in range(order - 1):
-                term = M_SS @ (D[rows] * term)
-                total += term
-            parts.append(self.u[rows] + total)
-        return np.concatenate(parts)
+        moved = [self.response.series(rows, self.g, order) for rows in folds.helds]
+        return self.u[np.concatenate(folds.helds)] + np.concatenate(moved)
 
     def _mean_series(self, folds: Folds, order: int) -> Array:
-        theta = spread_of_ridge(self.problem, folds)
+        elsewhere = share_of_ridge(self.problem, folds)
         D = self.response.curvature[:, None]
-        delta = self.response.matmat(theta * self.g[:, None])
+        delta = self.response.influence(folds.helds, elsewhere, self.g[:, None])[:, :, 0]
         total = delta.copy()
+        if order > 1:
+            weights = D * weights_of_sets(folds.helds, elsewhere, self.problem.n)
         for _ in range(order - 1):
-            delta = self.response.matmat(theta * D * delta)
+            delta = self.response.matmat(weights * delta)
             total += delta
         return np.concatenate([self.u[S] + total[S, i] for i, S in enumerate(folds.helds)])
 
@@ -258,10 +259,12 @@ def _is_for(response: Response, newton: NewtonModel) -> bool:
     return bool(np.array_equal(response.curvature, 2.0 * newton.quadratic.s**2))
 
 
-def spread_of_ridge(problem: Problem, folds: Folds) -> Array:
-    r"""The :math:`\Theta` of the "mean" series, (n, t): 1 on held-out rows, -m/(n-m) elsewhere."""
+def share_of_ridge(problem: Problem, folds: Folds) -> Array:
+    r"""What the "mean" series weighs the rows by that stay, (t,): -m/(n-m).
+
+    Leaving m of n rows out also lowers the ridge, so that all rows answer: those of the fold with
+    weight 1, the others with this one.
+    """
     left = active_left(problem, folds)
-    theta = np.tile(-(problem.n_counted - left) / left, (problem.n, 1))
-    for i, held in enumerate(folds.helds):
-        theta[held, i] = 1.0
-    return theta
+    share: Array = -(problem.n_counted - left) / left
+    return share

@@ -320,8 +320,8 @@ def _allowed(
     if outline.methods is not None:
         return _structured(problem, outline, folds)
     refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
-    if outline.is_per_fold:
-        return refits, "the kernel depends on the training rows of each fold (gamma='scale')"
+    if outline.is_per_fold or outline.only_splits:
+        return refits, "every fold has a kernel, or predicts by a kernel, that no other fold has"
     if problem.is_balanced:
         return refits, "balanced class weights depend on the training rows of each fold"
     if not folds.are_removable:

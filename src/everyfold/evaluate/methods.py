@@ -33,7 +33,7 @@ from everyfold.models.model import Model
 from everyfold.models.targets import Numbers
 from everyfold.operators.structure import Outline
 from everyfold.rows.batches import BLOCK_BYTES
-from everyfold.types import Order
+from everyfold.types import Order, Route
 
 __all__ = ["Method", "check_order", "choose_method"]
 
@@ -104,6 +104,7 @@ def check_order(model: Model, order: Order) -> None:
             f"alpha has {len(model.ridges)} entries, but loss={model.loss} takes one number for "
             "all targets"
         )
+    model.structure_for_any().check_order(order)
     if is_finite(order) and model.choice.depends_on_rows:
         raise ValueError(
             f"order={order!r} needs one kernel for all folds, but gamma={model.choice.gamma!r} "
@@ -114,6 +115,8 @@ def check_order(model: Model, order: Order) -> None:
 def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     """The method for candidates that differ in their ridge only."""
     model = models[0]
+    if outline.response_rank is not None:
+        _check_responses(model, task, outline)
     if task.criterion is not None:
         method = _by_criterion(models, task, outline, task.criterion)
     elif model.chooses_ridge:
@@ -131,6 +134,22 @@ def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: 
         is_of_another_model=outline.is_approximate,
         excludes_identity=is_finite(order),
     )
+
+
+def _check_responses(model: Model, task: Task, outline: Outline) -> None:
+    """Refuse what a response cannot tell of a fold, where a stand-in for it was asked for."""
+    for is_wrong, what in (
+        (task.criterion is not None, "criterion; leave it out"),
+        (outline.is_per_fold, "a kernel of each fold; use preprocessing='once', a gamma"),
+        (model.class_weight == "balanced", "class_weight='balanced'; pass a dict of weights"),
+        (model.chooses_ridge, "a model that chooses its own alpha; use Ridge"),
+        (not task.whole.folds.are_removable, "folds that do not just remove rows; use another cv"),
+    ):
+        if is_wrong:
+            raise ValueError(
+                f"operator=Nystrom(replaces='response') does not go with {what} or "
+                "replaces='kernel'"
+            )
 
 
 def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
@@ -172,13 +191,26 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
     ridges = {ridge for model in models for ridge, _ in model.columns_of_ridges(q)}
     problem = models[0].problems(task.target, task.weights)[0]
     plan = costs.plan_exact(problem, outline, len(ridges), task.whole.folds)
-    if is_finite(order):
-        words = f"influence series of order {order:g}, an approximation"
-        criterion = HeldOut(order=float(order), seed=models[0].seed)
+    if is_finite(order) or outline.response_rank is not None:
+        limit = float(order) if is_finite(order) else math.inf
+        by_ridge = costs.COSTS.cube_cholesky * len(ridges) < costs.COSTS.cube_eigen
+        route: Route = "cholesky" if by_ridge else "eigen"
+        criterion = HeldOut(order=limit, route=route, seed=models[0].seed)
+        words = _series_words(limit, outline)
         return Method(criterion, words, plan.seconds, plan.memory, is_approximate=True)
     if outline.is_long and isinstance(plan.criterion, BySums):
         return _passes(models, task, outline, plan.seconds)
     return Method(plan.criterion, plan.words, plan.seconds, plan.memory)
+
+
+def _series_words(order: float, outline: Outline) -> str:
+    """What one fit and the influence of every fold are, in words."""
+    words = f"influence series (BIF) of order {order:g}, an approximation"
+    if order == math.inf:
+        words = "one fit a ridge, then one step for every fold (★)"
+    if outline.response_rank is not None:
+        words += f", with a response of rank {outline.response_rank} (t-FBIF)"
+    return words
 
 
 def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
@@ -217,23 +249,23 @@ def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
 # -- smooth losses -----------------------------------------------------------------------------
 
 
-def _resolved(order: Order, n_folds: int) -> Order:
+def _resolved(order: Order, n_folds: int, outline: Outline) -> Order:
     """What "auto" is: one step is near-exact for single rows, but not for larger folds."""
     if order != "auto":
         return order
+    if outline.response_rank is not None:
+        return math.inf
     return "exact" if n_folds <= MANY_FOLDS else math.inf
 
 
 def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     folds, work = task.whole.folds, _work(models, task, outline)
-    order = _resolved(order, len(folds))
-    is_literal = outline.is_per_fold or models[0].class_weight == "balanced"
+    order = _resolved(order, len(folds), outline)
+    is_literal = outline.is_per_fold or outline.only_splits or models[0].class_weight == "balanced"
     if order == "exact" or is_literal or not folds.are_removable:
         words = "Newton fits of every fold, each starting from the fit on all rows"
         return _method(Refit(), words, costs.newton_fits(work), is_approximate=False)
-    words = "one Newton fit a ridge, then one step for every fold (★)"
-    if is_finite(order):
-        words = f"influence series of order {order:g}, an approximation"
+    words = _series_words(float(order), outline)
     criterion = HeldOut(order=float(order))
     return _method(criterion, words, costs.newton_steps(work), is_approximate=True)
 
@@ -244,19 +276,18 @@ def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order)
 def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     model, folds, work = models[0], task.whole.folds, _work(models, task, outline)
     fallback = _solver(models)
-    resolved = _resolved(order, len(folds))
-    takes_steps = resolved != "exact" and folds.are_removable and not outline.is_per_fold
+    resolved = _resolved(order, len(folds), outline)
+    is_split = outline.is_per_fold or outline.only_splits
+    takes_steps = resolved != "exact" and folds.are_removable and not is_split
     if not takes_steps:
         is_staged = order == "auto" and len(models) >= STAGED_FROM and not outline.is_per_fold
         return _paths(models, task, work, is_staged=is_staged)
     if model.class_weight == "balanced":  # the weights of all rows depend on those left out
         return _paths(models, task, work, is_staged=False)
-    if resolved == math.inf and bool((folds.sizes == 1).all()):
+    is_own = outline.response_rank is None
+    if resolved == math.inf and is_own and bool((folds.sizes == 1).all()):
         return replace(_single_rows(models, task, work), fallback=fallback)
-    words = "one Newton fit a ridge, then one step for every fold (★)"
-    if is_finite(order):
-        words = f"influence series of order {order:g}, an approximation"
-    words += ", with the kinks of libsvm's loss rounded"
+    words = _series_words(float(resolved), outline) + ", with the kinks of libsvm's loss rounded"
     criterion = SmoothedSteps(model.tolerance, float(resolved))
     method = _method(criterion, words, costs.smoothed_steps(work), is_approximate=True)
     return replace(method, fallback=fallback)

@@ -96,6 +96,8 @@ def _facts(operator: Splits) -> Params:
     words = "dense" if operator.methods is None else type(operator).__name__
     if operator.rank < operator.n:
         words = f"rank {operator.rank}"
+    elif operator.response_rank is not None:
+        words = f"{words}, responses of rank {operator.response_rank}"
     return {
         "operator": words,
         "residual_trace": operator.residual_trace,

@@ -109,6 +109,8 @@ class KernelPlan:
             return "a kernel for each fold"
         if self.outline.rank < n:
             return f"rank {self.outline.rank}"
+        if self.outline.response_rank is not None:
+            return f"dense, responses of rank {self.outline.response_rank}"
         return "dense" if self.outline.methods is None else type(self.structure).__name__
 
     def groups(self, data: Data, order: Order) -> tuple[Group, ...]:
@@ -138,7 +140,7 @@ def kernels_of(
     """The kernels of candidates, each with the structure it asks for on the data at hand."""
     for members in gather(candidates, lambda candidate: candidate.kernel_key):
         first = members[0]
-        is_own = first.model.choice.depends_on_rows or (bool(first.parts.steps) and is_per_fold)
+        is_own = first.model.has_kernel_per_fold or (bool(first.parts.steps) and is_per_fold)
         X = _typical_rows(data, first) if is_own else rows_of(data, first)
         if X is None:  # the steps of a fold fail, which its own evaluation reports
             structure = first.model.structure_for_any()

@@ -157,6 +157,11 @@ class Model:
             return Classes(target.codes)
         return Classes(target.codes, balance="weights" if self.weighs_balance else "rows")
 
+    @property
+    def has_kernel_per_fold(self) -> bool:
+        """Whether every training set has a kernel of its own, or an approximation of its own."""
+        return self.choice.depends_on_rows or self.structure_for_any().per_fold
+
     def structure_for_any(self) -> Structure:
         """The structure where nothing is known of the rows."""
         return self.operator if isinstance(self.operator, Structure) else Dense()

@@ -29,7 +29,10 @@ __all__ = [
     "Solution",
     "Splits",
     "StructureError",
+    "weights_of_sets",
 ]
+
+_POWER_STEPS = 30
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,8 @@ class Response(ABC):
     rho: float
     condition: float
     """Estimated condition number of the factorised system."""
+    is_exact: bool = True
+    """Whether M belongs to the problem that ``solution`` solves, and does not stand in for it."""
 
     @abstractmethod
     def solution(self) -> Solution:
@@ -202,6 +207,36 @@ class Response(ABC):
         held: Array = model.u + self.diagonal() * v
         return held
 
+    def influence(self, sets: Sequence[Index], elsewhere: Array, g: Array) -> Array:
+        r""":math:`M(\theta_i \circ g)` for t sets of rows and forces g of shape (n, q): (n, t, q).
+
+        :math:`\theta_i` is 1 on the i-th set and ``elsewhere[i]`` on all other rows: the first
+        term of an influence series.
+        """
+        theta = weights_of_sets(sets, elsewhere, len(g))
+        B = theta[:, :, None] * g[:, None, :]
+        return self.matmat(B.reshape(len(g), -1)).reshape(B.shape)
+
+    def series(self, rows: Index, g: Array, order: int) -> Array:
+        r""":math:`\sum_{j<r} (M_{SS} D_S)^j M_{SS}\, g_S` for one set S, g of shape (n,)."""
+        M_SS, D = self.block(rows, rows), self.curvature[rows]
+        term = M_SS @ g[rows]
+        total: Array = term.copy()
+        for _ in range(order - 1):
+            term = M_SS @ (D * term)
+            total += term
+        return total
+
+    def rates(self, theta: Array, seed: int) -> Array:
+        r"""Spectral radii of :math:`M D \Theta`, one a column of ``theta``, by power iteration."""
+        x = np.random.default_rng(seed).standard_normal(theta.shape)
+        norm, D = np.ones(theta.shape[1]), self.curvature[:, None]
+        for _ in range(_POWER_STEPS):
+            x /= np.maximum(np.linalg.norm(x, axis=0), np.finfo(float).tiny)
+            x = self.matmat(D * theta * x)
+            norm = np.linalg.norm(x, axis=0)
+        return norm
+
     def spread(self, rows: Index, B: Array, order: int) -> Array:
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
         total = np.zeros_like(B)
@@ -225,6 +260,14 @@ class Response(ABC):
         steps = np.arange(rows.shape[1])
         H[:, steps, steps] += 1.0
         return H
+
+
+def weights_of_sets(sets: Sequence[Index], elsewhere: Array, n: int) -> Array:
+    """A column for each set, (n, t): 1 on its rows, and ``elsewhere`` on all others."""
+    theta = np.tile(elsewhere, (n, 1))
+    for i, rows in enumerate(sets):
+        theta[rows, i] = 1.0
+    return theta
 
 
 class StructureError(ValueError):
@@ -338,6 +381,11 @@ class KernelOperator(Splits, Multiplies):
     """Whether that is so of half of the rows at least."""
     needs_constant_curvature: bool = False
     """Whether the structure is lost where the curvature of the loss differs between rows."""
+    only_splits: bool = False
+    """Whether models predict by another matrix than they are fitted with: no response says how."""
+
+    response_rank: int | None = None
+    """The rank of what stands in for its responses; None where they are its own."""
 
     @property
     @abstractmethod

@@ -52,7 +52,7 @@ class Iterative(Structure):
 
     def _prepared(self, operator: KernelOperator, kernel: Kernel, X: Matrix) -> KernelOperator:
         rank = min(self.rank, X.shape[0])
-        operator.basis = Nystrom(rank, random_state=self.random_state).bind(kernel, X).V
+        operator.basis = Nystrom(rank, random_state=self.random_state).landmarks(kernel, X).V
         operator.methods = ("conjugate",)
         return operator
 

@@ -59,6 +59,9 @@ class Mapped(Structure):
         """``bind`` without V, for what takes sums over rows: features are made batch by batch."""
         return LowRank(None, self.feature_map(kernel, Held(X)), X)
 
+    reads_sources: bool = True
+    """Whether rows may come from a source, of which a sample is looked at."""
+
     def is_long(self, n_rows: int, n_features: int) -> bool:
         """Whether V is more than a batch of rows, so that sums over them save memory."""
         return n_rows * self.raw_width_for(n_rows, n_features) > BLOCK
@@ -173,12 +176,16 @@ class LowRank(KernelOperator):
     ) -> Iterator[LowRankResponse]:
         """See base class. A single ridge takes a c×c Cholesky factor, more a shared spectrum."""
         centred = _Centred(self.V, quadratic)
+        kind = self._response_kind()
         if len(rhos) == 1:
-            yield LowRankResponse(centred, quadratic, _factor(centred, rhos[0]), rhos[0])
+            yield kind(centred, quadratic, _factor(centred, rhos[0]), rhos[0])
             return
         spectrum = _Spectrum(centred)
         for rho in rhos:
-            yield LowRankResponse(centred, quadratic, spectrum.at(rho), rho)
+            yield kind(centred, quadratic, spectrum.at(rho), rho)
+
+    def _response_kind(self) -> type[LowRankResponse]:
+        return LowRankResponse
 
     def restrict(self, rows: Index) -> LowRank:
         """See base class."""
@@ -213,7 +220,7 @@ class _Centred:
 
     def __init__(self, V: Array, quadratic: Quadratic) -> None:
         """Centre and multiply; c² flops for every row that has curvature."""
-        self._V = V
+        self.V = V
         self._quadratic = quadratic
         active = quadratic.active
         s, inside = quadratic.s[active], V if active.size == len(V) else V[active]
@@ -226,7 +233,7 @@ class _Centred:
     @cached_property
     def rows(self) -> Array:
         """V − 1 v̄ᵀ for all rows, active or not."""
-        return self._V - self.centre if self.centre.any() else self._V
+        return self.V - self.centre if self.centre.any() else self.V
 
     @cached_property
     def force(self) -> Array:
@@ -234,7 +241,7 @@ class _Centred:
         B = self._quadratic.z * (self._quadratic.s**2)[:, None]
         # b follows the mean of f, so that a force on b is one on f too.
         pull = 0.5 * self._quadratic.pull
-        force: Array = product(self._V.T, B) - np.outer(self.centre, B.sum(axis=0) - pull)
+        force: Array = product(self.V.T, B) - np.outer(self.centre, B.sum(axis=0) - pull)
         if self._quadratic.drift is not None:
             force -= 0.5 * self._quadratic.drift[:, None]
         return force
@@ -317,7 +324,8 @@ class LowRankResponse(Response):
         return 1.0
 
     @cached_property
-    def _G(self) -> Array:
+    def G(self) -> Array:
+        """See above, (n, c) or (n, c + 1)."""
         rotated = self._inverse.rotate()
         if self._mean == 0.0:
             return rotated
@@ -325,7 +333,7 @@ class LowRankResponse(Response):
 
     def _hat(self, rows: Index | slice, B: Array) -> Array:
         """2 M_{rows,:} B."""
-        return product(self._G[rows], product(self._G.T, B))
+        return product(self.G[rows], product(self.G.T, B))
 
     def solution(self) -> Solution:
         """See base class; ``coef`` belong to the columns of V."""
@@ -342,7 +350,7 @@ class LowRankResponse(Response):
 
     def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
-        Q = self._G[rows] * self._quadratic.s[rows][:, :, None]
+        Q = self.G[rows] * self._quadratic.s[rows][:, :, None]
         blocks: Array = -(Q @ Q.transpose(0, 2, 1))
         steps = np.arange(rows.shape[1])
         blocks[:, steps, steps] += 1.0
@@ -355,17 +363,25 @@ class LowRankResponse(Response):
 
     def leave(self, rows: Index, B: Array) -> Array:
         """See base class; sets larger than the rank cost m c² + c³ flops, not m³."""
-        if rows.shape[1] <= self._G.shape[1]:
+        if rows.shape[1] <= self.G.shape[1]:
             return super().leave(rows, B)
         s = self._quadratic.s[:, None]
         pairs = zip(rows, B, strict=True)
-        return np.stack([_deflate(self._G[S] * s[S], B_S) for S, B_S in pairs])
+        return np.stack([_deflate(self.G[S] * s[S], B_S) for S, B_S in pairs])
+
+    def radius(self, rows: Index) -> Array:
+        """See base class; likewise."""
+        if rows.shape[1] <= self.G.shape[1]:
+            return super().radius(rows)
+        s = self._quadratic.s[:, None]
+        inner = np.stack([gram(self.G[S] * s[S]) for S in rows])
+        return np.asarray(np.linalg.eigvalsh(inner)[:, -1], dtype=np.float64)
 
     def release(self, rows: Index, g: Array) -> Array:
         """See base class; likewise."""
-        if len(rows) <= self._G.shape[1]:
+        if len(rows) <= self.G.shape[1]:
             return super().release(rows, g)
-        s, G = self._quadratic.s[rows, None], self._G[rows]
+        s, G = self._quadratic.s[rows, None], self.G[rows]
         # (I − D M)⁻¹ = I + s (I − Q Qᵀ)⁻¹ Q Gᵀ with Q = s G.
         pushed = s * G @ (G.T @ g[rows, None])
         v: Array = g[rows] + (s * _deflate(s * G, pushed))[:, 0]
@@ -373,7 +389,7 @@ class LowRankResponse(Response):
 
     def without(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class."""
-        G = self._G[rows]
+        G = self.G[rows]
         held: Array = model.u[rows] + 0.5 * (G @ (G.T @ v))
         return held
 
@@ -389,13 +405,26 @@ class LowRankResponse(Response):
 
     def block(self, rows: Index, columns: Index) -> Array:
         """See base class."""
-        M_SS: Array = 0.5 * product(self._G[rows], self._G[columns].T)
+        M_SS: Array = 0.5 * product(self.G[rows], self.G[columns].T)
         return M_SS
 
     def diagonal(self) -> Array:
         """See base class; 2 n c flops."""
-        diagonal: Array = 0.5 * np.einsum("ij,ij->i", self._G, self._G)
+        diagonal: Array = 0.5 * np.einsum("ij,ij->i", self.G, self.G)
         return diagonal
+
+
+class DualLowRankResponse(LowRankResponse):
+    """The same with dual coefficients for a solution, one a row: a = s² (z − u) / ρ."""
+
+    def solution(self) -> Solution:
+        """See base class."""
+        if self.rho <= 0.0:
+            raise refuse(0.0, self.rho)
+        primal, quadratic = super().solution(), self._quadratic
+        u = product(self._centred.V, primal.coef) + primal.intercept
+        a = (quadratic.s**2)[:, None] * (quadratic.z - u) / self.rho
+        return Solution(a, primal.intercept)
 
 
 def _deflate(Q: Array, B: Array) -> Array:

@@ -2,9 +2,8 @@ r"""Low-rank kernels from landmarks: :math:`\tilde K = C W_k^+ C^\top = V V^\top
 
 from __future__ import annotations
 
-import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Literal
 
@@ -12,14 +11,16 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import StructureError
-from everyfold.operators.dense import product
+from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.dense import Dense, KernelExpansion, product
 from everyfold.operators.features import PROBE, LandmarkFeatures
+from everyfold.operators.influence import InfluenceMatrix
 from everyfold.operators.landmarks import centres, rp_cholesky, uniform
-from everyfold.operators.lowrank import LowRank, Mapped
+from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
+from everyfold.operators.structure import Outline, Structure
 from everyfold.operators.systems import CHUNK
 from everyfold.rows.memory import Held, Sampled
-from everyfold.types import Array, Index, Matrix, RandomState
+from everyfold.types import Array, Index, Matrix, Order, RandomState
 
 DEFAULT_LANDMARKS = 1000
 """The most landmarks that are taken where no number is asked for."""
@@ -52,13 +53,29 @@ class Nystrom(Mapped):
         "rpcholesky" stops where the residual trace is this share of the trace of the kernel.
     random_state : int, RandomState or None, default=None
         An int gives the same landmarks every time.
+    replaces : {"kernel", "response"}, default="kernel"
+        "kernel" fits the low-rank model. "response" is t-FBIF, the fast Bouligand influence
+        function of Liu et al. (2018): the fit and the push of every fold use the full kernel, and
+        only the inverse of the BIF matrix is of low rank. Use it with ``order=1`` (the paper's), a
+        higher order or inf, and ``ridge_scaling="mean"`` for the paper's ridge. With an intercept,
+        K is replaced wherever it stands in the bordered system of f and b.
+    per_fold : bool, default=False
+        Whether every training set draws landmarks of its own, as a refit does and as in the 2012
+        paper (Algorithm 2), or all folds share those of all rows.
+    predicts_with : {"features", "kernel"}, default="features"
+        "kernel" predicts by the dual coefficients of the low-rank fit and the true kernel, as in
+        the 2012 paper (Algorithm 1): n kernel evaluations a row instead of c.
 
     Notes
     -----
     **Cost** n c kernel evaluations, n c² flops and 8 n c bytes; prediction takes c kernel
-    evaluations a row.
+    evaluations a row. With ``per_fold=True`` as much for every fold. With ``replaces="response"``
+    one fit of the full kernel for each ridge, and beyond it c³ + n² + n c² + t n c for the first
+    order of t folds.
     **Exact?** Folds are those of refitting the low-rank model with the same landmarks, which are
-    chosen once, from all rows; the model itself approximates that of the full kernel.
+    chosen once, from all rows; the model itself approximates that of the full kernel. With
+    ``per_fold=True`` they are those of refitting it altogether. With ``replaces="response"`` the
+    model is exact, and its folds are approximate.
 
     Examples
     --------
@@ -74,6 +91,9 @@ class Nystrom(Mapped):
     sampling: Sampling = "rpcholesky"
     tol: float = 1e-6
     random_state: RandomState = None
+    replaces: Literal["kernel", "response"] = "kernel"
+    per_fold: bool = False
+    predicts_with: Literal["features", "kernel"] = "features"
 
     is_approximate: ClassVar[bool] = True
     kind: ClassVar[str] = "landmarks"
@@ -92,12 +112,73 @@ class Nystrom(Mapped):
             )
         if not (isinstance(self.tol, Real) and 0.0 <= float(self.tol) < 1.0):
             raise ValueError(f"tol={self.tol!r} is not allowed; use a number >= 0 and < 1")
+        self._check_forms()
         rank, count = self.rank, self.n_landmarks
         if _is_count(rank) and _is_count(count) and _number(rank, rank) > _number(count, count):
             raise ValueError(
                 f"rank={self.rank} is more than n_landmarks={self.n_landmarks}; the kernel between "
                 "the landmarks has no more eigenvectors than that"
             )
+
+    def _check_forms(self) -> None:
+        """Refuse forms that are not known, or do not go together."""
+        for name, allowed in (
+            ("replaces", ("kernel", "response")),
+            ("per_fold", (True, False)),
+            ("predicts_with", ("features", "kernel")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is not known; use {allowed[0]!r} or "
+                    f"{allowed[1]!r}"
+                )
+        if self.replaces == "response" and (self.per_fold or self.predicts_with == "kernel"):
+            raise ValueError(
+                "replaces='response' fits all rows once with the full kernel, which predicts; it "
+                "does not go with per_fold=True or predicts_with='kernel'"
+            )
+
+    def check_order(self, order: Order) -> None:
+        """See base class."""
+        if self.replaces == "response" and order == "exact":
+            raise ValueError(
+                "order='exact' refits every fold, which leaves no response to replace; use "
+                "replaces='kernel', or order=1 (t-FBIF), a higher order or inf"
+            )
+        is_series = order not in ("auto", "exact", np.inf)
+        if is_series and (self.per_fold or self.predicts_with == "kernel"):
+            raise ValueError(
+                f"order={order!r} expands the fit on all rows, which per_fold=True and "
+                "predicts_with='kernel' do not have; use order='auto' or plain landmarks"
+            )
+
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
+        """See base class."""
+        found = super().outline(n_rows, n_features, is_per_fold=is_per_fold or self.per_fold)
+        if self.replaces == "kernel":
+            return replace(found, only_splits=self.predicts_with == "kernel")
+        rank = self._kept(self.count(n_rows))
+        return replace(found, is_approximate=False, response_rank=rank)
+
+    @property
+    def needs_base(self) -> bool:  # type: ignore[override]  # a constant elsewhere
+        """See base class: where the full kernel is there as well."""
+        return self.replaces == "response"
+
+    @property
+    def reads_sources(self) -> bool:  # type: ignore[override]  # likewise
+        """See base class: only the plain form does."""
+        is_plain = self.replaces == "kernel" and self.predicts_with == "features"
+        return is_plain and not self.per_fold
+
+    def is_long(self, n_rows: int, n_features: int) -> bool:
+        """See base class; other forms than the plain one hold what they work with."""
+        is_plain = self.replaces == "kernel" and self.predicts_with == "features"
+        return is_plain and super().is_long(n_rows, n_features)
+
+    def to_fit(self) -> Structure:
+        """See base class: the full kernel where only responses are of low rank."""
+        return self if self.replaces == "kernel" else Dense()
 
     def count(self, n: int) -> int:
         """The number of landmarks among n rows."""
@@ -110,20 +191,33 @@ class Nystrom(Mapped):
 
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
-        return self._kept(self.count(n_rows))
+        return n_rows if self.replaces == "response" else self._kept(self.count(n_rows))
 
     def _kept(self, count: int) -> int:
         return count if self.rank is None else _number(self.rank, count)
 
-    def bind(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
+    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:  # type: ignore[override]
         """See base class."""
+        low = self.landmarks(kernel, X)
+        if self.replaces == "response":
+            return InfluenceMatrix(kernel(X), low, kernel, X)
+        if self.predicts_with == "kernel":
+            return DualNystrom(low.V, low.features, low.trace, X)
+        return low
+
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
+        """See base class."""
+        return InfluenceMatrix(kernel.from_base(base), self.landmarks(kernel, X), kernel, X)
+
+    def landmarks(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
+        """The low-rank kernel of the rows of ``X``, whatever it is for."""
         n = X.shape[0]
         if _is_count(self.n_landmarks) and self.count(n) < int(self.n_landmarks or 0):
             warnings.warn(
                 f"n_landmarks={self.n_landmarks} is more than the {n} rows: all of them are "
                 "landmarks, which saves nothing; use fewer, or operator='dense'",
                 UserWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
         trace = float(kernel.diagonal(X).sum())
         if self.sampling != "rpcholesky" or n > SAMPLE:
@@ -251,60 +345,51 @@ class NystromMatrix(LowRank):
         return norm
 
 
-def model_error_bound(
-    residual_norm: float, n: int, ridge: float, *, kappa: float = 1.0, offset: float = 0.0
-) -> float:
-    r"""The 2012 paper's bound on what replacing K by K̃ does to an LS-SVM's decision values.
+class DualNystrom(NystromMatrix):
+    """K̃ = V Vᵀ for the fit, and the true kernel for predictions (2012 paper, Algorithm 1).
 
-    .. math:: |f'(x) - f(x)| \le \frac{\kappa(1 + \zeta)}{n\mu_0^2}\|\tilde K - K\|_2,
-              \qquad \mu_0 = \mu / n
-
-    for labels ±1 and both models with the same offset ζ.
-
-    Parameters
-    ----------
-    residual_norm : float
-        ‖K̃ − K‖₂, measured, or the residual trace as an upper bound of it.
-    n : int
-    ridge : float
-        μ, the ridge of (K + μ I).
-    kappa : float, default=1
-        An upper bound of k(x, x).
-    offset : float, default=0
-        |ζ|.
-
-    Examples
-    --------
-    >>> model_error_bound(1e-3, n=100, ridge=10.0)
-    0.001
+    Coefficients are the dual ones of the low-rank model, one a row.
     """
-    return kappa * (1.0 + abs(offset)) * n * residual_norm / ridge**2
 
+    has_coordinates = False
+    only_splits = True
 
-def expected_residual(
-    diagonal: Array, tail: float, count: int, *, rank: int, confidence: float = 0.9
-) -> float:
-    r"""The a-priori bound on ‖K̃ − K‖₂ of uniform sampling (2012 paper, Theorem 3).
+    def __init__(self, V: Array, features: LandmarkFeatures, trace: float, X: Matrix) -> None:
+        super().__init__(V, features, trace)
+        self._X = X
 
-    .. math:: \|K - K_k\|_F + \epsilon\Bigl[\tfrac{n}{c}\sum_{i \in D(c)} K_{ii}
-              \bigl(\sqrt{n \textstyle\sum K_{ii}^2} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}
+    def _response_kind(self) -> type[LowRankResponse]:
+        return DualLowRankResponse
 
-    with :math:`\epsilon = (64 k / c)^{1/4}`, the smallest that the theorem allows.
+    def evaluate(self, coef: Array) -> Array:
+        """See base class: K̃ a, the values of the fit."""
+        return self.matmat(coef)
 
-    Parameters
-    ----------
-    diagonal : array of shape (n,)
-    tail : float
-        ‖K − K_k‖_F, the norm of the eigenvalues beyond the k-th.
-    count, rank : int
-        c and k.
-    confidence : float, default=0.9
-        1 − δ.
-    """
-    n, epsilon = len(diagonal), (64.0 * rank / count) ** 0.25
-    rest = n - count
-    g = count * rest / (n - 0.5) / (1.0 - 1.0 / (2.0 * max(count, rest)))
-    eta = math.sqrt(max(math.log(2.0 / (1.0 - confidence)) * g, 0.0) / count)
-    largest = float(np.sort(diagonal)[-count:].sum())
-    spread = math.sqrt(n * float(diagonal @ diagonal)) + eta * n * float(diagonal.max())
-    return float(tail + epsilon * math.sqrt(n / count * largest * spread))
+    def coefficients(self, a: Array) -> Array:
+        """See base class: a itself."""
+        return a
+
+    def inherit(self, coef: Array, rows: Index) -> Array:
+        """See base class: those of the rows."""
+        return coef[rows]
+
+    def inner(self, coef: Array, other: Array, values: Array) -> float:
+        """See base class: aᵀ K̃ a'."""
+        return float(np.vdot(coef, values))
+
+    def restrict(self, rows: Index) -> DualNystrom:
+        """See base class: the same landmarks."""
+        return DualNystrom(self.V[rows], self.features, 0.0, self._X[rows])
+
+    def cross(self, new: Index, rows: Index) -> Array:
+        """See base class: the true kernel."""
+        kernel = self.features.kernel
+        return kernel(self._X[new], kernel.anchors(self._X[rows], rows))
+
+    def link(self, X: Matrix) -> Array:
+        """See base class: likewise."""
+        return self.features.kernel(X, self._X)
+
+    def expand(self, coef: Array) -> KernelExpansion:
+        """See base class: likewise."""
+        return KernelExpansion(self.features.kernel, self._X, coef)

@@ -12,7 +12,7 @@ import numpy as np
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import KernelOperator
-from everyfold.types import Array, Index, Matrix, Params
+from everyfold.types import Array, Index, Matrix, Order, Params
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,11 @@ class Outline:
         Whether the matrix is in memory, and not computed anew for every product.
     is_long : bool
         Whether it has features that are too many to be held, and rows that can be summed over.
+    response_rank : int or None
+        The rank of what stands in for its responses; None where they are its own.
+    only_splits : bool
+        Whether models predict by another matrix than they are fitted with, so that held-out values
+        follow from fits of the training rows alone.
     """
 
     rank: int
@@ -44,6 +49,8 @@ class Outline:
     needs_constant_curvature: bool = False
     is_held: bool = True
     is_long: bool = False
+    response_rank: int | None = None
+    only_splits: bool = False
 
 
 class Structure(ABC):
@@ -53,6 +60,8 @@ class Structure(ABC):
     is_approximate: ClassVar[bool] = False
     needs_constant_curvature: ClassVar[bool] = False
     is_held: bool = True
+    per_fold: bool = False
+    """Whether every training set is to have an operator of its own."""
 
     def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
         """What an operator bound to data of this shape will be."""
@@ -66,6 +75,9 @@ class Structure(ABC):
             self.needs_constant_curvature,
             self.is_held,
         )
+
+    def check_order(self, order: Order) -> None:  # noqa: B027
+        """Raise if the structure does not allow this order; most allow any."""
 
     def check(self, n: int, weights: Array, sets: Sequence[Index]) -> None:  # noqa: B027
         """Raise if the structure does not suit the weights or the sets to hold out.

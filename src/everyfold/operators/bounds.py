@@ -1,0 +1,70 @@
+r"""What replacing K by a Nyström approximation can do to a model: measured, and beforehand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from everyfold.types import Array
+
+__all__ = ["expected_residual", "model_error_bound"]
+
+
+def model_error_bound(
+    residual_norm: float, n: int, ridge: float, *, kappa: float = 1.0, offset: float = 0.0
+) -> float:
+    r"""The 2012 paper's bound on what replacing K by K̃ does to an LS-SVM's decision values.
+
+    .. math:: |f'(x) - f(x)| \le \frac{\kappa(1 + \zeta)}{n\mu_0^2}\|\tilde K - K\|_2,
+              \qquad \mu_0 = \mu / n
+
+    for labels ±1 and both models with the same offset ζ.
+
+    Parameters
+    ----------
+    residual_norm : float
+        ‖K̃ − K‖₂, measured, or the residual trace as an upper bound of it.
+    n : int
+    ridge : float
+        μ, the ridge of (K + μ I).
+    kappa : float, default=1
+        An upper bound of k(x, x).
+    offset : float, default=0
+        |ζ|.
+
+    Examples
+    --------
+    >>> model_error_bound(1e-3, n=100, ridge=10.0)
+    0.001
+    """
+    return kappa * (1.0 + abs(offset)) * n * residual_norm / ridge**2
+
+
+def expected_residual(
+    diagonal: Array, tail: float, count: int, *, rank: int, confidence: float = 0.9
+) -> float:
+    r"""The a-priori bound on ‖K̃ − K‖₂ of uniform sampling (2012 paper, Theorem 3).
+
+    .. math:: \|K - K_k\|_F + \epsilon\Bigl[\tfrac{n}{c}\sum_{i \in D(c)} K_{ii}
+              \bigl(\sqrt{n \textstyle\sum K_{ii}^2} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}
+
+    with :math:`\epsilon = (64 k / c)^{1/4}`, the smallest that the theorem allows.
+
+    Parameters
+    ----------
+    diagonal : array of shape (n,)
+    tail : float
+        ‖K − K_k‖_F, the norm of the eigenvalues beyond the k-th.
+    count, rank : int
+        c and k.
+    confidence : float, default=0.9
+        1 − δ.
+    """
+    n, epsilon = len(diagonal), (64.0 * rank / count) ** 0.25
+    rest = n - count
+    g = count * rest / (n - 0.5) / (1.0 - 1.0 / (2.0 * max(count, rest)))
+    eta = math.sqrt(max(math.log(2.0 / (1.0 - confidence)) * g, 0.0) / count)
+    largest = float(np.sort(diagonal)[-count:].sum())
+    spread = math.sqrt(n * float(diagonal @ diagonal)) + eta * n * float(diagonal.max())
+    return float(tail + epsilon * math.sqrt(n / count * largest * spread))
