@@ -13,6 +13,7 @@ import numpy as np
 from sklearn import metrics
 
 from everyfold.evaluate.metrics import Side, own_score
+from everyfold.evaluate.published import coefficient_of_variation
 from everyfold.models.targets import Labels, Target
 from everyfold.types import Params, Scorer
 
@@ -38,6 +39,9 @@ _OTHERS: dict[_Function, str] = {
         "'neg_mean_squared_error', which orders candidates as the root of all rows would"
     ),
     metrics.root_mean_squared_log_error: "'neg_mean_squared_log_error'",
+    coefficient_of_variation: (
+        "'neg_mean_squared_error', which orders candidates as that of all rows would"
+    ),
 }
 """What to score by instead, where there is something."""
 
@@ -75,6 +79,7 @@ _ELSE_ALONE: dict[_Function, str] = {
     metrics.median_absolute_error: "the mean absolute error",
     metrics.root_mean_squared_log_error: "the mean absolute error of logarithms",
     metrics.balanced_accuracy_score: "the accuracy",
+    coefficient_of_variation: "the mean absolute percentage error",
 }
 
 _OF_POSITIVES = {

@@ -18,6 +18,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 from sklearn.pipeline import Pipeline
 
+from everyfold.evaluate.published import coefficient_of_variation, huber_hinge_loss
+from everyfold.losses import HuberHinge
 from everyfold.models.model import original
 from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
@@ -168,11 +170,33 @@ def _balanced_accuracy(side: Side, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
+def _variation(side: Side, values: Array) -> Scored:
+    mean = np.abs(side.mean(side.y))
+    root = np.sqrt(side.mean((side.y - values) ** 2))
+    is_known = np.asarray((mean > 0.0).all(axis=1))
+    return Scored((root / np.where(mean > 0.0, mean, 1.0)).mean(axis=1), is_known)
+
+
+@dataclass(frozen=True)
+class HuberHinged:
+    """The mean Huberised hinge loss of the decision values of two classes."""
+
+    loss: HuberHinge
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The losses of all folds; scikit-learn is asked where one class is all there is."""
+        signs = np.where(side.codes == 1, 1.0, -1.0)
+        losses = self.loss.value(signs, side.target.decide(values))
+        is_known = np.asarray((side.class_counts > 0).all(axis=1))
+        return Scored(side.mean(losses), is_known)
+
+
 _OF_NUMBERS: dict[Callable[..., object], Metric] = {
     metrics.r2_score: _r2,
     metrics.mean_squared_error: _squared_error,
     metrics.root_mean_squared_error: _root_squared_error,
     metrics.mean_absolute_error: _absolute_error,
+    coefficient_of_variation: _variation,
 }
 _OF_LABELS: dict[Callable[..., object], Metric] = {
     metrics.accuracy_score: _accuracy,
@@ -194,6 +218,8 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     if own is not None:
         return known.get(own)
     function = getattr(scorer, "_score_func", None)
+    if function is huber_hinge_loss:
+        return _huber_hinge(scorer, target)
     if (
         function not in known
         or getattr(scorer, "_kwargs", None) != {}
@@ -201,6 +227,18 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     ):
         return None
     return Signed(known[function], scorer._sign)
+
+
+def _huber_hinge(scorer: Scorer, target: Target) -> Metric | None:
+    """The loss of the decision function, where the target has two classes."""
+    options = dict(scorer._kwargs)
+    loss, label = HuberHinge(options.pop("h", 0.05)), options.pop("pos_label", None)
+    is_usual = not options and scorer._response_method == "decision_function"
+    if not is_usual or not isinstance(target, Labels) or len(target.classes) != 2:
+        return None
+    if label is not None and label not in target.classes.tolist():
+        return None
+    return Signed(HuberHinged(loss), scorer._sign)
 
 
 @dataclass(frozen=True)

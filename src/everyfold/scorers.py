@@ -1,0 +1,15 @@
+"""Scorers of the papers that scikit-learn does not have: pass one as ``scoring=``."""
+
+from everyfold.evaluate.published import (
+    coefficient_of_variation,
+    huber_hinge_loss,
+    huber_hinge_scorer,
+    neg_coefficient_of_variation,
+)
+
+__all__ = [
+    "coefficient_of_variation",
+    "huber_hinge_loss",
+    "huber_hinge_scorer",
+    "neg_coefficient_of_variation",
+]
