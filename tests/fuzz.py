@@ -103,11 +103,18 @@ def accepts_more(case: Case) -> bool:
     Several scorers of which one needs probabilities raise, one alone gives ``error_score``.
     """
     steps = case.estimator.steps if isinstance(case.estimator, Pipeline) else []
-    if case.container == "kernel" and any(step == "passthrough" for _, step in steps):
+    grids = case.grid if isinstance(case.grid, list) else [case.grid or {}]
+    tried = [step for _, step in steps] + [v for grid in grids for v in _values(grid)]
+    if case.container == "kernel" and any(isinstance(v, str) and v == "passthrough" for v in tried):
         return True
     names = case.scoring.values() if isinstance(case.scoring, dict) else case.scoring
     several = isinstance(case.scoring, list | dict)
     return several and any(name in ("neg_log_loss", "roc_auc_ovr") for name in names)
+
+
+def _values(grid: dict[str, Any]) -> list[Any]:
+    """All values of a grid that are listed, not drawn."""
+    return [v for values in grid.values() if isinstance(values, list) for v in values]
 
 
 def gave_up(side: Side) -> bool:

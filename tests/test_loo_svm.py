@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 import sklearn.model_selection as ms
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_wine, make_classification
 from sklearn.metrics import average_precision_score, make_scorer, roc_auc_score
 from sklearn.preprocessing import StandardScaler
@@ -380,3 +380,13 @@ def test_huge_Cs_on_repeated_rows_have_the_scores_of_refits():
         assert abs(score - true) < 1.5 / len(labels)
         if params["gamma"] == 1.0:  # not one of the rows would be wrong in training
             assert SVC(**params).fit(points, labels).score(points, labels) > true + 2.5 / 60
+
+
+def test_classes_of_equal_size_at_a_small_C_are_refitted():
+    """All support vectors are at their bound, and each row that is left out turns the bias."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(32, 3)), np.repeat([0, 1], 16)
+    for C in (0.01, 0.03):
+        machine = SVC(C=C, gamma=0.5)
+        found = cross_val_predict(machine, X, y, cv=ms.LeaveOneOut())
+        assert_array_equal(found, refits(machine, X, y))

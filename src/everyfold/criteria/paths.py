@@ -327,6 +327,9 @@ def _penalties(problem: Problem, ridges: Sequence[float], left_out: int = 0) -> 
 class SingleRows(Predictive):
     """Leave-one-out of SVC and SVR: one step from libsvm's fit on all rows, and a few refits.
 
+    A fit of SVC without a free support vector is nothing to step from: leaving one row out of two
+    classes of equal size turns the sign of the bias. There each row has a fit of its own.
+
     **Cost** one fit a C, and what :func:`~everyfold.criteria.single.leave_each` says.
     **Exact?** No.
     """
@@ -344,7 +347,13 @@ class SingleRows(Predictive):
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
-        yield from leave_each(problem, operator, Cs, paths, folds, kernel)
+        records = leave_each(problem, operator, Cs, paths, folds, kernel)
+        loose = np.flatnonzero(paths.play[0] > LOOSER * self.tol)
+        if problem.loss.is_margin and loose.size:
+            fitted = refit_each(problem, kernel, Cs[loose], folds, tol=self.tol)
+            for k, record in zip(loose.tolist(), fitted, strict=True):
+                records[k] = record
+        yield from records
 
 
 @dataclass(frozen=True)

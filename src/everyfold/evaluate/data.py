@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -154,6 +154,10 @@ def _with_training_rows(folds: Folds) -> Folds:
     return Folds(folds.n, tuple(fold.test for fold in wide.values()), folds.helds, wide)
 
 
+_SHARED = [f.name for f in fields(Model) if f.name not in ("choice", "operator", "ridges", "C")]
+"""What candidates of one kernel have to agree in to be evaluated together."""
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One point of a search: what it asks for, how its rows are prepared, and its task."""
@@ -175,9 +179,9 @@ class Candidate:
 
     @cached_property
     def group_key(self) -> Hashable:
-        """Equal for candidates of one task and kernel that differ in the ridge only."""
+        """Equal for candidates of one task that differ in their kernel and ridge at most."""
         ridges = self.model.ridges if self.model.chooses_ridge else ()
-        return self.task, freeze(replace(self.model, ridges=ridges, C=None))
+        return self.task, ridges, *[freeze(getattr(self.model, name)) for name in _SHARED]
 
 
 _SHARE_OF_MEMORY = 0.25

@@ -88,9 +88,14 @@ def _text(path: Path) -> str:
         return ""
 
 
+TRIFLE = 1 << 20
+"""Bytes that are there if the interpreter is: no limit is looked up for them."""
+
+
 def fits(n: int, rank: int) -> bool:
     """Whether an n×rank matrix fits in memory while it is at work."""
-    return 8 * n * rank * 3 <= available_memory()
+    needed = 8 * n * rank * 3
+    return needed <= TRIFLE or needed <= available_memory()
 
 
 def check_memory(n: int, rank: int) -> None:

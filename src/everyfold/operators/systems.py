@@ -22,14 +22,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
 
-from everyfold.types import Array, Index, Route
+from everyfold.types import Array, Index, Mask, Route
 
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
 
@@ -207,13 +207,17 @@ def _invert_lower(L: Array) -> Array:
     return inverse
 
 
+@lru_cache(maxsize=8)
+def _is_below(n: int) -> Mask:
+    """The lower triangle of an n×n matrix, with the diagonal."""
+    return np.tri(n, dtype=bool)
+
+
 def mirror(lower: Array) -> Array:
     """The symmetric matrix with this lower triangle, in place where it is large."""
     n = len(lower)
     if n <= _TILE:
-        full: Array = np.tril(lower, -1)
-        full += np.tril(lower).T
-        return full
+        return np.where(_is_below(n), lower, lower.T)
     for i in range(0, n, _TILE):
         end = min(i + _TILE, n)
         lower[i:end, i:end] = mirror(lower[i:end, i:end])
