@@ -5,13 +5,15 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 CASES  ?= 3000
 START  ?= 1000
+SPLITS ?= 50
+STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test fuzz lint format bench clean
+.PHONY: help demo quick test fuzz lint format bench reproduce reproduce-quick clean
 
 help:  ## list the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -50,6 +52,12 @@ bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/squared.py
 	$(BIN)/python benchmarks/everyday.py
 	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth
+
+reproduce: $(VENV)/.installed-dev  ## compute the tables of five papers; hours, goes on where it was stopped
+	$(BIN)/python -m benchmarks.papers run report --profile full --splits $(SPLITS) --jobs $(JOBS) --store $(STORE)
+
+reproduce-quick: $(VENV)/.installed-dev  ## the same for the smallest sets, in less than ten minutes
+	$(BIN)/python -m benchmarks.papers run report --profile quick --jobs $(JOBS) --store $(STORE)-quick
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist

@@ -1,0 +1,12 @@
+"""How much of the papers is computed: a few minutes, about an hour, or all of it."""
+
+from __future__ import annotations
+
+import numpy as np
+from benchmarks.papers.study import Profile
+
+PROFILES = {
+    "quick": Profile("quick", ((150, 2),), largest=1500, timed=150),
+    "hour": Profile("hour", ((300, 5), (600, 3), (np.inf, 2)), largest=1500),
+    "full": Profile("full", ((np.inf, 1000),)),
+}
