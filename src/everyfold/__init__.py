@@ -14,6 +14,7 @@ from everyfold.models.estimators import (
 from everyfold.operators import Circulant, Dense, Nystrom, RandomFourier
 from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.selection.functions import cross_val_predict, cross_val_score
+from everyfold.selection.permutations import permutation_test_score
 from everyfold.selection.validate import cross_validate
 
 __all__ = [
@@ -38,5 +39,6 @@ __all__ = [
     "cross_val_predict",
     "cross_val_score",
     "cross_validate",
+    "permutation_test_score",
 ]
 __version__ = "0.1.0"

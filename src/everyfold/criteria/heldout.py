@@ -58,6 +58,9 @@ class HeldOut(Predictive):
         For losses without a closed form: a solution for each ridge to start Newton's method from.
     seed : int, default=0
         Where power iterations for the spectral radius start.
+    owners : tuple of int, optional
+        For squared loss in the "sum" convention: that targets come in groups of equal width, of
+        which every fold has one of its own, by number; values are those of this group alone.
 
     Notes
     -----
@@ -74,6 +77,7 @@ class HeldOut(Predictive):
     certify: bool | None = None
     starts: tuple[Solution, ...] | None = None
     seed: int = 0
+    owners: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         order = self.order
@@ -156,12 +160,15 @@ class HeldOut(Predictive):
     ) -> OutOfFold:
         s = problem.quadratic.s
         reduced = response.reduced()
-        held = np.empty((int(folds.sizes.sum()), problem.y.shape[1]))
+        own = self._columns(problem.y.shape[1])
+        held = np.empty(
+            (int(folds.sizes.sum()), problem.y.shape[1] if own is None else own.shape[1])
+        )
         radius = np.full(len(folds), np.nan)
         removed: list[Array] = []
         for stack in stacks:
-            e, force = self._left_out(response, stack, reduced[stack.rows])
-            held[stack.slots] = problem.y[stack.rows] - e / s[stack.rows][:, :, None]
+            e, force = self._left_out(response, stack, _take(reduced, stack, own))
+            held[stack.slots] = _take(problem.y, stack, own) - e / s[stack.rows][:, :, None]
             removed.append(force)
             if self._wants_radius:
                 radius[stack.folds] = response.radius(stack.rows)
@@ -226,7 +233,17 @@ class HeldOut(Predictive):
         plain = Problem(problem.y, problem.w, problem.loss, problem.intercept)
         refitted = part.split(next(Refit().evaluate(plain, operator, [rho], part)).values)
         for i, fold_values in zip(broken, refitted, strict=True):
-            values[folds.bounds[i] : folds.bounds[i + 1]] = fold_values
+            own = self._columns(problem.y.shape[1])
+            chosen = fold_values if own is None else fold_values[:, own[i]]
+            values[folds.bounds[i] : folds.bounds[i + 1]] = chosen
+
+    def _columns(self, width: int) -> Index | None:
+        """The columns of every fold, if it has some of its own."""
+        if self.owners is None:
+            return None
+        owner = np.array(self.owners, dtype=np.intp)[:, None]
+        own = width // (max(self.owners) + 1)
+        return owner * own + np.arange(own)
 
     # -- the series in the "mean" convention -------------------------------------------------------
 
@@ -257,6 +274,13 @@ class HeldOut(Predictive):
             if self._wants_radius:
                 radius = response.rates(theta, self.seed)
             yield OutOfFold(values, nothing, radius, condition)
+
+
+def _take(columns: Array, stack: Stack, own: Index | None) -> Array:
+    """Entries of the rows that each fold leaves out, (t, m, q), in its own columns or in all."""
+    if own is None:
+        return columns[stack.rows]
+    return columns[stack.rows[:, :, None], own[stack.folds][:, None, :]]
 
 
 def _push(response: Response, B: Array) -> Array:

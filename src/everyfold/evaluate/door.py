@@ -52,5 +52,6 @@ def _complete(
             continue
         parts = waiting.setdefault(outcome.number, [])
         parts.append(outcome)
-        if sum(len(part.folds) for part in parts) == data.n_folds:
+        task = data.tasks[data.candidates[outcome.number].task]
+        if sum(len(part.folds) for part in parts) == len(task.folds):
             yield join(waiting.pop(outcome.number))

@@ -33,6 +33,7 @@ from everyfold.models.model import Model
 from everyfold.models.targets import Numbers
 from everyfold.operators.structure import Outline
 from everyfold.rows.batches import BLOCK_BYTES
+from everyfold.solve import Problem
 from everyfold.types import Order, Route
 
 __all__ = ["Method", "check_order", "choose_method"]
@@ -190,6 +191,8 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
     q = task.target.columns.shape[1]
     ridges = {ridge for model in models for ridge, _ in model.columns_of_ridges(q)}
     problem = models[0].problems(task.target, task.weights)[0]
+    if task.owners is not None:
+        return _owned(problem, task, outline, order)
     plan = costs.plan_exact(problem, outline, len(ridges), task.whole.folds)
     if is_finite(order) or outline.response_rank is not None:
         limit = float(order) if is_finite(order) else math.inf
@@ -211,6 +214,19 @@ def _series_words(order: float, outline: Outline) -> str:
     if outline.response_rank is not None:
         words += f", with a response of rank {outline.response_rank} (t-FBIF)"
     return words
+
+
+def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Method:
+    """Every fold for its own columns alone, from one response for all of them."""
+    assert task.owners is not None
+    width = task.width // (max(task.owners) + 1)
+    alone = replace(problem, y=problem.y[:, :width])
+    plan = costs.plan_exact(alone, outline, 1, task.whole.folds)
+    found = plan.criterion if isinstance(plan.criterion, HeldOut) else HeldOut()
+    is_series = is_finite(order)
+    criterion = replace(found, owners=task.owners, order=float(order) if is_series else found.order)
+    words = f"{plan.words}; every permutation on folds of its own"
+    return Method(criterion, words, plan.seconds, plan.memory, is_approximate=is_series)
 
 
 def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:

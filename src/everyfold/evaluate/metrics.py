@@ -132,25 +132,30 @@ def _explained(errors: Array, spread: Array) -> Array:
     return scores
 
 
-def _r2(side: Side, values: Array) -> Scored:
-    mean = _explained(side.sum((side.y - values) ** 2), side.spread).mean(axis=1)
+@dataclass(frozen=True)
+class OfColumns:
+    """A metric of numbers that is the mean over those of their columns, (t, q)."""
+
+    by_column: Callable[[Side, Array], Array]
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The scores of all folds."""
+        return Scored.all(self.by_column(side, values).mean(axis=1))
+
+
+def _r2_by_column(side: Side, values: Array) -> Array:
+    scores = _explained(side.sum((side.y - values) ** 2), side.spread)
     if side.sizes.min() < 2:
         message = "R^2 score is not well-defined with less than two samples."
         warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
-        mean[side.sizes < 2] = np.nan
-    return Scored.all(mean)
+        scores[side.sizes < 2] = np.nan
+    return scores
 
 
-def _squared_error(side: Side, values: Array) -> Scored:
-    return Scored.all(side.mean((side.y - values) ** 2).mean(axis=1))
-
-
-def _root_squared_error(side: Side, values: Array) -> Scored:
-    return Scored.all(np.sqrt(side.mean((side.y - values) ** 2)).mean(axis=1))
-
-
-def _absolute_error(side: Side, values: Array) -> Scored:
-    return Scored.all(side.mean(np.abs(side.y - values)).mean(axis=1))
+_r2 = OfColumns(_r2_by_column)
+_squared_error = OfColumns(lambda side, values: side.mean((side.y - values) ** 2))
+_root_squared_error = OfColumns(lambda side, values: np.sqrt(side.mean((side.y - values) ** 2)))
+_absolute_error = OfColumns(lambda side, values: side.mean(np.abs(side.y - values)))
 
 
 def _accuracy(side: Side, values: Array) -> Scored:
@@ -252,6 +257,12 @@ class Signed:
         """The scores of all folds."""
         scored = self.metric(side, values)
         return Scored(self.sign * scored.scores, scored.is_known)
+
+
+def by_column(metric: Metric | None, side: Side, values: Array) -> Array | None:
+    """The scores of folds and columns, (t, q), of a metric that is their mean; else None."""
+    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    return sign * plain.by_column(side, values) if isinstance(plain, OfColumns) else None
 
 
 _OF_SUMS: dict[Metric, Callable[[Array, Array, Array], Array]] = {

@@ -21,6 +21,7 @@ from everyfold.criteria.base import Failure
 from everyfold.evaluate.closed import check_criterion
 from everyfold.evaluate.data import Candidate, Data, Own, Task
 from everyfold.evaluate.methods import check_order
+from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.sweep import Stream
@@ -63,6 +64,13 @@ def read(request: Request) -> Data:
     if request.wants.partition:
         _check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
+    if request.orders:
+        splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
+
+        def split(y: Targets) -> Folds:
+            return _folds(replace(request, y=y, cv=splitter), rows, literal=has_steps)
+
+        tasks, numbered = permuted(request, numbered[0], tasks[0], split)
     _check_scaling(request.options, tasks)
     by_number = {candidate.number: candidate for candidate in numbered}
     own = _own(request)

@@ -22,6 +22,7 @@ from everyfold.operators.structure import OperatorChoice
 from everyfold.types import (
     ErrorScore,
     Estimator,
+    Index,
     Matrix,
     Order,
     Params,
@@ -196,6 +197,8 @@ class Request:
     metadata : Metadata
     options : Options
     wants : Wants
+    orders : sequence of int arrays
+        Orders of the rows of y, each of which is evaluated in place of y itself; for one candidate.
     """
 
     estimator: Estimator
@@ -207,6 +210,7 @@ class Request:
     metadata: Metadata = field(default_factory=Metadata)
     options: Options = field(default_factory=Options)
     wants: Wants = field(default_factory=Wants)
+    orders: Sequence[Index] = ()
 
     def check_criterion(self) -> None:
         """Refuse what a criterion without folds takes the place of."""

@@ -15,6 +15,7 @@ from everyfold.evaluate.metrics import (
     Metric,
     Side,
     asks_for_predictions,
+    by_column,
     check_own_score,
     find_metric,
     is_of_sums,
@@ -236,6 +237,16 @@ class Judge:
         data = take(self._X, rows), take(self._y, rows)
         params = check_method_params(self._X, params=self._params, indices=rows)
         return Judge(self._scorer, target, data, params, np.nan)
+
+    def ordered(self, order: Index, target: Target) -> Judge:
+        """The same judge of y in another order of its rows, which is given as a target."""
+        data = self._X, take(self._y, order)
+        return Judge(self._scorer, target, data, self._params, self._error_score)
+
+    def by_column(self, values: Array, side: Side) -> Array | None:
+        """The scores of folds and columns, (t, q), where the score is known and their mean."""
+        is_known = "score" in self._known and np.isfinite(values).all()
+        return by_column(self._known["score"], side, values) if is_known else None
 
     @property
     def needs_errors_only(self) -> bool:

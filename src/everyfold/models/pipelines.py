@@ -102,6 +102,21 @@ class Parts:
         except (TypeError, ValueError):
             return None
 
+    @property
+    def ignores_y(self) -> bool:
+        """Whether all steps are known not to look at y, whatever it is."""
+        return all(_is_blind(step.transformer) for step in self.steps)
+
+
+_BLIND = ("preprocessing", "decomposition", "impute", "random_projection", "kernel_approximation")
+
+
+def _is_blind(transformer: Estimator) -> bool:
+    """Whether a transformer is one of scikit-learn's that are fitted to the rows alone."""
+    library, _, room = type(transformer).__module__.partition(".")
+    is_known = library == "sklearn" and room.split(".")[0] in _BLIND
+    return is_known and not _needs_y(transformer)
+
 
 def _needs_y(transformer: Estimator) -> bool:
     nested = transformer.get_params(deep=True).values() if _is_estimator(transformer) else ()

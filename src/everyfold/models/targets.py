@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -91,6 +92,41 @@ class Numbers(Target):
     def among(self, rows: Index) -> Numbers:
         """See base class."""
         return replace(self, columns=self.columns[rows])
+
+
+@dataclass(frozen=True)
+class Versions(Target):
+    """A target in several orders of its rows, as for permutation tests: columns beside each other.
+
+    Attributes
+    ----------
+    base : Target
+    orders : int array of shape (versions, n)
+    """
+
+    base: Target
+    orders: Index
+
+    @cached_property
+    def columns(self) -> Array:  # type: ignore[override]  # an attribute of other targets
+        """Those of all versions, one version after the other."""
+        return self.base.columns[self.orders.T].reshape(self.orders.shape[1], -1)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def __getitem__(self, i: int) -> Target:
+        return self.base.among(self.orders[i])
+
+    def predict(self, values: Array) -> AnyArray:
+        """See base class; versions are asked one by one."""
+        raise TypeError("several versions of a target predict one by one: versions[i].predict")
+
+    decide = predict
+
+    def among(self, rows: Index) -> Versions:
+        """See base class."""
+        raise TypeError("a permuted target has no rows of its own to choose from")
 
 
 @dataclass(frozen=True)
