@@ -343,7 +343,7 @@ class _Maker(Models):
             return
         case.grid = self.grid(case, axes)
         case.with_train = self.chance(0.2)
-        case.order = self.pick("auto", "exact")
+        case.order = self.pick("auto", "exact", "screen")
         case.n_jobs = (
             2 if self.chance(0.02) or (self.kind in (SVC, SVR) and self.chance(0.1)) else None
         )

@@ -258,10 +258,13 @@ def test_separable_data_with_a_huge_penalty():
 
 def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
     grid = {"C": np.logspace(-1, 2, 10), "gamma": [0.2]}
-    staged = FastGridSearchCV(SVC(), grid, cv=5, refit=False).fit(X, LABELS)
+    staged = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order="screen").fit(X, LABELS)
     assert 0 < staged.cv_results_["is_exact"].sum() < 10
-    whole = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order="exact").fit(X, LABELS)
-    assert whole.cv_results_["is_exact"].all()
+    theirs = ms.GridSearchCV(SVC(), grid, cv=5, refit=False).fit(X, LABELS).cv_results_
+    for order in ("auto", "exact"):
+        whole = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order=order).fit(X, LABELS)
+        assert whole.cv_results_["is_exact"].all()
+        assert_allclose(whole.cv_results_["mean_test_score"], theirs["mean_test_score"], atol=1e-3)
 
 
 def test_steps_of_the_smoothed_loss_are_never_called_exact():

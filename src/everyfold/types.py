@@ -88,5 +88,5 @@ Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 RidgeScaling = Literal["sum", "mean"]
 """Whether a ridge stays what it is when rows are left out, or grows with their number."""
 
-Order: TypeAlias = float | Literal["auto", "exact"]
+Order: TypeAlias = float | Literal["auto", "exact", "screen"]
 """How far the influence series of a fold goes, or whether to refit."""

@@ -87,8 +87,8 @@ def read_model(options: ModelOptions) -> tuple[Data, Choice]:
 def read_job(options: SearchOptions) -> Job:
     """Check everything that can be checked before the work."""
     order: Any = math.inf if options.order == "inf" else options.order
-    if order not in ("exact", math.inf):
-        order = _read_whole("--order", options.order, 1, "auto", ", exact, inf")
+    if order not in ("exact", "screen", math.inf):
+        order = _read_whole("--order", options.order, 1, "auto", ", exact, screen, inf")
     confirm = _read_whole("--confirm", options.confirm, 0, "auto")
     choose("--preprocessing", options.preprocessing, ("auto", "per_fold", "once"))
     if options.scoring is not None:

@@ -61,7 +61,9 @@ class SearchOptions(ModelOptions):
     scoring: str | None = _option(
         None, "--scoring", "A scorer of scikit-learn; accuracy or r2.", "NAME"
     )
-    order: str = _option("auto", "--order", "auto, exact, inf, or 1, 2, … (see the docs).", "ORDER")
+    order: str = _option(
+        "auto", "--order", "auto, exact, screen, inf, or 1, 2, … (see the docs).", "ORDER"
+    )
     preprocessing: str = _option(
         "auto", "--preprocessing", "auto, per_fold or once: when to scale.", "HOW"
     )

@@ -63,7 +63,7 @@ def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
 
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if order not in ("auto", np.inf) or data.n < LADDER_ROWS:
+    if order not in ("auto", "screen", np.inf) or data.n < LADDER_ROWS:
         return False
     if any(kernel.outline.is_per_fold for kernel in kernels):
         return False

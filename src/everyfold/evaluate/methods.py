@@ -267,7 +267,7 @@ def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
 
 def _resolved(order: Order, n_folds: int, outline: Outline) -> Order:
     """What "auto" is: one step is near-exact for single rows, but not for larger folds."""
-    if order != "auto":
+    if order not in ("auto", "screen"):
         return order
     if outline.response_rank is not None:
         return math.inf
@@ -296,7 +296,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
     is_split = outline.is_per_fold or outline.only_splits
     takes_steps = resolved != "exact" and folds.are_removable and not is_split
     if not takes_steps:
-        is_staged = order == "auto" and len(models) >= STAGED_FROM and not outline.is_per_fold
+        is_staged = order == "screen" and len(models) >= STAGED_FROM and not outline.is_per_fold
         return _paths(models, task, work, is_staged=is_staged)
     if model.class_weight == "balanced":  # the weights of all rows depend on those left out
         return _paths(models, task, work, is_staged=False)

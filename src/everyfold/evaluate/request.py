@@ -53,9 +53,10 @@ class Options:
 
     def __post_init__(self) -> None:
         order = self.order
-        if order not in ("auto", "exact") and not _is_order(order):
+        if order not in ("auto", "exact", "screen") and not _is_order(order):
             raise ValueError(
-                f"order={order!r} is not known; use 'auto', 'exact', inf or a positive integer"
+                f"order={order!r} is not known; use 'auto', 'exact', 'screen', inf or a positive "
+                "integer"
             )
         if not isinstance(self.operator, Structure) and self.operator not in ("auto", "dense"):
             raise ValueError(

@@ -145,7 +145,7 @@ class Nystrom(Mapped):
                 "order='exact' refits every fold, which leaves no response to replace; use "
                 "replaces='kernel', or order=1 (t-FBIF), a higher order or inf"
             )
-        is_series = order not in ("auto", "exact", np.inf)
+        is_series = order not in ("auto", "exact", "screen", np.inf)
         if is_series and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
                 f"order={order!r} expands the fit on all rows, which per_fold=True and "

@@ -52,7 +52,11 @@ class FastGridSearchCV(FastSearchCV):
         The score of folds that cannot be fitted.
     return_train_score : bool, default=False
         Whether to score training rows, too; folds are then factorised one by one.
-    order : {"auto", "exact"} or float, default="auto"
+    order : {"auto", "exact", "screen"} or float, default="auto"
+        "auto" gives the table of refits up to 20 folds, and beyond one Newton step a fold for
+        losses other than the squared one; "exact" gives it for any number of folds. "screen" solves
+        the Cs of SVC and SVR coarsely first and the best of them exactly, where the others' scores
+        need not be exact.
         1, 2, 3, … evaluate influence series of that order, an approximation that exists to
         reproduce the literature; inf is its limit, which is exact for squared loss, and what "auto"
         and "exact" do there. Under a finite order a candidate whose kernel matrix is near the
