@@ -108,8 +108,10 @@ def folds_table(names: list[str], jobs: int, every: dict[str, int], approximatio
         X, y = load(name)
         cv = StratifiedKFold(t, shuffle=True, random_state=0)
         theirs, cells, truth = reference(SVC(), X, y, cv, jobs, every.get(name, 1))
+        repeats = 5 if len(y) <= 1000 else 1
         rows: list[tuple[str, float, np.ndarray]] = [
-            ("paths", *fast(SVC(), X, y, cv, jobs, repeats=5 if len(y) <= 1000 else 1))
+            (label, *fast(SVC(), X, y, cv, jobs, order, repeats))
+            for label, order in (("exact", "auto"), ("screen", "screen"))
         ]
         if approximations and t == 10 and len(y) <= 1000:
             rows += [
