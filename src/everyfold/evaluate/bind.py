@@ -119,9 +119,15 @@ class FoldRows(Splits):
                 takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
                 kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
             else:
-                kept = take_rows(rows_of(self.data, self.candidate), train, test)
+                rows, is_pairwise = rows_of(self.data, self.candidate), self._is_pairwise
+                kept = take_rows(rows, train, test, is_pairwise=is_pairwise)
             self.data.cache.put(key, *kept)
         return kept[0], kept[1], key
+
+    @property
+    def _is_pairwise(self) -> bool:
+        """Whether the rows are a kernel matrix."""
+        return self.candidate.model.choice.is_precomputed
 
     def _cross(
         self,

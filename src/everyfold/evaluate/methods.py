@@ -311,6 +311,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
 
 def _single_rows(models: Sequence[Model], task: Task, work: Workload) -> Method:
     """Leave-one-out: signs by a step each; refits where values are compared with each other."""
+    _check_full(work)
     tol = models[0].tolerance
     if models[0].loss.is_margin and task.needs_values:
         cost = costs.refitted_rows(work)
@@ -328,7 +329,17 @@ def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
     return FoldPaths(model.tolerance, coarse, penalties=penalties, shrinking=model.shrinking)
 
 
+def _check_full(work: Workload) -> None:
+    if work.is_low_rank:
+        raise ValueError(
+            "operator: the duals of SVC and SVR are solved on the full kernel matrix, and not on "
+            f"one of rank {work.rank}; use operator='dense', or HuberSVC or QuadraticSVR with this "
+            "operator"
+        )
+
+
 def _paths(models: Sequence[Model], task: Task, work: Workload, *, is_staged: bool) -> Method:
+    _check_full(work)
     words = "support vector paths in C of every fold, to libsvm's tolerance"
     criterion = _solver(models)
     is_staged = is_staged and not task.target.has_pairs
