@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -94,10 +95,27 @@ def test_a_search_selects_and_keeps_algorithm_1(table):
         assert search.cv_results_["mean_test_score"][i] == pytest.approx(right, abs=1e-12)
     assert search.cv_results_["is_exact"].all()
     a, b = algorithm_1(rbf(X, X, GAMMA), y, search.best_params_["alpha"])
-    # The winner is fitted by its own operator, which the search leaves alone.
-    own = FastGridSearchCV(LSSVC(operator=PAPER), grid, cv=5).fit(X, y).best_estimator_
     expected = rbf(new, X, GAMMA) @ a + b
-    np.testing.assert_allclose(own.decision_function(new), expected, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(search.decision_function(new), expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("predicts_with", ["features", "kernel"])
+def test_the_winner_predicts_as_it_was_scored(table, predicts_with):
+    X, y, new = table
+    structure = Nystrom(12, predicts_with=predicts_with)
+    search = FastGridSearchCV(
+        LSSVR(gamma=GAMMA), {"alpha": [MU]}, cv=4, operator=structure, random_state=7
+    ).fit(X, y)
+    same = LSSVR(gamma=GAMMA, alpha=MU, operator=structure.with_params(random_state=7)).fit(X, y)
+    np.testing.assert_array_equal(search.predict(new), same.predict(new))
+
+
+def test_an_estimator_without_a_place_for_the_operator_is_another_model(table):
+    X, y, _ = table
+    grid, structure = {"alpha": [MU]}, Nystrom(12, per_fold=True)
+    ridge = KernelRidge(kernel="rbf", gamma=GAMMA)
+    search = FastGridSearchCV(ridge, grid, cv=4, operator=structure).fit(X, y)
+    assert not search.cv_results_["is_exact"].any()
 
 
 @pytest.mark.parametrize("predicts_with", ["features", "kernel"])

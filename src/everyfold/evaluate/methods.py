@@ -132,7 +132,7 @@ def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: 
     return replace(
         method,
         seconds=seconds,
-        is_of_another_model=outline.is_approximate,
+        is_of_another_model=outline.is_approximate or model.is_stand_in,
         excludes_identity=is_finite(order),
     )
 

@@ -124,6 +124,8 @@ def _models(request: Request) -> tuple[list[_Readable], dict[int, Failure]]:
         final = take_apart(estimator, {}).final
         try:
             model = options.apply(read_estimator(final))
+            if options.is_of_low_rank and not hasattr(final, "operator"):
+                model = replace(model, is_stand_in=True)
             check_order(model, options.order)
             check_criterion(model, options.closed)
             model.choice.resolve(np.eye(2))

@@ -130,6 +130,19 @@ class Options:
         """Those of all random choices, drawn once."""
         return Seeds(self.random_state)
 
+    @property
+    def is_of_low_rank(self) -> bool:
+        """Whether the operator of the search makes a model of its own, which predicts by it."""
+        operator = self.operator
+        if not isinstance(operator, Structure):
+            return False
+        return operator.is_approximate and operator.to_fit() is operator
+
+    def hand_on(self, estimator: Estimator) -> None:
+        """Give the winner the operator that it was scored with, where it has a place for one."""
+        if self.is_of_low_rank and hasattr(estimator, "operator"):
+            estimator.set_params(operator=self.operator)
+
     def apply(self, model: Model) -> Model:
         """The model with what the search asks for."""
         operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)

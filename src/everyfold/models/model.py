@@ -86,6 +86,8 @@ class Model:
     tolerance: float = 1e-3
     chooses_ridge: bool = False
     """Whether every training set takes the best of the ridges by leave-one-out."""
+    is_stand_in: bool = False
+    """Whether its operator makes another model of it than the estimator itself would fit."""
     is_joint: bool = False
     """Whether more than two classes would be fitted together, which no loss here does."""
     weighs_balance: bool = False

@@ -345,6 +345,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             best = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
         if self.ridge_scaling == "mean":
             _scale_ridge(best, state.n_weighted)
+        state.request.options.hand_on(take_apart(best, {}).final)
         n_rows = None if state.data.stream is not None else state.data.n
         state.request.options.seeds.plant_where_drawn(best, n_rows)
         self.best_estimator_ = best
