@@ -13,6 +13,7 @@ from everyfold.models.estimators import (
 )
 from everyfold.operators import Circulant, Dense, Nystrom, RandomFourier
 from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
+from everyfold.selection.curves import learning_curve, validation_curve
 from everyfold.selection.functions import cross_val_predict, cross_val_score
 from everyfold.selection.permutations import permutation_test_score
 from everyfold.selection.validate import cross_validate
@@ -39,6 +40,8 @@ __all__ = [
     "cross_val_predict",
     "cross_val_score",
     "cross_validate",
+    "learning_curve",
     "permutation_test_score",
+    "validation_curve",
 ]
 __version__ = "0.1.0"

@@ -9,6 +9,7 @@ from sklearn.model_selection._validation import _fit_and_score as fit_and_score
 from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
 from sklearn.model_selection._validation import _normalize_score_results as normalize_score_results
 from sklearn.model_selection._validation import _score as score
+from sklearn.model_selection._validation import _translate_train_sizes as translate_train_sizes
 from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
 )
@@ -33,5 +34,6 @@ __all__ = [
     "safe_indexing",
     "safe_split",
     "score",
+    "translate_train_sizes",
     "warn_or_raise_about_fit_failures",
 ]

@@ -1,0 +1,236 @@
+"""Scores as a function of the number of training rows, or of a parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state, indexable
+
+from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.inexact import warn_if_inexact
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.read import read
+from everyfold.evaluate.request import Options, Request, Wants
+from everyfold.models.private import translate_train_sizes, warn_or_raise_about_fit_failures
+from everyfold.operators.structure import OperatorChoice
+from everyfold.rows import RowSource
+from everyfold.selection.functions import route
+from everyfold.selection.results import entries_of
+from everyfold.types import (
+    Array,
+    ErrorScore,
+    Estimator,
+    Index,
+    Matrix,
+    Order,
+    Params,
+    Preprocessing,
+    RandomState,
+    RidgeScaling,
+    Scorer,
+    Splitter,
+    Targets,
+)
+
+__all__ = ["learning_curve", "validation_curve"]
+
+_WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None)
+_TENTHS = np.linspace(0.1, 1.0, 5)
+
+
+def learning_curve(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets,
+    *,
+    groups: ArrayLike | None = None,
+    train_sizes: ArrayLike = _TENTHS,
+    cv: Splitter = None,
+    scoring: Scorer = None,
+    exploit_incremental_learning: bool = False,
+    n_jobs: int | None = None,
+    pre_dispatch: int | str = "all",
+    verbose: int = 0,
+    shuffle: bool = False,
+    random_state: RandomState = None,
+    error_score: ErrorScore = np.nan,
+    return_times: bool = False,
+    params: Params | None = None,
+    order: Order = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "per_fold",
+) -> tuple[Any, ...]:
+    """Scores of training and test rows for training sets of different sizes.
+
+    A twin of :func:`sklearn.model_selection.learning_curve`. All sizes and folds share one kernel
+    matrix; every training set is solved for itself, as its own rows are scored, too.
+
+    Parameters
+    ----------
+    estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`cross_val_score`.
+    train_sizes : array of shape (n_ticks,), default=linspace(0.1, 1.0, 5)
+        Numbers of training rows, or shares of those of the first fold.
+    scoring : str, callable or None, default=None
+        One scorer of scikit-learn's; None is the estimator's own ``score``.
+    exploit_incremental_learning : bool, default=False
+        Needs an estimator with ``partial_fit``, which no kernel machine has.
+    shuffle : bool, default=False
+        Whether training rows are shuffled before the first of them are taken.
+    random_state : int, RandomState or None, default=None
+        Of the shuffling, and of landmarks that have no seed of their own.
+    error_score : "raise" or float, default=nan
+        The score of a training set that cannot be fitted.
+    return_times : bool, default=False
+        Whether to return the times: shares of the shared work.
+    order, operator, ridge_scaling, preprocessing
+        As in :class:`FastGridSearchCV`; steps are fitted to every training set by default.
+
+    Returns
+    -------
+    train_sizes_abs : array of shape (n_unique_ticks,)
+    train_scores, test_scores : arrays of shape (n_unique_ticks, n_splits)
+    fit_times, score_times : arrays of shape (n_unique_ticks, n_splits)
+        If ``return_times``.
+
+    Examples
+    --------
+    >>> from everyfold import learning_curve
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> sizes, train, test = learning_curve(KernelRidge(kernel="rbf", alpha=0.1), X, y - y.mean())
+    >>> sizes, test.mean(axis=1).round(2)
+    (array([ 35, 114, 194, 273, 353]), array([0.31, 0.44, 0.46, 0.47, 0.47]))
+    """
+    if exploit_incremental_learning:
+        raise ValueError(
+            "An estimator must support the partial_fit interface to exploit incremental learning, "
+            f"which {type(estimator).__name__} does not; use exploit_incremental_learning=False"
+        )
+    _check_rows(X)
+    scorer = check_scoring(estimator, scoring=scoring)
+    metadata = route("learning_curve", estimator, cv, scorer, groups, params)
+    X, y = indexable(X, y)
+    splitter = check_cv(cv, y, classifier=is_classifier(estimator))
+    splits = list(splitter.split(X, y, **metadata.split))
+    sizes = translate_train_sizes(train_sizes, len(splits[0][0]))
+    if verbose > 0:
+        print(f"[learning_curve] Training set sizes: {sizes}")
+    subsets = _subsets(splits, sizes, check_random_state(random_state) if shuffle else None)
+    seed = random_state if isinstance(random_state, int) else None
+    options = Options(order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed)
+    request = Request(estimator, [{}], X, y, list(subsets), scorer, metadata, options, _WANTS)
+    (entries,) = _entries(request)
+    warn_or_raise_about_fit_failures(entries, error_score)
+    names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]
+    return sizes, *(_column(entries, name).reshape(-1, len(sizes)).T for name in names)
+
+
+def validation_curve(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets,
+    *,
+    param_name: str,
+    param_range: Iterable[Any],
+    groups: ArrayLike | None = None,
+    cv: Splitter = None,
+    scoring: Scorer = None,
+    n_jobs: int | None = None,
+    pre_dispatch: int | str = "all",
+    verbose: int = 0,
+    error_score: ErrorScore = np.nan,
+    params: Params | None = None,
+    order: Order = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "auto",
+    random_state: RandomState = None,
+) -> tuple[Array, Array]:
+    """Scores of training and test rows for different values of a parameter.
+
+    A twin of :func:`sklearn.model_selection.validation_curve`. Values that share a kernel are
+    evaluated together, as in a search.
+
+    Parameters
+    ----------
+    estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`cross_val_score`.
+    param_name : str
+    param_range : array of shape (n_values,)
+    scoring : str, callable or None, default=None
+        One scorer of scikit-learn's; None is the estimator's own ``score``.
+    error_score : "raise" or float, default=nan
+        The score of a fold that cannot be fitted.
+    order, operator, ridge_scaling, preprocessing, random_state
+        As in :class:`FastGridSearchCV`.
+
+    Returns
+    -------
+    train_scores, test_scores : arrays of shape (n_values, n_splits)
+
+    Examples
+    --------
+    >>> from everyfold import validation_curve
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> train, test = validation_curve(
+    ...     KernelRidge(kernel="rbf"), X, y - y.mean(), param_name="alpha", param_range=[0.01, 1.0]
+    ... )
+    >>> test.mean(axis=1).round(2)
+    array([0.48, 0.39])
+    """
+    _check_rows(X)
+    scorer = check_scoring(estimator, scoring=scoring)
+    metadata = route("validation_curve", estimator, cv, scorer, groups, params)
+    options = Options(
+        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    )
+    grid = [{param_name: value} for value in param_range]
+    request = Request(estimator, grid, X, y, cv, scorer, metadata, options, _WANTS)
+    rows = _entries(request)
+    train = np.array([_column(entries, "train_scores") for entries in rows])
+    return train, np.array([_column(entries, "test_scores") for entries in rows])
+
+
+def _check_rows(X: Matrix) -> None:
+    if isinstance(X, RowSource):
+        raise ValueError(
+            "curves score training rows, which a source of rows does not hold; use an array for X, "
+            "or a search on the source"
+        )
+
+
+def _subsets(
+    splits: Sequence[tuple[Index, Index]], sizes: Index, rng: np.random.RandomState | None
+) -> Iterator[tuple[Index, Index]]:
+    """The first rows of every training set, as many as each size says."""
+    for train, test in splits:
+        own = train if rng is None else rng.permutation(train)
+        yield from ((own[:size], test) for size in sizes)
+
+
+def _entries(request: Request) -> list[list[Params]]:
+    """What became of every fold of every candidate."""
+    data = read(request)
+    done = carry_out(plan(data, request), data, request.options.n_jobs)
+    outcomes = {outcome.number: outcome for some in done for outcome in some}
+    failed = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
+    if failed and request.options.error_score == "raise":
+        raise failed[0].error
+    warn_if_inexact(list(outcomes.values()))
+    numbers = range(len(request.candidates))
+    return [entries_of(request, data, outcomes.get(k), k, data.sizes) for k in numbers]
+
+
+def _column(entries: Sequence[Params], name: str) -> Array:
+    return np.array([entry[name] for entry in entries], dtype=np.float64)
