@@ -15,6 +15,7 @@ from tests.test_architecture import FLOORS
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SKIP = "<!-- not run -->"
+MAIN = ("guide", "mathematics", "papers")
 
 on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 
@@ -60,7 +61,7 @@ def test_examples_run(page):
 
 
 def test_the_main_pages_have_examples():
-    for name in ("README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/mathematics.md"):
+    for name in ("README.md", "CONTRIBUTING.md", *(f"docs/{n}.md" for n in MAIN)):
         assert list(blocks((ROOT / name).read_text(encoding="utf-8"))), name
 
 

@@ -5,6 +5,8 @@ all rows to those of a fold. Refits with weights give it by differences, without
 """
 
 import itertools
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -343,3 +345,13 @@ def test_2012_the_offset_divides_what_was_solved_for():
     assert_allclose(nu.sum() / rho.sum(), b, rtol=1e-10)
     assert_allclose(nu - rho * nu.sum() / rho.sum(), a, rtol=0, atol=1e-10)
     assert is_off(np.array([SIGNS.sum() / rho.sum()]), np.array([b]))
+
+
+# -- the page -----------------------------------------------------------------------------------
+
+
+def test_every_erratum_on_the_page_names_a_test_of_this_file():
+    page = (Path(__file__).parent.parent / "docs" / "papers.md").read_text("utf-8")
+    named = set(re.findall(r"`(test_20\d\d_\w+)`", page.partition("\n## Errata\n")[2]))
+    assert len(named) == 8
+    assert named <= set(globals())
