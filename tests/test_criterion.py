@@ -33,6 +33,7 @@ from everyfold import (
 )
 from everyfold.criteria import EigenvalueRatio, SpanRule
 from everyfold.criteria.named import CLOSED
+from everyfold.kernels import RBF
 from everyfold.streams import ArrayRows
 
 N = 60
@@ -318,7 +319,23 @@ def test_low_rank_is_the_criterion_of_another_model():
     search = fit(model, {"alpha": [0.1, 1.0]}, "gcv", SCORE, operator=Nystrom(20, random_state=0))
     assert_array_equal(search.cv_results_["status"], "estimated")
     assert not search.cv_results_["is_exact"].any()
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    V = Nystrom(20, random_state=0).bind(RBF(0.3), X).V
+    expected = [-gcv(V @ V.T, SCORE, alpha, intercept=True) for alpha in (0.1, 1.0)]
+    assert_allclose(search.cv_results_["mean_test_score"], expected, rtol=1e-8)
+
+
+def test_low_rank_of_the_estimator_itself_is_its_own_model():
+    """The 2012 paper's Algorithm 2 with a criterion of the fit: K̃ of k of c columns."""
+    low = Nystrom(0.3, 0.5, sampling="uniform", per_fold=True, predicts_with="kernel")
+    low = low.with_params(random_state=0)
+    search = fit(LSSVC(gamma=0.3, operator=low), {"alpha": [0.1, 1.0]}, "gcv", LABELS)
+    assert_array_equal(search.cv_results_["status"], "as defined")
+    columns = np.random.RandomState(0).permutation(N)[:18]
+    K = rbf_kernel(X, gamma=0.3)
+    values, U = np.linalg.eigh(K[np.ix_(columns, columns)])
+    V = K[:, columns] @ U[:, -9:] / np.sqrt(values[-9:])
+    expected = [-gcv(V @ V.T, SIGNS, alpha, intercept=True) for alpha in (0.1, 1.0)]
+    assert_allclose(search.cv_results_["mean_test_score"], expected, rtol=1e-7)
 
 
 def test_workers_and_random_search_give_the_same():
