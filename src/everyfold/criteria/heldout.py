@@ -8,8 +8,8 @@ are the predictions of the model fitted without S; exactly so for squared loss. 
 residual maker R of the response it reads :math:`R_{SS}\,e_S = (R z)_S`, :math:`\hat u = z - e`
 (in units of :math:`D^{1/2} u`), which loses no digits as the ridge goes to 0. For single rows and
 squared loss it is the exact leave-one-out that the papers call PRESS, ELOO or E-LOO; for folds, the
-block formula of An et al. (2007). A Bouligand influence function (BIF) of order r (Liu, Jiang & Liao
-2014) is the Neumann series of (★) cut after r terms.
+block formula of An et al. (2007). A Bouligand influence function (BIF) of order r (Liu, Jiang &
+Liao 2014) is the Neumann series of (★) cut after r terms.
 """
 
 from __future__ import annotations
