@@ -87,3 +87,36 @@ def series(K, Y, w, ridge, intercept, folds, order, scaling="sum"):
                 columns.append((u + total)[fold.test])
         values.append(np.column_stack(columns))
     return np.concatenate(values)
+
+
+def minimise(K, forces, rho, intercept):
+    """Fitted values at the minimum of any loss: damped Newton on its stationarity conditions.
+
+    ``forces(u)`` are the slope and the curvature of the loss at the values u.
+    """
+    n = len(K)
+    a, b = np.zeros(n), 0.0
+
+    def violation(a, b):
+        g = forces(K @ a + b)[0]
+        return np.append(2 * rho * a + g, g.sum() if intercept else b)
+
+    for _ in range(200):
+        now = violation(a, b)
+        if np.abs(now).max() < 1e-13:
+            break
+        D = forces(K @ a + b)[1]
+        J = np.zeros((n + 1, n + 1))
+        J[:n, :n], J[n, n] = 2 * rho * np.eye(n) + D[:, None] * K, 1.0
+        if intercept:
+            J[:n, n], J[n, :n], J[n, n] = D, D @ K, D.sum()
+        step = np.linalg.lstsq(J, -now, rcond=None)[0]
+        t = 1.0
+        while t > 1e-6:
+            after = violation(a + t * step[:n], b + t * step[n])
+            if np.linalg.norm(after) <= np.linalg.norm(now):
+                break
+            t /= 2
+        a, b = a + t * step[:n], b + t * step[n]
+    assert np.abs(violation(a, b)).max() < 1e-12
+    return K @ a + b

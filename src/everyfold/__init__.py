@@ -1,6 +1,6 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
 
-from everyfold.criteria import InexactWarning, choose_granularity
+from everyfold.criteria import InexactWarning, choose_granularity, granularity_bound
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
 from everyfold.models.estimators import (
     LSSVC,
@@ -40,6 +40,7 @@ __all__ = [
     "cross_val_predict",
     "cross_val_score",
     "cross_validate",
+    "granularity_bound",
     "learning_curve",
     "permutation_test_score",
     "validation_curve",

@@ -9,7 +9,11 @@ from everyfold.criteria.closed import (
     SpanRule,
 )
 from everyfold.criteria.conjugate import ConjugateGradient
-from everyfold.criteria.granularity import Granularity, choose_granularity
+from everyfold.criteria.granularity import (
+    Granularity,
+    choose_granularity,
+    granularity_bound,
+)
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
@@ -33,4 +37,5 @@ __all__ = [
     "Refit",
     "SpanRule",
     "choose_granularity",
+    "granularity_bound",
 ]

@@ -61,6 +61,7 @@ def read(request: Request) -> Data:
     rows = X if is_raw else read_rows(X, request.estimator)
     check_consistent_length(rows, y)
     folds = _folds(request, rows, literal=has_steps)
+    request.options.check_folds(len(folds), request.cv)
     if request.wants.partition:
         _check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)

@@ -13,6 +13,7 @@ import numpy as np
 from sklearn.utils import indexable
 
 from everyfold.criteria import Closed
+from everyfold.criteria.granularity import Granularity
 from everyfold.criteria.named import find_closed, name_of
 from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
@@ -39,9 +40,12 @@ __all__ = ["Metadata", "Options", "Request", "Wants"]
 
 @dataclass(frozen=True)
 class Options:
-    """What a search asks for besides the grid, checked."""
+    """What a search asks for besides the grid, checked.
 
-    order: Order = "auto"
+    ``asked`` is an order, or a number of folds and an order for them.
+    """
+
+    asked: Order | Granularity = "auto"
     operator: OperatorChoice = "auto"
     ridge_scaling: RidgeScaling = "sum"
     n_confirm: int | Literal["auto"] = "auto"
@@ -55,8 +59,8 @@ class Options:
         order = self.order
         if order not in ("auto", "exact", "screen") and not _is_order(order):
             raise ValueError(
-                f"order={order!r} is not known; use 'auto', 'exact', 'screen', inf or a positive "
-                "integer"
+                f"order={order!r} is not known; use 'auto', 'exact', 'screen', inf, a positive "
+                "integer or choose_granularity(...)"
             )
         if not isinstance(self.operator, Structure) and self.operator not in ("auto", "dense"):
             raise ValueError(
@@ -72,6 +76,19 @@ class Options:
             )
         self._check_confirm()
         self._check_criterion()
+
+    @property
+    def order(self) -> Order:
+        """How far the influence series of a fold goes, or whether to refit."""
+        return self.asked.order if isinstance(self.asked, Granularity) else self.asked
+
+    def check_folds(self, count: int, cv: Splitter) -> None:
+        """Raise if an order was chosen for another number of folds."""
+        if isinstance(self.asked, Granularity) and count != self.asked.folds:
+            raise ValueError(
+                f"cv={cv!r} has {count} folds, but order={self.asked} is for {self.asked.folds}; "
+                f"leave cv out, or pass order={self.asked.order}"
+            )
 
     def _check_confirm(self) -> None:
         k = self.n_confirm
@@ -225,6 +242,11 @@ class Request:
     options: Options = field(default_factory=Options)
     wants: Wants = field(default_factory=Wants)
     orders: Sequence[Index] = ()
+
+    def __post_init__(self) -> None:
+        asked = self.options.asked
+        if self.cv is None and isinstance(asked, Granularity):
+            object.__setattr__(self, "cv", asked.folds)
 
     def check_criterion(self) -> None:
         """Refuse what a criterion without folds takes the place of."""

@@ -12,6 +12,7 @@ from sklearn.metrics import check_scoring
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
+from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.inexact import (
@@ -58,7 +59,7 @@ def cross_val_predict(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     method: str = "predict",
-    order: Order = "auto",
+    order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
@@ -143,7 +144,7 @@ def cross_val_score(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     error_score: ErrorScore = np.nan,
-    order: Order = "auto",
+    order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",

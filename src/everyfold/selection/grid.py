@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
 from everyfold.criteria import Closed
+from everyfold.criteria.granularity import Granularity
 from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
@@ -52,16 +53,17 @@ class FastGridSearchCV(FastSearchCV):
         The score of folds that cannot be fitted.
     return_train_score : bool, default=False
         Whether to score training rows, too; folds are then factorised one by one.
-    order : {"auto", "exact", "screen"} or float, default="auto"
+    order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
         "auto" gives the table of refits up to 20 folds, and beyond one Newton step a fold for
         losses other than the squared one; "exact" gives it for any number of folds. "screen" solves
         the Cs of SVC and SVR coarsely first and the best of them exactly, where the others' scores
         need not be exact.
-        1, 2, 3, … evaluate influence series of that order, an approximation that exists to
-        reproduce the literature; inf is its limit, which is exact for squared loss, and what "auto"
-        and "exact" do there. Under a finite order a candidate whose kernel matrix is near the
-        identity has the score -inf (Liu et al. 2014): for half of the rows the largest similarity
-        to another row is below 1.5e-8.
+        1, 2, 3, … evaluate influence series of that order, the Bouligand influence functions (BIF)
+        of Liu et al. (2014), an approximation that exists to reproduce the literature; inf is its
+        limit, which is exact for squared loss, and what "auto" and "exact" do there.
+        ``choose_granularity(...)`` sets order and folds in one go (cv=None). Under a finite order a
+        candidate whose kernel matrix is near the identity has the score -inf (Liu et al. 2014): for
+        half of the rows the largest similarity to another row is below 1.5e-8.
     criterion : str, Closed or None, default=None
         None scores held-out values. "gcv", "gacv", "span", "eigenvalue_ratio" or
         "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are functions of one fit on all rows,
@@ -139,7 +141,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order = "auto",
+        order: Order | Granularity = "auto",
         criterion: str | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
@@ -229,7 +231,7 @@ operator, ridge_scaling, n_confirm, preprocessing
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order = "auto",
+        order: Order | Granularity = "auto",
         criterion: str | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",

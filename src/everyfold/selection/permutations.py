@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.metrics import check_scoring
 from sklearn.utils import check_random_state, indexable
 
+from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Outcome, Task
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.inexact import warn_if_approximate, warn_if_inexact
@@ -52,7 +53,7 @@ def permutation_test_score(
     verbose: int = 0,
     scoring: Scorer = None,
     params: Params | None = None,
-    order: Order = "auto",
+    order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",

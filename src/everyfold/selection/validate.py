@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import check_scoring
 
+from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.private import (
@@ -59,7 +60,7 @@ def cross_validate(
     return_estimator: bool = False,
     return_indices: bool = False,
     error_score: ErrorScore = np.nan,
-    order: Order = "auto",
+    order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
