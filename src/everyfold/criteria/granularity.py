@@ -16,6 +16,8 @@ from typing import Literal
 
 __all__ = ["Granularity", "choose_granularity", "granularity_bound"]
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class Granularity:
@@ -110,7 +112,8 @@ def choose_granularity(
             f"tolerance={tolerance!r} cannot be reached: the smoothing alone costs "
             f"{smoothing / 2.0:g}; use a tolerance above that or a smaller smoothing"
         )
-    needed = kappa / (ridge * (tolerance - smoothing / 2.0))
+    # Rounding must not ask for one more where the bound is met with equality.
+    needed = (1.0 - _ROUNDING) * kappa / (ridge * (tolerance - smoothing / 2.0))
     folds, order = (_as_printed if rule == "paper" else _smallest)(needed)
     bound = granularity_bound(folds, order, ridge=ridge, smoothing=smoothing, kappa=kappa)
     return Granularity(folds, order, bound)
