@@ -497,3 +497,21 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
 
     for entry in (flush, fold_path, smallest_magnitude):
         assert len(entry.signatures) == 1
+
+
+@pytest.mark.parametrize("kind", ["hinge", "epsilon"])
+def test_coefficients_sum_to_zero_on_a_kernel_of_whole_numbers(kind):
+    """Directions cancel exactly there: a row that stands still must not join its direction again."""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        X = rng.integers(-3, 4, size=(24, 2)).astype(float)
+        y = X[:, 0] + rng.normal(size=24)
+        K = (X @ X.T / 2.0 + 1.0) ** 3
+        options = {"tol": TIGHT, "keep_coef": True}
+        if kind == "hinge":
+            y = np.where(y > 0.0, 1.0, -1.0)
+            paths = hinge_paths(K, y, CS, np.ones((1, 24)), **options)
+        else:
+            paths = epsilon_paths(K, y, CS, np.ones((1, 24)), epsilon=0.1, **options)
+        sums = np.abs(paths.coef[0].sum(axis=1))
+        assert (sums <= 1e-9 * np.abs(paths.coef[0]).sum(axis=1)).all()

@@ -194,11 +194,17 @@ def _target(V: _Array, k: int) -> _Array:
 
 @_compiled
 def _join(V: _Array, members: _Array, count: int, theta: float, i: int, j: int) -> int:
-    """Make the direction e_i - e_j + theta times itself; return its number of rows."""
+    """Make the direction e_i - e_j + theta times itself; return its number of rows.
+
+    A member may have come to stand still, on a kernel of whole numbers: it must not join twice.
+    """
     for a in range(count):
         V[P, members[a]] *= theta
     for k, sign in ((i, 1.0), (j, -1.0)):
-        if V[P, k] == 0.0:
+        is_new = V[P, k] == 0.0
+        for a in range(count):
+            is_new = is_new and members[a] != k
+        if is_new:
             members[count] = k
             count += 1
         V[P, k] += sign
