@@ -501,7 +501,7 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
 
 @pytest.mark.parametrize("kind", ["hinge", "epsilon"])
 def test_coefficients_sum_to_zero_on_a_kernel_of_whole_numbers(kind):
-    """Directions cancel exactly there: a row that stands still must not join its direction again."""
+    """Directions cancel exactly there: a row that stands still must not join one again."""
     rng = np.random.default_rng(0)
     for _ in range(60):
         X = rng.integers(-3, 4, size=(24, 2)).astype(float)
