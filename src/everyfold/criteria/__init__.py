@@ -15,6 +15,7 @@ from everyfold.criteria.granularity import (
     granularity_bound,
 )
 from everyfold.criteria.heldout import HeldOut
+from everyfold.criteria.radius import RadiusMargin
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.rows.folds import Fold, Folds
@@ -34,6 +35,7 @@ __all__ = [
     "InexactWarning",
     "OutOfFold",
     "Predictive",
+    "RadiusMargin",
     "Refit",
     "SpanRule",
     "choose_granularity",

@@ -10,11 +10,13 @@ from everyfold.criteria.closed import (
     EigenvalueRatio,
     SpanRule,
 )
+from everyfold.criteria.radius import RadiusMargin
 
 CLOSED: dict[str, Closed] = {
     "gcv": GCV(),
     "gacv": GACV(),
     "span": SpanRule(),
+    "radius_margin": RadiusMargin(),
     "eigenvalue_ratio": EigenvalueRatio(),
     "eigenvalue_perturbation": EigenvaluePerturbation(),
 }

@@ -65,7 +65,7 @@ class FastGridSearchCV(FastSearchCV):
         candidate whose kernel matrix is near the identity has the score -inf (Liu et al. 2014): for
         half of the rows the largest similarity to another row is below 1.5e-8.
     criterion : str, Closed or None, default=None
-        None scores held-out values. "gcv", "gacv", "span", "eigenvalue_ratio" or
+        None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" or
         "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are functions of one fit on all rows,
         without folds: ``mean_test_score`` is minus the criterion, ``n_splits_`` is 1 (that fit) and
         ``status`` "as defined". Several targets, classes (one versus rest) or pairs of classes
