@@ -87,6 +87,8 @@ def _call(case: Case, functions: dict[str, Any], **changes: Any) -> Any:
             options["method"] = case.method
         else:
             options |= {"scoring": case.scoring, "error_score": case.error_score}
+            if ours:
+                options["pooled"] = False  # scikit-learn never does
         return function(estimator, case.X, case.y, **(options | changes))
     options = {
         "cv": case.cv,
@@ -99,7 +101,7 @@ def _call(case: Case, functions: dict[str, Any], **changes: Any) -> Any:
     if case.call == "random":
         options |= {"n_iter": case.n_iter, "random_state": case.seed}
     if ours:
-        options["order"] = case.order
+        options |= {"order": case.order, "pooled": False}
     fit_params = dict(case.weights)
     if case.groups is not None:
         fit_params["groups"] = case.groups

@@ -29,7 +29,7 @@ LABELLED = make_scorer(
 )
 
 
-# -- refused before work -------------------------------------------------------------------------
+# -- refused before work, where nothing is pooled --------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -40,23 +40,23 @@ def test_numbers_that_single_rows_do_not_have(scoring):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ValueError, match=remedy):
-            cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring)
+            cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring, pooled=False)
         with pytest.raises(ValueError, match=remedy):
-            FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=scoring).fit(X, y)
+            FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=scoring, pooled=False).fit(X, y)
 
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "average_precision", "matthews_corrcoef"])
 def test_rankings_that_single_rows_do_not_have(scoring):
-    with pytest.raises(ValueError, match="cross_val_predict"):
-        cross_val_score(LSSVC(), X, LABELS, cv=LOO, scoring=scoring)
-    with pytest.raises(ValueError, match="cross_val_predict"):
-        FastGridSearchCV(LSSVC(), GRID, cv=LOO, scoring=scoring).fit(X, LABELS)
+    with pytest.raises(ValueError, match="pooled=True"):
+        cross_val_score(LSSVC(), X, LABELS, cv=LOO, scoring=scoring, pooled=False)
+    with pytest.raises(ValueError, match="pooled=True"):
+        FastGridSearchCV(LSSVC(), GRID, cv=LOO, scoring=scoring, pooled=False).fit(X, LABELS)
 
 
 def test_losses_that_need_all_labels():
     model = LogisticRegression(tol=1e-8)
     with pytest.raises(ValueError, match=r"labels=np.unique\(y\)"):
-        cross_val_score(model, X, LABELS, cv=LOO, scoring="neg_log_loss")
+        cross_val_score(model, X, LABELS, cv=LOO, scoring="neg_log_loss", pooled=False)
     scoring = LABELLED
     with pytest.warns(UserWarning, match="approximation"):
         ours = cross_val_score(model, X, LABELS, cv=LOO, scoring=scoring)
@@ -73,7 +73,7 @@ def test_the_remedy_ranks_as_the_whole_would():
 def test_one_fold_without_a_score_spoils_a_search():
     cv = ms.KFold(20)  # ten folds of two rows, ten of one
     with pytest.raises(ValueError, match="split 10"):
-        FastGridSearchCV(Ridge(), GRID, cv=cv).fit(X, y)
+        FastGridSearchCV(Ridge(), GRID, cv=cv, pooled=False).fit(X, y)
     with pytest.warns(UndefinedMetricWarning):
         ours = cross_val_score(Ridge(), X, y, cv=cv)
     with pytest.warns(UndefinedMetricWarning):
@@ -93,11 +93,11 @@ def test_a_test_set_of_one_class_has_no_ranking():
 def test_several_scorers_need_one_that_decides():
     both = {"r2": "r2", "mse": "neg_mean_squared_error"}
     with pytest.raises(ValueError, match="r2_score"):
-        FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=both, refit="r2").fit(X, y)
+        FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=both, refit="r2", pooled=False).fit(X, y)
     with pytest.raises(ValueError, match="r2_score"):
-        FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=["r2"], refit=False).fit(X, y)
+        FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=["r2"], refit=False, pooled=False).fit(X, y)
     for refit in ("mse", False):
-        search = FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=both, refit=refit)
+        search = FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=both, refit=refit, pooled=False)
         with pytest.warns(UndefinedMetricWarning):
             search.fit(X, y)
         assert np.isfinite(search.cv_results_["mean_test_mse"]).all()
@@ -110,10 +110,10 @@ def test_several_scorers_need_one_that_decides():
 def test_errors_that_become_another(scoring):
     saying = "of single rows is the mean absolute error"
     with pytest.warns(UserWarning, match=saying):
-        ours = cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring)
+        ours = cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring, pooled=False)
     assert_allclose(ours, ms.cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring), rtol=1e-8)
     with pytest.warns(UserWarning, match=saying):
-        search = FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=scoring).fit(X, y)
+        search = FastGridSearchCV(Ridge(), GRID, cv=LOO, scoring=scoring, pooled=False).fit(X, y)
     assert any(saying in note for note in search.plan_.notes)
     assert saying in str(search.plan_)
     with warnings.catch_warnings():
@@ -123,8 +123,9 @@ def test_errors_that_become_another(scoring):
 
 @pytest.mark.filterwarnings("ignore:A single label was found", "ignore:y_pred contains classes")
 def test_balanced_accuracy_becomes_the_plain_one():
+    arguments = {"cv": LOO, "scoring": "balanced_accuracy", "pooled": False}
     with pytest.warns(UserWarning, match="balanced_accuracy_score of single rows is the accuracy"):
-        ours = cross_val_score(LSSVC(), X, LABELS, cv=LOO, scoring="balanced_accuracy")
+        ours = cross_val_score(LSSVC(), X, LABELS, **arguments)
     hits = cross_val_predict(LSSVC(), X, LABELS, cv=LOO) == LABELS
     assert_allclose(ours, hits)
 

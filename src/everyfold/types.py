@@ -19,6 +19,7 @@ __all__ = [
     "Matrix",
     "Order",
     "Params",
+    "Pooled",
     "Preprocessing",
     "RandomState",
     "Refit",
@@ -84,6 +85,9 @@ Preprocessing = Literal["auto", "per_fold", "once"]
 
 Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 """How a ridge system is factorised."""
+
+Pooled: TypeAlias = bool | Literal["auto"]
+"""Whether a score is that of all held-out rows together; "auto" where single rows have none."""
 
 RidgeScaling = Literal["sum", "mean"]
 """Whether a ridge stays what it is when rows are left out, or grows with their number."""

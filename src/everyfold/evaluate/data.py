@@ -124,6 +124,15 @@ class Task:
             values[part] = self.target.mask(values[part], train)
         return values
 
+    @property
+    def is_pooled(self) -> bool:
+        """Whether some scores need all folds at once."""
+        return self.judge is not None and self.judge.is_pooled
+
+    def pooled(self, names: tuple[str, ...]) -> Task:
+        """The same task with these scores of all held-out rows together."""
+        return replace(self, judge=None if self.judge is None else self.judge.pooled(names))
+
     def as_removals(self) -> Task:
         """The same folds, read as removals of rows where they are."""
         splits = ((fold.train, fold.test) for fold in self.folds)
@@ -284,14 +293,17 @@ class Data:
         """Whether any candidate prepares its rows."""
         return any(candidate.parts.steps for candidate in self.candidates.values())
 
-    def prepared(self, kind: str) -> Data:
-        """The data for one way to fit the steps of Pipelines.
+    def prepared(self, kind: str, pooled: tuple[str, ...] = ()) -> Data:
+        """The data for one way to fit the steps of Pipelines, and with some scores pooled.
 
-        Where they are fitted once, on all rows, folds need not be taken literally.
+        Where steps are fitted once, on all rows, folds need not be taken literally.
         """
-        if kind != "once":
-            return self
-        return replace(self, tasks=tuple(task.as_removals() for task in self.tasks))
+        tasks = self.tasks
+        if kind == "once":
+            tasks = tuple(task.as_removals() for task in tasks)
+        if pooled:
+            tasks = tuple(task.pooled(pooled) for task in tasks)
+        return self if tasks is self.tasks else replace(self, tasks=tasks)
 
     @property
     def n_folds(self) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 
 from everyfold.evaluate.data import Data, Outcome, join, without_values
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.evaluate.run import run
+from everyfold.evaluate.run import run, score_together
 from everyfold.evaluate.tiles import Unit
 from everyfold.evaluate.workers import map_unordered
 
@@ -20,7 +20,7 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
 
     A later outcome of a candidate takes the place of an earlier one.
     """
-    data = data.prepared(plan.kind)
+    data = data.prepared(plan.kind, plan.pooled)
     history: list[list[Outcome]] = []
     units = plan.rounds.first
     while units:
@@ -54,4 +54,4 @@ def _complete(
         parts.append(outcome)
         task = data.tasks[data.candidates[outcome.number].task]
         if sum(len(part.folds) for part in parts) == len(task.folds):
-            yield join(waiting.pop(outcome.number))
+            yield score_together(join(waiting.pop(outcome.number)), task)

@@ -17,7 +17,7 @@ from everyfold.evaluate.published import coefficient_of_variation
 from everyfold.models.targets import Labels, Target
 from everyfold.types import Params, Scorer
 
-_TOGETHER = "larger folds, or score the predictions of cross_val_predict all together"
+_TOGETHER = "larger folds, or pooled=True, which scores all held-out rows together"
 _WITH_LABELS = "make_scorer({}, labels=np.unique(y), {})"
 _Function = Callable[..., object] | None
 
@@ -156,6 +156,35 @@ def _function(scorer: Scorer) -> _Function:
     return own_score(scorer) or getattr(scorer, "_score_func", None)
 
 
+POOLED = "{} of all held-out rows together (pooled), the same number in every split"
+
+
+def reasons_to_pool(
+    scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool
+) -> dict[str, str]:
+    """The scorers that single rows say nothing of, or something else, and what is done about it.
+
+    ``needs_all`` if one fold without a number leaves nothing, as in the mean of a search.
+
+    Examples
+    --------
+    >>> from everyfold.models.targets import Numbers
+    >>> side = Side(Numbers.read([1.0, 2.0]), (np.array([0]), np.array([1])))
+    >>> list(reasons_to_pool({"r2": metrics.get_scorer("r2")}, side, needs_all=False))
+    ['r2']
+    """
+    found = {}
+    is_single = side.sizes == 1
+    for name, scorer in scorers.items():
+        known = alone(scorer)
+        if known is None or not len(side.parts):
+            continue
+        if is_single.any() if needs_all and known.is_nan else is_single.all():
+            why = known.why or f"of single rows is {known.instead}"
+            found[name] = POOLED.format(f"{known.metric} {why}, so that scores are those")
+    return found
+
+
 def check_folds(scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool) -> None:
     """Refuse scorers if none of them can say anything of a model on these folds.
 
@@ -177,7 +206,7 @@ def _without_score(scorer: Scorer, side: Side, needs_all: bool) -> str:
         return ""
     i = int(np.flatnonzero(void)[0])
     if is_ranking:
-        advice = "use StratifiedKFold, or score the predictions of cross_val_predict all together"
+        advice = "use StratifiedKFold, or pooled=True, which scores all held-out rows together"
         return f"{known.metric} is NaN where a test set has one class, as split {i} has; {advice}"
     return f"{known}" if void.all() else f"{known} (split {i} has one row)"
 

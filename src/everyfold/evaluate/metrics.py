@@ -43,6 +43,11 @@ class Side:
         return np.concatenate(self.parts)
 
     @cached_property
+    def together(self) -> Side:
+        """The same rows as those of one fold."""
+        return Side(self.target, (self.rows,))
+
+    @cached_property
     def sizes(self) -> Index:
         """The number of rows of each fold."""
         return np.array([len(part) for part in self.parts], dtype=np.intp)

@@ -7,7 +7,7 @@ has columns of its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from numbers import Integral
@@ -146,6 +146,10 @@ class OrderedJudge(Judge):
     def __init__(self, judge: Judge, versions: Versions, n_folds: int | None) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._versions, self._n_folds = judge, versions, n_folds
+
+    def pooled(self, names: Collection[str]) -> Judge:
+        """See base class."""
+        return OrderedJudge(self._base.pooled(names), self._versions, self._n_folds)
 
     @property
     def needs_errors_only(self) -> bool:

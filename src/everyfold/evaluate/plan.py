@@ -67,6 +67,8 @@ class SearchPlan:
         What differs from what was asked for.
     measured : Measured, optional
         What was done; None before the work.
+    pooled : tuple of str
+        The scores that are those of all held-out rows together.
     candidates, operator, methods, exact, confirmed, seconds
         Of what was done, or of what is going to be done where that is known.
     """
@@ -81,6 +83,7 @@ class SearchPlan:
     memory: int
     notes: tuple[str, ...] = ()
     measured: Measured | None = None
+    pooled: tuple[str, ...] = ()
 
     @property
     def units(self) -> Sequence[Unit]:

@@ -10,7 +10,7 @@ from typing import Literal
 from everyfold.criteria import InexactWarning
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.ladder import Ladder, climbs
-from everyfold.evaluate.meaning import check_folds, meanings
+from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.plan import SearchPlan
@@ -37,10 +37,10 @@ def plan(data: Data, request: Request) -> SearchPlan:
     if data.stream is not None:
         return plan_passes(data)
     options = request.options
-    notes = _check_scorers(data, request)
+    notes, pooled = _check_scorers(data, request)
     kind, more = _choose_preprocessing(data, options)
     notes += more
-    data = data.prepared(kind)
+    data = data.prepared(kind, pooled)
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
@@ -59,6 +59,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
         estimate=sum(unit.seconds for unit in expected),
         memory=kept + max(unit.memory for unit in expected),
         notes=(*notes, *more),
+        pooled=pooled,
     )
 
 
@@ -69,18 +70,25 @@ def _kept_bytes(data: Data, request: Request) -> int:
     return 8 * sum(data.sizes) * sum(data.tasks[c.task].width for c in data.candidates.values())
 
 
-def _check_scorers(data: Data, request: Request) -> list[str]:
-    """Refuse what no score could decide; what to say if scores are not what they seem."""
+def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, ...]]:
+    """Refuse what no score could decide; what to say of the others, and which are pooled."""
     if request.scorer is None:
-        return []
-    side, named = data.tasks[0].whole.test, by_name(request.scorer)
-    name = request.wants.selects_by
+        return [], ()
+    side, named, wants = data.tasks[0].whole.test, by_name(request.scorer), request.wants
+    if wants.pools is True:
+        return [POOLED.format("as asked for, scores are")], tuple(named)
+    pooled = {}
+    if wants.pools == "auto":
+        pooled = reasons_to_pool(named, side, needs_all=wants.mean_scores)
+    name = wants.selects_by
     decisive = {name: named[name]} if isinstance(name, str) and name in named else named
-    check_folds(decisive, side, needs_all=request.wants.mean_scores)
-    notes = meanings(named, side)
+    if not pooled.keys() & decisive.keys():
+        check_folds(decisive, side, needs_all=wants.mean_scores)
+    rest = {name: scorer for name, scorer in named.items() if name not in pooled}
+    notes = [*pooled.values(), *meanings(rest, side)]
     for words in notes:
         warnings.warn(words, UserWarning, stacklevel=6)
-    return notes
+    return notes, tuple(pooled)
 
 
 def _rounds(
@@ -121,6 +129,13 @@ def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None)
     options, selects_by = request.options, request.wants.selects_by
     if data.own is None or metric is None or options.n_confirm == 0:
         return rounds
+    if data.tasks[0].is_pooled:
+        if options.n_confirm == "auto":
+            return rounds
+        raise ValueError(
+            f"n_confirm={options.n_confirm} scores refits fold by fold, which does not go with "
+            "pooled scores; use n_confirm=0, or pooled=False"
+        )
     if options.n_confirm != "auto":
         return Confirm(rounds, int(options.n_confirm), metric)
     may_need = not callable(selects_by) and options.ridge_scaling == "sum"

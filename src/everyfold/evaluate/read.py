@@ -310,6 +310,8 @@ def _stream(request: Request, candidates: Sequence[Candidate]) -> Stream:
     """What a source of rows is read by; refuses what needs all rows at once."""
     source: RowSource = request.X
     request.options.check_source(request.y, request.wants.train_scores)
+    if request.wants.pools is True:
+        raise ValueError("a source of rows does not go with pooled=True; use pooled='auto'")
     if not takes_sources(request.estimator):
         raise ValueError(
             f"{type(request.estimator).__name__} cannot be fitted to a source of rows; use "

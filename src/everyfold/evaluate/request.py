@@ -27,6 +27,7 @@ from everyfold.types import (
     Matrix,
     Order,
     Params,
+    Pooled,
     Preprocessing,
     RandomState,
     RidgeScaling,
@@ -191,6 +192,8 @@ class Wants:
         Whether the mean over the folds decides, so that one fold without a score leaves nothing.
     keeps : {"best", "all"} or None
         Whose held-out values are kept beside their scores.
+    pools : bool or "auto"
+        Whether scores are those of all held-out rows together; "auto" where single rows have none.
     selects_by : str or None
         The score that a winner is chosen by; None if that is not known before the work.
     """
@@ -200,7 +203,12 @@ class Wants:
     labels_only: bool = False
     mean_scores: bool = True
     keeps: Literal["best", "all"] | None = None
+    pools: Pooled = "auto"
     selects_by: str | None = "score"
+
+    def __post_init__(self) -> None:
+        if self.pools not in (True, False, "auto"):
+            raise ValueError(f"pooled={self.pools!r} is not known; use True, False or 'auto'")
 
 
 @dataclass(frozen=True)

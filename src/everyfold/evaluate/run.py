@@ -32,7 +32,7 @@ from everyfold.rows.folds import Folds
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.types import Array, Label, Mask, Params, Score
 
-__all__ = ["run"]
+__all__ = ["run", "score_together"]
 
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
@@ -301,9 +301,10 @@ def _judge(
             scores[i] = score
     elif task.judge is not None and len(tile.numbers):
         values, inside = _by_side(record.values, tile)
-        _fill(scores, task.judge, values, tile.test, tile, record.failures, where)
+        if not _waits(task, tile):
+            _fill(scores, task.judge, values, tile.test, tile, record.failures, where)
         if train is not None and tile.train is not None and inside is not None:
-            _fill(train, task.judge, inside, tile.train, tile, record.failures, where)
+            _fill(train, task.judge.by_fold, inside, tile.train, tile, record.failures, where)
     return Outcome(
         candidate.number,
         numbers,
@@ -326,10 +327,28 @@ def _judge(
 
 def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
     """The held-out values, where they are asked for and not sums alone were taken."""
-    is_asked = task.keeps_values or task.judge is None
+    is_asked = task.keeps_values or task.judge is None or _waits(task, tile)
     if not is_asked or task.criterion is not None or record.errors is not None:
         return None
     return _by_side(record.values, tile)[0]
+
+
+def _waits(task: Task, tile: Tile) -> bool:
+    """Whether scores need all folds at once and these are some of them."""
+    return task.is_pooled and len(tile.numbers) < len(task.usable)
+
+
+def score_together(outcome: Outcome, task: Task) -> Outcome:
+    """An outcome on all folds with the scores that waited for the last of them."""
+    is_complete = len(outcome.failures) + len([s for s in outcome.scores if s is not None])
+    if not task.is_pooled or outcome.values is None or is_complete == len(outcome.folds):
+        return outcome
+    assert task.judge is not None
+    tile, scores = task.whole, list(outcome.scores)
+    known = enumerate(tile.numbers.tolist())
+    failures = {i: outcome.failures[k] for i, k in known if k in outcome.failures}
+    _fill(scores, task.judge, outcome.values, tile.test, tile, failures, tile.numbers)
+    return replace(outcome, scores=scores, values=outcome.values if task.keeps_values else None)
 
 
 def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:

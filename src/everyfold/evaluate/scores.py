@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -238,6 +238,27 @@ class Judge:
         params = check_method_params(self._X, params=self._params, indices=rows)
         return Judge(self._scorer, target, data, params, np.nan)
 
+    is_pooled = False
+    """Whether some scores are those of all folds' rows together."""
+
+    @property
+    def by_fold(self) -> Judge:
+        """The same judge of every fold by itself."""
+        return self
+
+    def pooled(self, names: Collection[str]) -> Judge:
+        """The same judge, with these scores of all folds' rows together; none for no change."""
+        return PooledJudge(self, names) if names else self
+
+    def only(self, names: Collection[str]) -> Judge:
+        """The same judge by some of its scorers."""
+        if not self.is_multimetric:
+            return self
+        chosen = {name: item for name, item in self._scorers.items() if name in names}
+        scorer = MultimetricScorer(scorers=chosen, raise_exc=self._error_score == "raise")
+        data = self._X, self._y
+        return Judge(scorer, self._target, data, self._params, self._error_score)
+
     def ordered(self, order: Index, target: Target) -> Judge:
         """The same judge of y in another order of its rows, which is given as a target."""
         data = self._X, take(self._y, order)
@@ -331,3 +352,56 @@ class Judge:
             return {"score": scores}
         both = {**found, **scores}
         return {name: both[name] for name in self._scorers}
+
+
+class PooledJudge(Judge):
+    """Gives every fold the score of all folds' rows together, for some scorers or all.
+
+    Parameters
+    ----------
+    judge : Judge
+        Of every fold by itself.
+    names : collection of str
+        The scorers that look at all rows.
+    """
+
+    is_pooled = True
+
+    def __init__(self, judge: Judge, names: Collection[str]) -> None:
+        self.__dict__.update(judge.__dict__)
+        self._base, self._chosen = judge, names
+        self._whole = judge.only(names)
+        rest = [name for name in self._scorers if name not in names]
+        self._rest = judge.only(rest) if rest else None
+
+    @property
+    def by_fold(self) -> Judge:
+        """See base class."""
+        return self._base
+
+    @property
+    def needs_errors_only(self) -> bool:
+        """See base class: the spread of all rows does not follow from those of folds."""
+        return False
+
+    def among(self, rows: Index, target: Target) -> Judge:
+        """See base class."""
+        return self._base.among(rows, target).pooled(self._chosen)
+
+    def ordered(self, order: Index, target: Target) -> Judge:
+        """See base class."""
+        return self._base.ordered(order, target).pooled(self._chosen)
+
+    def by_column(self, values: Array, side: Side) -> Array | None:
+        """See base class."""
+        found = self._base.by_column(values, side.together)
+        return None if found is None else np.repeat(found, len(side.parts), axis=0)
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Score]:
+        """See base class."""
+        masked = self._masked(values, side, trains) if trains else values
+        (whole,) = self._whole.score(masked, side.together, {})
+        if self._rest is None:
+            return [whole] * len(side.parts)
+        scores = self._rest.score(values, side, trains)
+        return [{name: {**own, **whole}[name] for name in self._scorers} for own in scores]

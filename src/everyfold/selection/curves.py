@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -127,7 +128,8 @@ def learning_curve(
     subsets = _subsets(splits, sizes, check_random_state(random_state) if shuffle else None)
     seed = random_state if isinstance(random_state, int) else None
     options = Options(order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed)
-    request = Request(estimator, [{}], X, y, list(subsets), scorer, metadata, options, _WANTS)
+    wants = replace(_WANTS, pools=False)  # folds of different sizes have nothing in common
+    request = Request(estimator, [{}], X, y, list(subsets), scorer, metadata, options, wants)
     (entries,) = _entries(request)
     warn_or_raise_about_fit_failures(entries, error_score)
     names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]

@@ -36,6 +36,7 @@ from everyfold.types import (
     Matrix,
     Order,
     Params,
+    Pooled,
     Preprocessing,
     RandomState,
     RidgeScaling,
@@ -144,6 +145,7 @@ def cross_val_score(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     error_score: ErrorScore = np.nan,
+    pooled: Pooled = "auto",
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
@@ -162,6 +164,10 @@ def cross_val_score(
         Any scorer of scikit-learn's; None is the estimator's own ``score``.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored (one class only in its training rows).
+    pooled : bool or "auto", default="auto"
+        Whether the score is that of all held-out rows together, which every split then has. "auto"
+        does so, with a warning, where test sets of one row have no score or another one than its
+        name says (R², RMSE, ROC, …); False refuses what would be NaN only, and warns of others.
     order, operator, ridge_scaling, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
@@ -183,7 +189,7 @@ def cross_val_score(
     options = Options(
         order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     )
-    wants = Wants(mean_scores=False, selects_by=None)
+    wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
     _, outcome = evaluate(request, verbose)
     scores = list(outcome.scores)

@@ -17,6 +17,7 @@ from everyfold.types import (
     Estimator,
     Order,
     Params,
+    Pooled,
     Preprocessing,
     RandomState,
     Refit,
@@ -89,6 +90,10 @@ class FastGridSearchCV(FastSearchCV):
     keep_predictions : {"best", "all"} or None, default="best"
         Whose held-out values are kept for ``out_of_fold``: the winner's, those of all candidates
         (8 bytes a row, fold repetition and candidate, which the plan counts), or nobody's.
+    pooled : bool or "auto", default="auto"
+        Whether a score is that of all held-out rows together, which every split then has. "auto"
+        does so, with a warning and a note in ``plan_``, where test sets of one row leave no mean or
+        another score than its name says (R², RMSE, ROC, …); False refuses or warns there.
     random_state : int, RandomState or None, default=None
         The seed of every random choice: landmarks of operators without a seed of their own (those
         of ``best_estimator_``, too), low ranks that the search begins with, starts of power
@@ -148,6 +153,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "auto",
         keep_predictions: Literal["best", "all"] | None = "best",
+        pooled: Pooled = "auto",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
@@ -166,6 +172,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.n_confirm = n_confirm
         self.preprocessing = preprocessing
         self.keep_predictions = keep_predictions
+        self.pooled = pooled
         self.random_state = random_state
 
     def _candidates(self) -> Iterable[Params]:
@@ -238,6 +245,7 @@ operator, ridge_scaling, n_confirm, preprocessing
         n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "auto",
         keep_predictions: Literal["best", "all"] | None = "best",
+        pooled: Pooled = "auto",
         random_state: RandomState = None,
     ) -> None:
         self.estimator = estimator
@@ -257,6 +265,7 @@ operator, ridge_scaling, n_confirm, preprocessing
         self.n_confirm = n_confirm
         self.preprocessing = preprocessing
         self.keep_predictions = keep_predictions
+        self.pooled = pooled
         self.random_state = random_state
 
     def _candidates(self) -> Iterable[Params]:

@@ -73,6 +73,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if name != "pre_dispatch"
     } | {
         "keep_predictions": [StrOptions({"best", "all"}), None],
+        "pooled": ["boolean", StrOptions({"auto"})],
         "random_state": ["random_state"],
     }
 
@@ -182,7 +183,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
         has_folds = self.criterion is None and not isinstance(X, RowSource)
         keeps = self.keep_predictions if has_folds else None
-        wants = Wants(self.return_train_score, keeps=keeps, selects_by=self.refit)
+        wants = Wants(
+            self.return_train_score, keeps=keeps, pools=self.pooled, selects_by=self.refit
+        )
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
             scorer = None

@@ -33,6 +33,7 @@ from everyfold.types import (
     Matrix,
     Order,
     Params,
+    Pooled,
     Preprocessing,
     RandomState,
     RidgeScaling,
@@ -60,6 +61,7 @@ def cross_validate(
     return_estimator: bool = False,
     return_indices: bool = False,
     error_score: ErrorScore = np.nan,
+    pooled: Pooled = "auto",
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
@@ -85,6 +87,8 @@ def cross_validate(
         Whether to return the rows of every split.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored.
+    pooled : bool or "auto", default="auto"
+        As in :func:`cross_val_score`; scores of training rows are always those of each fold.
     order, operator, ridge_scaling, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
@@ -111,7 +115,7 @@ def cross_validate(
     options = Options(
         order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     )
-    wants = Wants(train_scores=return_train_score, mean_scores=False, selects_by=None)
+    wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
     _check_source(X, return_estimator or return_indices)
     data, outcome = evaluate(request, verbose)
