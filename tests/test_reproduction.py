@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.io
-from benchmarks.papers import data, statistics
+from benchmarks.papers import data, report, statistics
+from benchmarks.papers.__main__ import in_turn
 from benchmarks.papers.papers import PAPERS
 from benchmarks.papers.profiles import PROFILES
 from benchmarks.papers.runner import Store
@@ -61,7 +62,7 @@ class Server:
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/page"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def answer(self, handler):
         manner = self.manner
@@ -319,6 +320,25 @@ def test_printed_figures_are_read():
     assert found["one"] == {"a": (1.5, 0.5), "b": (2e-3, 1e-4)}
     assert found["two"]["b"][0] == 7.0
     assert "a" not in found["two"]
+
+
+KEPT = ROOT / "benchmarks" / "results" / "papers"
+
+
+def test_a_page_without_cells_says_so():
+    text = report.page({}, [], list(PAPERS))
+    assert "0 cells" in text
+    assert "of 0 comparisons" in text
+
+
+def test_the_page_in_the_docs_is_that_of_the_kept_cells():
+    if not list(KEPT.glob("*.jsonl")):
+        pytest.skip("no run of the papers' experiments is kept")
+    store = Store(KEPT)
+    cells = in_turn(TABLES, PROFILES["hour"])
+    found = {cell.key: result for cell in cells if (result := store.get(cell)) is not None}
+    text = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    assert report.page(found, store.sessions(), list(PAPERS)) == text
 
 
 def test_a_table_shows_printed_ours_difference_and_significance():

@@ -40,8 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def in_turn(tables: Sequence[Table], profile: Profile) -> list[Cell]:
     """The first split of all tables, then the second, and so on."""
-    cells = [cell for table in tables for cell in table.cells(profile)]
-    return sorted(cells, key=lambda cell: int(cell.key[-1]))
+    cells = {cell.key: cell for table in tables for cell in table.cells(profile)}
+    return sorted(cells.values(), key=lambda cell: int(cell.key[-1]))
 
 
 def _profile(options: argparse.Namespace) -> Profile:

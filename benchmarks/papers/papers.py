@@ -1,5 +1,11 @@
 """The papers by year."""
 
-from benchmarks.papers import bif2014, fbif2018
+from benchmarks.papers import bif2014, circulant2013, fbif2018, granularity2016, nystrom2012
 
-PAPERS = {"2014": bif2014, "2018": fbif2018}
+PAPERS = {
+    "2012": nystrom2012,
+    "2013": circulant2013,
+    "2014": bif2014,
+    "2016": granularity2016,
+    "2018": fbif2018,
+}

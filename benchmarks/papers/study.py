@@ -31,11 +31,14 @@ class Rows:
         Its rows, or those of a published training set.
     take : int or None
         The size of the sub-sample that is drawn first, with the split's own seed.
+    is_scaled : bool
+        Whether columns are standardised by the training rows.
     """
 
     name: str
     size: int
     take: int | None = None
+    is_scaled: bool = False
 
     @property
     def label(self) -> str:

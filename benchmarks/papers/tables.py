@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import re
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from benchmarks.papers import work
 from benchmarks.papers.statistics import Comparison, paired_t
-from benchmarks.papers.study import Cell, Found, Grid, Method, Profile, Rows
+from benchmarks.papers.study import Cell, Found, Grid, Key, Method, Profile, Result, Rows
 
 Printed = Mapping[str, Mapping[str, tuple[float, float]]]
 Test = Callable[[Sequence[float], Sequence[float]], Comparison]
@@ -45,7 +49,27 @@ class Table(ABC):
     def markdown(self, found: Found) -> str:
         """Heading, note and table."""
         body = self.lines(found) or ["*Not computed yet.*"]
-        return "\n".join([f"### {self.title}", "", *([self.note, ""] if self.note else []), *body])
+        return "\n".join(
+            [f"### {self.title}", "", *([wrapped(self.note), ""] if self.note else []), *body]
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """On which sets a method is significantly worse or better than another."""
+
+    sets: tuple[str, ...]
+    worse: tuple[str, ...]
+    better: tuple[str, ...]
+
+    def __str__(self) -> str:
+        count = len(self.sets)
+        worse = f"worse on {len(self.worse)} of {count} sets{_named(self.worse)}"
+        return f"significantly {worse}, better on {len(self.better)}{_named(self.better)}"
+
+
+def _named(labels: Sequence[str]) -> str:
+    return f" ({', '.join(labels)})" if labels else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +142,20 @@ class ErrorTable(Table):
         each = {rows.label: self.compare(found, rows.label, first, second) for rows in self.rows}
         return {label: comparison for label, comparison in each.items() if comparison}
 
+    def verdict(self, found: Found, first: str, second: str) -> Verdict:
+        """What the test says of two methods on every set."""
+        each = self.comparisons(found, first, second)
+        worse = tuple(label for label, comparison in each.items() if comparison.is_worse)
+        better = tuple(label for label, comparison in each.items() if comparison.is_better)
+        return Verdict(tuple(each), worse, better)
+
+    def near_printed(self, found: Found, method: str) -> str:
+        """On how many sets our mean is within one printed deviation of the printed mean."""
+        ours = self.means(found, method)
+        both = {label: self.printed[label][method] for label in ours if label in self.printed}
+        near = [x for x, (mean, spread) in both.items() if abs(ours[x] - mean) <= spread]
+        return f"{len(near)} of {len(both)}"
+
     def means(self, found: Found, method: str) -> dict[str, float]:
         """Mean errors by set."""
         each = {rows.label: self.errors(found, rows.label, method) for rows in self.rows}
@@ -148,7 +186,7 @@ class ErrorTable(Table):
         if not errors:
             return "–" if theirs is None else f"– *{figure(theirs[0])}*"
         mean, spread = float(np.mean(errors)), float(np.std(errors, ddof=min(1, len(errors) - 1)))
-        text = f"{figure(mean)} ± {figure(spread, mean)}"
+        text = f"{figure(mean)} ± {figure(spread, mean)}" if len(errors) > 1 else figure(mean)
         if name in self.references:
             comparison = self.compare(found, label, name, self.references[name])
             text += comparison.mark if comparison else ""
@@ -276,16 +314,115 @@ class DiscrepancyTable(Table):
         return [_bar(head), _bar(["---"] * len(head)), *shown] if shown else []
 
 
+@dataclass(frozen=True, kw_only=True)
+class CurveTable(Table):
+    """Reported errors over the ridge for one kernel: a picture, not a table.
+
+    Attributes
+    ----------
+    rows, share, grid
+        As in ``work.curve``; the grid has one kernel.
+    methods : tuple of Method
+        The last one is the truth.
+    picture : str
+        The name of the file.
+    """
+
+    rows: tuple[Rows, ...]
+    grid: Grid
+    share: float
+    methods: tuple[Method, ...]
+    picture: str
+
+    def cells(self, profile: Profile) -> Iterator[Cell]:
+        """See base class."""
+        for rows in self.rows:
+            key = (self.paper, self.name, rows.label, "curve", "0")
+            yield Cell(key, work.curve, (rows, self.share, self.grid, self.methods))
+
+    def curves(self, found: Found) -> dict[str, Result]:
+        """What has been computed, by set."""
+        keys = {rows.label: (self.paper, self.name, rows.label, "curve", "0") for rows in self.rows}
+        return {label: found[key] for label, key in keys.items() if key in found}
+
+    def lines(self, found: Found) -> list[str]:
+        """See base class."""
+        return [f"![{self.title}]({self.picture})"] if self.curves(found) else []
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a plain table: its label, what its work is given, and what is printed (or None)."""
+
+    label: str
+    arguments: tuple[Any, ...]
+    printed: tuple[float | None, ...]
+    is_quick: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainTable(Table):
+    """A table whose lines are the ``values`` of one function."""
+
+    head: tuple[str, ...]
+    work: Callable[..., Result]
+    items: tuple[Line, ...]
+    is_timing: bool = False
+
+    def cells(self, profile: Profile) -> Iterator[Cell]:
+        """See base class."""
+        for line in self.items:
+            if line.is_quick or profile.name != "quick":
+                yield Cell(self._key(line), self.work, line.arguments, self.is_timing)
+
+    def _key(self, line: Line) -> Key:
+        return (self.paper, self.name, line.label, "values", "0")
+
+    def values(self, found: Found, label: str) -> list[float]:
+        """The figures of a line; empty if they have not been computed."""
+        result = found.get((self.paper, self.name, label, "values", "0"))
+        return result["values"] if result else []
+
+    def lines(self, found: Found) -> list[str]:
+        """See base class."""
+        shown = [
+            _bar([line.label, *(_pair(*both) for both in zip(values, line.printed, strict=True))])
+            for line in self.items
+            if (values := self.values(found, line.label))
+        ]
+        return [_bar(self.head), _bar(["---"] * len(self.head)), *shown] if shown else []
+
+
+def _pair(ours: float, theirs: float | None) -> str:
+    text = "–" if np.isnan(ours) else str(ours) if isinstance(ours, int) else figure(ours)
+    if theirs is None:
+        return text
+    return f"{text} *{theirs if isinstance(theirs, int) else figure(theirs)}*"
+
+
+def wrapped(text: str) -> str:
+    """Paragraphs in lines of equal length."""
+    fill = functools.partial(
+        textwrap.fill, width=115, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n\n".join(
+        part if part.startswith("#") else fill(part, subsequent_indent="  " * part.startswith("* "))
+        for part in text.split("\n\n")
+    )
+
+
 def figure(value: float, like: float | None = None) -> str:
     """A number with the digits that the papers print."""
     size = abs(value if like is None else like)
     if size and size < 0.095:
-        return f"{value:.1e}"
+        return re.sub(r"e([-+])0", r"e\1", f"{value:.1e}")
     return f"{value:.0f}" if size >= 1000 else f"{value:.1f}" if size >= 100 else f"{value:.2f}"
 
 
 def _signed(value: float, like: float) -> str:
     text = figure(value, like)
+    if float(text) == 0.0:
+        return "0"
     return text if text.startswith("-") else f"+{text}"
 
 
