@@ -7,7 +7,7 @@ import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.datasets import load_iris, make_regression
+from sklearn.datasets import load_iris, make_friedman1, make_regression
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
@@ -147,6 +147,24 @@ def test_a_kernel_of_low_rank_says_so():
     assert found.values.shape == y.shape
 
 
+def test_a_ladder_keeps_the_values_of_the_last_look(monkeypatch):
+    """The winner is evaluated on the full matrix at last, others only at low rank."""
+    monkeypatch.setattr("everyfold.evaluate.ladder.LADDER_ROWS", 200)
+    monkeypatch.setattr("everyfold.evaluate.ladder.FIRST_RANK", 20)
+    rows, target = make_friedman1(250, n_features=5, noise=1.0, random_state=0)
+    grid = {"gamma": np.logspace(-2, 1, 5), "alpha": np.logspace(-3, 1, 5)}
+    search = FastGridSearchCV(RIDGE, grid, cv=5, keep_predictions="all").fit(rows, target)
+    found = search.out_of_fold()
+    best = clone(RIDGE).set_params(**search.best_params_)
+    assert_allclose(found.values, ms.cross_val_predict(best, rows, target, cv=5), rtol=1e-6)
+    assert found.is_exact
+    rough = np.flatnonzero(search.cv_results_["status"] != "exact")
+    assert len(rough)
+    assert not search.out_of_fold(int(rough[0])).is_exact
+    kept = FastGridSearchCV(RIDGE, grid, cv=5).fit(rows, target).out_of_fold()
+    assert_allclose(kept.values, found.values, rtol=1e-12)
+
+
 def test_sums_over_rows_keep_no_values(monkeypatch):
     """Long tables are scored by sums alone: the winner's values come from a pass of its own."""
     monkeypatch.setattr("everyfold.operators.lowrank.BLOCK", 100)
@@ -157,6 +175,13 @@ def test_sums_over_rows_keep_no_values(monkeypatch):
     held = search.out_of_fold().values
     scores = [r2_score(y[test], held[test]) for _, test in ms.KFold(3).split(X)]
     assert_allclose(np.mean(scores), search.best_score_, rtol=1e-8)
+    every = search.set_params(keep_predictions="all").fit(X, y)
+    assert "in another" in every.plan_.methods[0][0]
+    assert_allclose(every.out_of_fold().values, held, rtol=1e-9)
+    other = every.out_of_fold(1 - every.best_index_).values
+    scores = [r2_score(y[test], other[test]) for _, test in ms.KFold(3).split(X)]
+    expected = every.cv_results_["mean_test_score"][1 - every.best_index_]
+    assert_allclose(np.mean(scores), expected, rtol=1e-8)
 
 
 def test_what_is_kept_is_planned_and_survives_pickling():

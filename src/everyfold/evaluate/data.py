@@ -73,6 +73,8 @@ class Task:
     """What takes the place of held-out values; there is one fold then, of all rows."""
     keeps_values: bool = False
     """Whether held-out values are kept beside their scores."""
+    best_by: str | None = None
+    """The score by which only the best of the candidates evaluated together keeps its values."""
     owners: tuple[int, ...] | None = None
     """The version of the target that each fold is for, where each has folds of its own."""
 

@@ -244,6 +244,8 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
     """Whether the squared errors of every fold's held-out rows are all that is asked for."""
     if task.judge is None or task.with_train or not task.judge.needs_errors_only:
         return False
+    if task.keeps_values and task.best_by is None:
+        return False
     q = task.target.columns.shape[1]
     if any(len(model.columns_of_ridges(q)) > 1 for model in models):
         return False

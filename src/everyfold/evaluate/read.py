@@ -288,8 +288,11 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
         data, score = (request.X, request.y), request.metadata.score
         judge = Judge(request.scorer, target, data, score, request.options.error_score)
     wants, closed = request.wants, request.options.closed
-    keeps = wants.keeps is not None
-    return Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed, keeps)
+    by = wants.selects_by if isinstance(wants.selects_by, str) else "score"
+    task = Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)
+    return replace(
+        task, keeps_values=wants.keeps is not None, best_by=by if wants.keeps == "best" else None
+    )
 
 
 def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:

@@ -133,10 +133,32 @@ def _group(data: Data, unit: Unit, group: Group, operator: Splits, shared: float
     tile = task.tile(unit.folds)
     records = _records(candidates, task, tile, operator, group.method, unit.threads)
     seconds = shared + (time.perf_counter() - start) / len(candidates)
-    return [
+    outcomes = [
         _judge(candidate, record, task, tile, unit.folds, group.method, seconds)
         for candidate, record in zip(candidates, records, strict=True)
     ]
+    if _keeps_one(task, unit.folds) and records[0].errors is None:
+        best = _best(outcomes, str(task.best_by))
+        values = _by_side(records[best].values, tile)[0]
+        outcomes[best] = replace(outcomes[best], values=values)
+    return outcomes
+
+
+def _keeps_one(task: Task, folds: tuple[int, ...] | None) -> bool:
+    """Whether the best of candidates that are evaluated together is all that keeps its values."""
+    return task.best_by is not None and folds is None and task.criterion is None
+
+
+def _best(outcomes: Sequence[Outcome], metric: str) -> int:
+    """The position of the best mean score, of equal ones that of the first candidate."""
+    scores = [[_of(score, metric) for score in outcome.scores] for outcome in outcomes]
+    means = np.nan_to_num(np.array(scores, dtype=np.float64).mean(axis=1), nan=-np.inf)
+    ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
+    return ranks.index(min(ranks))
+
+
+def _of(score: Score, metric: str) -> Score:
+    return score.get(metric) if isinstance(score, dict) else score
 
 
 def _records(
@@ -314,7 +336,7 @@ def _judge(
         _spread(record.condition, where, len(numbers), np.nan),
         _spread(record.spectral_radius, where, len(numbers), np.nan),
         failures,
-        _kept(record, task, tile),
+        _kept(record, task, tile, folds),
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.has_one_solution,
@@ -325,9 +347,10 @@ def _judge(
     )
 
 
-def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
+def _kept(record: OutOfFold, task: Task, tile: Tile, folds: tuple[int, ...] | None) -> Array | None:
     """The held-out values, where they are asked for and not sums alone were taken."""
-    is_asked = task.keeps_values or task.judge is None or _waits(task, tile)
+    is_asked = task.keeps_values and not _keeps_one(task, folds)
+    is_asked |= task.judge is None or _waits(task, tile)
     if not is_asked or task.criterion is not None or record.errors is not None:
         return None
     return _by_side(record.values, tile)[0]

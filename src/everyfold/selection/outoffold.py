@@ -112,7 +112,8 @@ class Keeper:
         """Keep the values of an outcome, if they are wanted."""
         number = outcome.number
         if self.keeps == "best":
-            if self.metric is None or not _has(outcome, self.metric):
+            if outcome.values is None or self.metric is None or not _has(outcome, self.metric):
+                self._forget(number)
                 return
             standing = mean_score(outcome, self.metric), -number
             if number not in self._kept and standing <= self._best:
@@ -121,6 +122,12 @@ class Keeper:
             self._kept.clear()
         if self.keeps is not None:
             self._kept[number] = _Kept.of(outcome, data.tasks[data.candidates[number].task])
+
+    def _forget(self, number: int) -> None:
+        """A candidate that was the best is no longer: it was evaluated again, more exactly."""
+        if number in self._kept:
+            self._kept.clear()
+            self._best = -math.inf, 0
 
     def lacks(self, number: int) -> bool:
         """Whether a candidate's values are wanted and not there."""
