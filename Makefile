@@ -10,7 +10,7 @@ STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test fuzz lint format bench reproduce reproduce-quick clean
+.PHONY: help demo quick test conformance fuzz lint format bench reproduce reproduce-quick clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -35,6 +35,21 @@ quick: $(VENV)/.installed-dev  ## install and run the tests that matter most, in
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
+
+# Another scikit-learn has a virtual environment of its own: make conformance SKLEARN='1.6.*'
+ifdef SKLEARN
+OTHER := build/sklearn-$(subst *,x,$(SKLEARN))
+$(OTHER)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(OTHER)
+	$(OTHER)/bin/python -m pip install --quiet --disable-pip-version-check -e ".[test]" "scikit-learn==$(SKLEARN)"
+	@touch $@
+
+conformance: $(OTHER)/.installed
+	OPENBLAS_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n $(JOBS) tests/conformance
+else
+conformance: $(VENV)/.installed-dev  ## run scikit-learn's own tests of its searches with ours in place (SKLEARN=1.6.*)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/conformance
+endif
 
 fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, from seed START
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --start $(START)

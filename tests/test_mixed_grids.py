@@ -80,7 +80,8 @@ def test_both_kinds_of_models_are_scored_as_refits_score_them():
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_joint_fit_of_many_classes_is_refused_wherever_it_stands(first):
     models = [RidgeClassifier(), LogisticRegression()]
-    search = FastGridSearchCV(pipeline(Ridge()), {"model": models[first:] + models[:first]})
+    grid = {"model": models[first:] + models[:first]}
+    search = FastGridSearchCV(pipeline(Ridge()), grid, fallback="refuse")
     with pytest.raises(ValueError, match="KernelLogisticClassifier"):
         search.set_params(estimator=pipeline(RidgeClassifier())).fit(FLOWERS, SPECIES)
 

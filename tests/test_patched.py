@@ -106,10 +106,10 @@ def test_what_only_resembles_a_patch_is_refused(monkeypatch):
 
     for name in ("elsewhere.svm", "sklearnexample.svm", "my.sklearnex.svm"):
         with pytest.raises(TypeError, match="estimator=SVC is not supported"):
-            cross_val_predict(patched(monkeypatch, name, SVC)(), X, LABELS)
+            cross_val_predict(patched(monkeypatch, name, SVC)(), X, LABELS, fallback="refuse")
     for kind in (Odd, SVCPlus):
         with pytest.raises(TypeError, match=f"estimator={kind.__name__} is not supported"):
-            cross_val_predict(kind(), X, LABELS)
+            cross_val_predict(kind(), X, LABELS, fallback="refuse")
 
 
 def test_a_patch_before_the_import_leaves_the_plain_class_known(monkeypatch):

@@ -80,7 +80,7 @@ class TestRidgeCV:
     def test_other_ways_to_choose_are_refused(self, params):
         X, y = load_diabetes(return_X_y=True)
         with pytest.raises(ValueError, match="way of its own"):
-            cross_val_score(RidgeCV(self.ALPHAS, **params), X, y)
+            cross_val_score(RidgeCV(self.ALPHAS, **params), X, y, fallback="refuse")
 
     def test_finite_orders_are_refused(self):
         X, y = load_diabetes(return_X_y=True)
@@ -125,11 +125,11 @@ class TestLogisticRegression:
     def test_what_is_not_ours_is_refused(self, params, message):
         X, y = self.data()
         with pytest.raises(ValueError, match=message):
-            cross_val_score(LogisticRegression(**params), X, y)
+            cross_val_score(LogisticRegression(**params), X, y, fallback="refuse")
 
     def test_more_than_two_classes_are_refused(self):
         with pytest.raises(ValueError, match="KernelLogisticClassifier"):
-            cross_val_score(LogisticRegression(), *load_iris(return_X_y=True))
+            cross_val_score(LogisticRegression(), *load_iris(return_X_y=True), fallback="refuse")
 
 
 class TestProbabilities:
@@ -144,4 +144,4 @@ class TestProbabilities:
     def test_other_losses_have_none(self):
         X, y = make_moons(60, random_state=0)
         with pytest.raises(ValueError, match="predict_proba"):
-            cross_val_predict(Ridge(), X, y, method="predict_proba")
+            cross_val_predict(Ridge(), X, y, method="predict_proba", fallback="refuse")

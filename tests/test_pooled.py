@@ -51,7 +51,6 @@ def said(words="pooled"):
         (ROOT, lambda *args: -metrics.root_mean_squared_error(*args)),
         ("neg_median_absolute_error", lambda *args: -metrics.median_absolute_error(*args)),
     ],
-    ids=str,
 )
 def test_numbers_of_single_rows(scoring, metric):
     expected = metric(y, ms.cross_val_predict(RIDGE, X, y, cv=LOO))

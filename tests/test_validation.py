@@ -335,7 +335,7 @@ def test_unsupported_estimators_are_refused_before_work(estimator, advice):
 
     data = X if "sigmoid" in str(estimator) else Untouchable()
     with pytest.raises((TypeError, ValueError), match=advice):
-        cross_val_predict(estimator, data, y)
+        cross_val_predict(estimator, data, y, fallback="refuse")
 
 
 def test_subclasses_of_scikit_learn_are_not_trusted():
@@ -344,12 +344,12 @@ def test_subclasses_of_scikit_learn_are_not_trusted():
             return super().predict(X) + 1.0
 
     with pytest.raises(TypeError, match="estimator=Odd is not supported"):
-        cross_val_predict(Odd(), X, y)
+        cross_val_predict(Odd(), X, y, fallback="refuse")
 
 
 def test_method_and_params_are_checked():
     with pytest.raises(ValueError, match="method='predict_proba' is not available"):
-        cross_val_predict(LSSVC(), X, LABELS, method="predict_proba")
+        cross_val_predict(LSSVC(), X, LABELS, method="predict_proba", fallback="refuse")
     with pytest.raises(ValueError, match=r"params has \['colour'\]"):
         cross_val_predict(LSSVR(), X, y, params={"colour": 1})
 

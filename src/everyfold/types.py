@@ -13,6 +13,7 @@ __all__ = [
     "Array",
     "ErrorScore",
     "Estimator",
+    "Fallback",
     "Index",
     "Label",
     "Mask",
@@ -79,6 +80,9 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 
 ErrorScore: TypeAlias = float | Literal["raise"]
 """The score of what cannot be fitted, or that it is an error."""
+
+Fallback = Literal["warn", "refit", "refuse"]
+"""What becomes of candidates that nothing speeds up."""
 
 Preprocessing = Literal["auto", "per_fold", "once"]
 """How the steps of a Pipeline are fitted."""

@@ -31,7 +31,10 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
+__all__ = ["REFITTED", "Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
+
+REFITTED = "refitted"
+"""The status of a candidate that nothing speeds up: its scores are those of its own refits."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,11 @@ class Task:
         if not isinstance(self.target, Labels) or not len(side.parts):
             return False
         return len(np.unique(side.codes[self.weights[side.rows] > 0.0])) > 1
+
+    @property
+    def lacks_classes(self) -> bool:
+        """Whether the training rows of some fold lack a class that others have."""
+        return bool(incomplete_folds(self.target, self.folds))
 
     @cached_property
     def failing(self) -> dict[int, ValueError]:
@@ -245,6 +253,16 @@ class Own:
     fit, score : dict
         Metadata.
     error_score : "raise" or float
+    splits : sequence of (training rows, test rows), optional
+        As the splitter gave them, where candidates are evaluated by nothing but refits.
+    with_train : bool
+        Whether these score training rows, too.
+    verbose : int
+        What they print, as in scikit-learn.
+    caller : estimator, optional
+        The search that callbacks are told of.
+    contexts : dict
+        What callbacks are called by, for candidates and folds.
     """
 
     estimator: Estimator
@@ -255,6 +273,11 @@ class Own:
     fit: Params
     score: Params
     error_score: ErrorScore
+    splits: Sequence[tuple[Index, Index]] | None = None
+    with_train: bool = False
+    verbose: int = 0
+    caller: Estimator = None
+    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -274,6 +297,8 @@ class Data:
         By number.
     refused : dict
         Candidates that no fit would take, and why.
+    foreign : dict
+        Candidates that nothing speeds up, and why: they are refitted as scikit-learn would.
     """
 
     X: Matrix
@@ -282,6 +307,7 @@ class Data:
     tasks: tuple[Task, ...]
     candidates: Mapping[int, Candidate]
     refused: Mapping[int, Failure] = field(default_factory=dict)
+    foreign: Mapping[int, str] = field(default_factory=dict)
     own: Own | None = None
     """What the estimators themselves are refitted by."""
     is_raw: bool = False
@@ -307,10 +333,29 @@ class Data:
             tasks = tuple(task.pooled(pooled) for task in tasks)
         return self if tasks is self.tasks else replace(self, tasks=tasks)
 
+    def called_by(self, caller: Estimator, contexts: Mapping[tuple[int, int], Any]) -> Data:
+        """The same data; refits tell callbacks of their caller by these contexts."""
+        if not contexts or self.own is None:
+            return self
+        return replace(self, own=replace(self.own, caller=caller, contexts=contexts))
+
     @property
     def n_folds(self) -> int:
         """The number of folds of every task."""
-        return len(self.tasks[0].folds)
+        return len(self.tasks[0].folds) if self.tasks else len(self.splits)
+
+    def folds_of(self, number: int) -> int:
+        """The number of folds of a candidate."""
+        if number not in self.candidates:
+            return self.n_folds
+        return len(self.tasks[self.candidates[number].task].folds)
+
+    @property
+    def splits(self) -> Sequence[tuple[Index, Index]]:
+        """The folds that estimators are refitted on."""
+        if self.own is not None and self.own.splits is not None:
+            return self.own.splits
+        return [(fold.train, fold.test) for fold in self.tasks[0].folds]
 
     @property
     def n_weighted(self) -> int:
@@ -320,7 +365,8 @@ class Data:
     @property
     def sizes(self) -> list[int]:
         """How many test rows each fold has."""
-        return [len(test) for test in self.tasks[0].folds.tests]
+        tests = self.tasks[0].folds.tests if self.tasks else [test for _, test in self.splits]
+        return [len(test) for test in tests]
 
 
 @dataclass(frozen=True)
@@ -368,6 +414,8 @@ class Outcome:
         What is predicted for all held-out rows, if that is one label and they have several.
     status : str
         How certain the scores are, where that is more than exact or not.
+    times : list of tuples (fitting, scoring), optional
+        Those of every fold, where folds are fitted one by one.
     """
 
     number: int
@@ -394,6 +442,7 @@ class Outcome:
     sample: tuple[int, ...] = ()
     only_label: tuple[Label] | None = None
     status: str = ""
+    times: list[tuple[float, float]] | None = None
 
     @property
     def failure(self) -> Failure | None:
@@ -434,6 +483,7 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
         failures=failures,
         values=np.concatenate(values) if values else None,
         seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
+        times=[t for part in parts for t in part.times or ()] if first.times else None,
         method=next((part.method for part in parts if part.method), ""),
         is_unique=all(part.is_unique for part in parts),
         only_label=_only_label(parts),

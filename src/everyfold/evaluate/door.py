@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from everyfold.evaluate.data import Data, Outcome, join, without_values
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.run import run, score_together
-from everyfold.evaluate.tiles import Unit
+from everyfold.evaluate.tiles import Unit, gather
 from everyfold.evaluate.workers import map_unordered
 
 __all__ = ["carry_out"]
@@ -25,10 +25,8 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
     units = plan.rounds.first
     while units:
         history.append([])
-        work: Callable[[Unit], list[Outcome]] = partial(run, data)
-        jobs = 1 if units[0].threads > 1 else n_jobs
         waiting: dict[int, list[Outcome]] = {}
-        for outcomes in map_unordered(work, units, jobs, data.n):
+        for outcomes in _mapped(units, data, n_jobs):
             complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
@@ -37,6 +35,21 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
                 if whole:
                     yield [replace(o, status=statuses.get(o.number, o.status)) for o in whole]
         units = plan.rounds.after(history, data)
+
+
+def _mapped(units: Sequence[Unit], data: Data, n_jobs: int | None) -> Iterator[list[Outcome]]:
+    """The outcomes of units as they get done.
+
+    Units with threads of their own come one after the other; refits share nothing with each other,
+    and are not ours to limit.
+    """
+    work: Callable[[Unit], list[Outcome]] = partial(run, data)
+    for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
+        jobs = 1 if alike[0].threads > 1 else n_jobs
+        if alike[0].order == "refit":
+            yield from map_unordered(work, alike, jobs, pieces=len(alike))
+        else:
+            yield from map_unordered(work, alike, jobs, data.n)
 
 
 def _complete(
@@ -52,6 +65,7 @@ def _complete(
             continue
         parts = waiting.setdefault(outcome.number, [])
         parts.append(outcome)
-        task = data.tasks[data.candidates[outcome.number].task]
-        if sum(len(part.folds) for part in parts) == len(task.folds):
-            yield score_together(join(waiting.pop(outcome.number)), task)
+        if sum(len(part.folds) for part in parts) == data.folds_of(outcome.number):
+            whole = join(waiting.pop(outcome.number))
+            candidate = data.candidates.get(outcome.number)
+            yield score_together(whole, data.tasks[candidate.task]) if candidate else whole

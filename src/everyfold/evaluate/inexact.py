@@ -63,7 +63,7 @@ def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
         f"systems have a condition number of up to about {max(conditions):.1g}, so that rounding "
         "may exceed 1e-6. A larger alpha (smaller C) is well determined.",
         InexactWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -75,5 +75,5 @@ def warn_if_approximate(outcome: Outcome) -> None:
         f"the held-out values are an approximation: {outcome.method}. It is close for folds "
         "of single rows; up to 20 folds, or order='exact', give the refits' own values.",
         InexactWarning,
-        stacklevel=4,
+        stacklevel=5,
     )

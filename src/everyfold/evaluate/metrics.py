@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from sklearn import metrics
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
-from sklearn.pipeline import Pipeline
 
 from everyfold.evaluate.published import coefficient_of_variation, huber_hinge_loss
 from everyfold.losses import HuberHinge
 from everyfold.models.model import original
+from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.sums import FoldErrors
@@ -340,21 +340,32 @@ def asks_for_predictions(scorer: Scorer) -> bool:
     return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
 
 
+def is_own_score(scorer: Scorer) -> bool:
+    """Whether a scorer is the estimator's own ``score``."""
+    return type(scorer).__name__ == "_PassthroughScorer"
+
+
 def check_own_score(scorer: Scorer) -> None:
     """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
-    if type(scorer).__name__ == "_PassthroughScorer" and own_score(scorer) is None:
-        raise ValueError(
-            f"scoring=None means {scorer}, which is not scikit-learn's usual score and may need a "
-            "fitted model; pass scoring by name or as a callable"
-        )
+    if is_own_score(scorer) and own_score(scorer) is None:
+        raise unusual_score(scorer._estimator)
+
+
+def unusual_score(estimator: Estimator) -> ValueError:
+    """What is said of an estimator whose ``score`` is its own."""
+    return ValueError(
+        f"scoring=None means {type(final_step(estimator)).__name__}.score, which is not "
+        "scikit-learn's usual score and may need a fitted model; pass scoring by name or as a "
+        "callable"
+    )
 
 
 def own_score(scorer: Scorer) -> Scorer:
     """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
-    if type(scorer).__name__ != "_PassthroughScorer":
-        return None
-    estimator: Estimator = scorer._estimator
-    while type(estimator) is Pipeline:
-        estimator = estimator.steps[-1][1]
+    return usual_score(scorer._estimator) if is_own_score(scorer) else None
+
+
+def usual_score(estimator: Estimator) -> Scorer:
+    """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one."""
     usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}
-    return usual.get(getattr(original(type(estimator)), "score", None))
+    return usual.get(getattr(original(type(final_step(estimator))), "score", None))

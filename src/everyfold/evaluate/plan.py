@@ -13,7 +13,7 @@ from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
 from everyfold.types import Params
 
-__all__ = ["Measured", "SearchPlan"]
+__all__ = ["Measured", "SearchPlan", "some"]
 
 _PREPROCESSING = {
     "none": "none",
@@ -102,7 +102,7 @@ class SearchPlan:
         """How kernel matrices are represented."""
         if self.measured is not None:
             return self.measured.operator
-        return ", ".join(dict.fromkeys(unit.words for unit in self.units))
+        return ", ".join(dict.fromkeys(unit.words for unit in self.units if unit.words))
 
     @property
     def methods(self) -> tuple[tuple[str, int], ...]:
@@ -117,6 +117,12 @@ class SearchPlan:
             for number in group.numbers
         }
         return tuple(Counter(by_number.values()).items())
+
+    @property
+    def refitted(self) -> tuple[int, ...]:
+        """The candidates that nothing speeds up, by number: they are refitted on every fold."""
+        refits = (unit for unit in self.units if unit.order == "refit")
+        return tuple(dict.fromkeys(number for unit in refits for number in unit.numbers))
 
     @property
     def preprocessing(self) -> str:
@@ -163,7 +169,7 @@ class SearchPlan:
             len(found),
             exact,
             confirmed,
-            ", ".join(operators) or "auto",
+            ", ".join(operators) or ("auto" if self.kernels else "none"),
             tuple(methods.items()),
         )
         return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
@@ -190,14 +196,22 @@ class SearchPlan:
     def __str__(self) -> str:
         folds = "no folds" if self.is_closed else f"{self.folds} folds"
         lines = [
-            f"search         {self.candidates} candidates = {self.kernels} kernels with up to "
-            f"{self.ridges} ridges each, {self.rows} rows, {folds}",
+            f"search         {self.candidates} candidates = {self._shape()}, {self.rows} rows, "
+            f"{folds}",
             f"operator       {self.operator}",
             *(f"method         {words} ({count} candidates)" for words, count in self.methods),
             f"preprocessing  {self.preprocessing}",
             *self._costs(),
         ]
         return "\n".join([*lines, *(f"note           {note}" for note in self.notes)])
+
+    def _shape(self) -> str:
+        """How the candidates are taken together."""
+        together = f"{self.kernels} kernels with up to {self.ridges} ridges each"
+        alone = f"{len(self.refitted)} that are refitted"
+        if not self.refitted:
+            return together
+        return f"{together}, and {alone}" if self.kernels else alone
 
     def _costs(self) -> list[str]:
         if self.measured is None:
@@ -221,12 +235,23 @@ def _loose(outcomes: Sequence[Outcome]) -> list[str]:
     numbers = [outcome.number for outcome in outcomes if not outcome.is_unique]
     if not numbers:
         return []
-    named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
-    who = "1 candidate" if len(numbers) == 1 else f"{len(numbers)} candidates"
     return [
-        f"the intercept of {who} (number {named}) is not unique in some folds, as no support "
+        f"the intercept of {some(numbers)} is not unique in some folds, as no support "
         "vector is free there; libsvm's own was taken"
     ]
+
+
+def some(numbers: Sequence[int]) -> str:
+    """Candidates in words.
+
+    Examples
+    --------
+    >>> some([3, 5])
+    '2 candidates (number 3, 5)'
+    """
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+    who = "1 candidate" if len(numbers) == 1 else f"{len(numbers)} candidates"
+    return f"{who} (number {named})"
 
 
 def _share(part: int, whole: int) -> str:

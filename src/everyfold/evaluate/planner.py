@@ -13,13 +13,13 @@ from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.plan import SearchPlan
-from everyfold.evaluate.refits import Confirm
+from everyfold.evaluate.plan import SearchPlan, some
+from everyfold.evaluate.refits import Beside, Confirm, refit_units
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.rounds import Once, Rounds
 from everyfold.evaluate.scores import Judge, by_name
 from everyfold.evaluate.sweep import plan_passes
-from everyfold.evaluate.tiles import KernelPlan, Unit, cut, kernels_of
+from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import check_workers
@@ -36,6 +36,39 @@ def plan(data: Data, request: Request) -> SearchPlan:
     """
     if data.stream is not None:
         return plan_passes(data)
+    notes = _foreign(data, request)
+    refits = refit_units(data)
+    if not data.candidates:
+        rounds = Once(refits)
+        return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
+    made = _plan(data, request)
+    if refits:
+        made = replace(made, rounds=Beside(made.rounds, refits), notes=(*made.notes, *notes))
+    return made
+
+
+def _foreign(data: Data, request: Request) -> list[str]:
+    """What is to be said of candidates that nothing speeds up."""
+    notes = []
+    by_reason = gather(data.foreign.items(), lambda item: item[1])
+    for members in by_reason:
+        numbers, reason = [number for number, _ in members], members[0][1]
+        who = "" if len(numbers) == len(request.candidates) else f" {some(numbers)}"
+        notes.append(f"not sped up{who}: {reason}")
+    if notes and request.options.fallback == "warn":
+        words = "; ".join(notes)
+        warnings.warn(
+            f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
+            f"fold, as scikit-learn does: {words}. fallback='refit' does so silently, and "
+            "fallback='refuse' raises an error.",
+            UserWarning,
+            stacklevel=6,
+        )
+    return notes
+
+
+def _plan(data: Data, request: Request) -> SearchPlan:
+    """The plan of the candidates that are sped up."""
     options = request.options
     notes, pooled = _check_scorers(data, request)
     kind, more = _choose_preprocessing(data, options)
@@ -75,6 +108,8 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
     if request.scorer is None:
         return [], ()
     side, named, wants = data.tasks[0].whole.test, by_name(request.scorer), request.wants
+    if data.foreign:  # refits are scored fold by fold, and nothing else can be compared with them
+        wants = replace(wants, pools=False)
     if wants.pools is True:
         return [POOLED.format("as asked for, scores are")], tuple(named)
     pooled = {}
@@ -87,7 +122,7 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
     rest = {name: scorer for name, scorer in named.items() if name not in pooled}
     notes = [*pooled.values(), *meanings(rest, side)]
     for words in notes:
-        warnings.warn(words, UserWarning, stacklevel=6)
+        warnings.warn(words, UserWarning, stacklevel=7)
     return notes, tuple(pooled)
 
 
@@ -221,7 +256,7 @@ def _choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, 
         "not on each fold's training rows as GridSearchCV does"
     )
     advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
-    warnings.warn(note + advice, InexactWarning, stacklevel=6)
+    warnings.warn(note + advice, InexactWarning, stacklevel=7)
     return "once", [note]
 
 

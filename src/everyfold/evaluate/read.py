@@ -8,35 +8,45 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from traceback import format_exc
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, has_fit_parameter
 
 from everyfold.criteria.base import Failure
 from everyfold.evaluate.closed import check_criterion
 from everyfold.evaluate.data import Candidate, Data, Own, Task
 from everyfold.evaluate.methods import check_order
+from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.sweep import Stream
-from everyfold.models.adapters import read_estimator, takes_sources
+from everyfold.models.adapters import UnknownEstimatorError, read_estimator, takes_sources
 from everyfold.models.model import Model, read_weights
-from everyfold.models.pipelines import MetadataError, Parts, freeze, read_rows, take_apart
+from everyfold.models.pipelines import (
+    MetadataError,
+    Parts,
+    final_step,
+    freeze,
+    read_rows,
+    take_apart,
+)
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.models.sources import check_model, read_source
-from everyfold.models.targets import Reading, Target
+from everyfold.models.targets import NotSpedUpError, Reading, Target
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
-from everyfold.types import Estimator, Matrix, Params, Splitter, Targets
+from everyfold.types import Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 
-__all__ = ["read"]
+__all__ = ["not_sped_up", "read"]
 
 
 def read(request: Request) -> Data:
@@ -45,22 +55,35 @@ def read(request: Request) -> Data:
     Estimators come first: no data are touched for one that is refused.
     """
     request.check_criterion()
-    models, refused = _models(request)
+    others = _Others(request)
+    models = _models(request, others)
     if not isinstance(request.X, RowSource):
         request = request.indexed()
-    candidates = _candidates(models, request, refused)
+    candidates = _candidates(models, request, others)
+    own = request
+    if is_own_score(request.scorer) and models:  # a candidate may have another last step
+        request = replace(request, scorer=check_scoring(models[0].estimator))
     X, y = request.X, request.y
     if isinstance(X, RowSource):
         by_number = {candidate.number: candidate for candidate in candidates}
-        stream = _stream(request, candidates)
-        return Data(None, None, X.n_rows or 0, (), by_number, refused, stream=stream)
-    targets = _targets(candidates, y)
+        stream = _stream(request, candidates, others)
+        return Data(None, None, X.n_rows or 0, (), by_number, others.refused, stream=stream)
+    candidates, targets = _targets(candidates, y, others)
+    if not candidates:
+        refits = _own(own, _splits(request, X))
+        return Data(X, y, num_samples(X), (), {}, others.refused, others.reasons, refits)
+    if get_tags(request.estimator).input_tags.pairwise and not hasattr(X, "shape"):
+        raise ValueError(
+            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
+            "matrices."
+        )
     has_steps = any(candidate.parts.steps for candidate in candidates)
     is_foreign = any(candidate.model.choice.takes_any_rows for candidate in candidates)
     is_raw = has_steps or is_foreign
     rows = X if is_raw else read_rows(X, request.estimator)
     check_consistent_length(rows, y)
-    folds = _folds(request, rows, literal=has_steps)
+    splits = _splits(request, X) if others.foreign else None
+    folds = _folds(request, rows, splits, literal=has_steps)
     request.options.check_folds(len(folds), request.cv)
     if request.wants.partition:
         _check_partition(folds, request.cv)
@@ -69,19 +92,31 @@ def read(request: Request) -> Data:
         splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
 
         def split(y: Targets) -> Folds:
-            return _folds(replace(request, y=y, cv=splitter), rows, literal=has_steps)
+            return _folds(replace(request, y=y, cv=splitter), rows, None, literal=has_steps)
 
         tasks, numbered = permuted(request, numbered[0], tasks[0], split)
     _check_scaling(request.options, tasks)
     by_number = {candidate.number: candidate for candidate in numbered}
-    own = _own(request)
-    return Data(rows, y, num_samples(rows), tasks, by_number, refused, own=own, is_raw=is_raw)
+    refits, n = _own(own, splits), num_samples(rows)
+    refused, reasons = others.refused, others.reasons
+    return Data(rows, y, n, tasks, by_number, refused, reasons, refits, is_raw)
 
 
-def _own(request: Request) -> Own | None:
+def not_sped_up(request: Request) -> str:
+    """Why nothing speeds up any candidate of a request; empty if something does."""
+    others = _Others(request)
+    models = _models(request, others)
+    if not isinstance(request.X, RowSource):
+        found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
+        _targets(found, request.y, others)
+    are_all = len(others.foreign) == len(request.candidates)
+    return next(iter(others.reasons.values())) if are_all else ""
+
+
+def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Own | None:
     """What the estimators themselves are refitted by, if any of them may be."""
     options, metadata = request.options, request.metadata
-    if request.scorer is None or options.n_confirm == 0:
+    if splits is None and (request.scorer is None or options.n_confirm == 0):
         return None
     plant = options.seeds.plant
     candidates = [
@@ -96,7 +131,13 @@ def _own(request: Request) -> Own | None:
         metadata.fit,
         metadata.score,
         options.error_score,
+        splits,
+        request.wants.train_scores,
+        request.verbose,
     )
+
+
+_NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
 
 
 # -- candidates --------------------------------------------------------------------------------
@@ -111,40 +152,87 @@ class _Readable:
     model: Model
 
 
-def _models(request: Request) -> tuple[list[_Readable], dict[int, Failure]]:
-    """All candidates that can be evaluated, and why no fit would take the others.
+@dataclass
+class _Others:
+    """Candidates that are not evaluated here.
 
-    What scikit-learn could fit but this library cannot is refused at once.
+    Attributes
+    ----------
+    refused : dict
+        Those that no fit would take.
+    foreign : dict
+        Those that only refits of the estimator itself can evaluate.
     """
+
+    request: Request
+    refused: dict[int, Failure] = field(default_factory=dict)
+    foreign: dict[int, Exception] = field(default_factory=dict)
+
+    def refuse(self, number: int, error: Exception) -> None:
+        """Let a candidate fail, with what is being raised."""
+        if self.request.options.error_score == "raise":
+            raise error
+        self.refused[number] = Failure(error, format_exc())
+
+    def leave(self, number: int, error: Exception) -> None:
+        """Leave a candidate to refits, if these are allowed."""
+        self.request.check_fallback(error)
+        self.foreign[number] = error
+
+    @property
+    def reasons(self) -> dict[int, str]:
+        """Why the foreign ones are."""
+        return {k: getattr(error, "reason", str(error)) for k, error in self.foreign.items()}
+
+    def check_any(self, found: Sequence[object]) -> None:
+        """Raise why, if no candidate is left."""
+        if not found and not self.foreign and self.refused:
+            raise next(iter(self.refused.values())).error
+
+
+def _models(request: Request, others: _Others) -> list[_Readable]:
+    """All candidates that can be sped up."""
     if not request.candidates:
-        raise ValueError("No fits were performed: the grid has no candidates")
+        raise ValueError(f"{_NO_FITS} The grid has none")
     options = request.options
     found: list[_Readable] = []
-    refused: dict[int, Failure] = {}
     for number, estimator in enumerate(_configured(request.estimator, request.candidates)):
-        final = take_apart(estimator, {}).final
+        final = final_step(estimator)
         try:
+            take_apart(estimator, {})
             model = options.apply(read_estimator(final))
             if options.is_of_low_rank and not hasattr(final, "operator"):
                 model = replace(model, is_stand_in=True)
+            model.choice.resolve(np.eye(2))
+        except UnknownEstimatorError as error:
+            others.leave(number, error)
+        except (TypeError, ValueError) as error:
+            (others.leave if _is_valid(final) else others.refuse)(number, error)
+        else:
             check_order(model, options.order)
             check_criterion(model, options.closed)
-            model.choice.resolve(np.eye(2))
-        except (TypeError, ValueError) as error:
-            if options.error_score == "raise" or _is_valid(final):
-                raise
-            refused[number] = Failure(error, format_exc())
-            continue
-        found.append(_Readable(number, estimator, model))
-    _check_any(found, refused)
-    if len({item.model.is_classifier for item in found}) > 1:
-        raise ValueError("the grid mixes classifiers and regressors; search them separately")
-    return found, refused
+            found.append(_Readable(number, estimator, model))
+    others.check_any(found)
+    return _judged_alike(found, request.scorer, others)
 
 
-def _candidates(
-    models: Sequence[_Readable], request: Request, refused: dict[int, Failure]
-) -> list[Candidate]:
+def _judged_alike(found: Sequence[_Readable], scorer: Scorer, others: _Others) -> list[_Readable]:
+    """The candidates that are what the first is, classifier or regressor, with a usual score."""
+    kept = []
+    for item in found:
+        if item.model.is_classifier != found[0].model.is_classifier:
+            others.leave(item.number, ValueError(_MIXED))
+        elif is_own_score(scorer) and usual_score(item.estimator) is None:
+            others.leave(item.number, unusual_score(item.estimator))
+        else:
+            kept.append(item)
+    return kept
+
+
+_MIXED = "the grid mixes classifiers and regressors; search them separately"
+
+
+def _candidates(models: Sequence[_Readable], request: Request, others: _Others) -> list[Candidate]:
     """The candidates with their share of the metadata; those that refuse it fail alone."""
     found: list[Candidate] = []
     for item in models:
@@ -152,19 +240,13 @@ def _candidates(
             parts = take_apart(item.estimator, request.metadata.fit)
             _check_fit_params(parts)
         except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
-            if request.options.error_score == "raise":
-                raise
-            refused[item.number] = Failure(error, format_exc())
-            continue
-        found.append(Candidate(item.number, item.model, parts))
-    _check_any(found, refused)
+            others.refuse(item.number, error)
+        except ValueError as error:
+            others.leave(item.number, error)
+        else:
+            found.append(Candidate(item.number, item.model, parts))
+    others.check_any(found)
     return found
-
-
-def _check_any(found: Sequence[object], refused: dict[int, Failure]) -> None:
-    """Raise why, if no candidate is left."""
-    if not found and refused:
-        raise next(iter(refused.values())).error
 
 
 def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Estimator]:
@@ -204,7 +286,7 @@ def _is_valid(estimator: Estimator) -> bool:
     """Whether fitting would take the parameters."""
     try:
         if hasattr(estimator, "_model"):
-            estimator._model()
+            estimator._model().choice.resolve(np.eye(2))
         else:
             estimator._validate_params()
     except (TypeError, ValueError):
@@ -226,30 +308,58 @@ def _check_fit_params(parts: Parts) -> None:
 # -- targets, weights, folds -------------------------------------------------------------------
 
 
-def _targets(candidates: Sequence[Candidate], y: Targets) -> dict[Reading, Target]:
+def _targets(
+    candidates: Sequence[Candidate], y: Targets, others: _Others
+) -> tuple[list[Candidate], dict[Reading, Target]]:
     """Y as every candidate reads it; raises what is wrong with it, or with class weights."""
     targets: dict[Reading, Target] = {}
+    found = []
     for candidate in candidates:
         model: Model = candidate.model
-        if model.reading not in targets:
-            targets[model.reading] = model.reading.read(y)
-        model.check_labels(targets[model.reading])
-    return targets
+        try:
+            if model.reading not in targets:
+                targets[model.reading] = model.reading.read(y)
+        except NotSpedUpError as error:
+            others.leave(candidate.number, error)
+        else:
+            model.check_labels(targets[model.reading])
+            found.append(candidate)
+    return found, targets
 
 
-def _folds(request: Request, X: Matrix, *, literal: bool) -> Folds:
+def _folds(
+    request: Request, X: Matrix, splits: Sequence[tuple[Index, Index]] | None, *, literal: bool
+) -> Folds:
     """The folds of a splitter; leave-one-out without n arrays of n rows.
 
     ``literal`` keeps the order of the training rows, which transformers may depend on.
     """
     if request.options.closed is not None:
         return Folds.whole(num_samples(X))
-    y, split = request.y, request.metadata.split
-    splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
     n = num_samples(X)
-    if type(splitter) is LeaveOneOut and not literal:
+    if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
         return Folds.leave_one_out(n)
-    return Folds.from_splits(splitter.split(X, y, **split), n, literal=literal)
+    return Folds.from_splits(splits or _splits(request, X), n, literal=literal)
+
+
+def _splitter(request: Request) -> Splitter:
+    return check_cv(request.cv, request.y, classifier=is_classifier(request.estimator))
+
+
+def _splits(request: Request, X: Matrix) -> list[tuple[Index, Index]]:
+    """What the splitter gives; it is asked once, as it may be one that is used up."""
+    splitter, y, params = _splitter(request), request.y, request.metadata.split
+    can_count = hasattr(splitter, "get_n_splits")
+    count = splitter.get_n_splits(X, y, **params) if can_count else None
+    splits = list(splitter.split(X, y, **params))
+    if count is not None and len(splits) != count:
+        raise ValueError(
+            "cv.split and cv.get_n_splits return inconsistent results. Expected "
+            f"{count} splits, got {len(splits)}"
+        )
+    if not splits:
+        raise ValueError(f"{_NO_FITS} cv={request.cv!r} yields no split")
+    return splits
 
 
 def _check_partition(folds: Folds, cv: Splitter) -> None:
@@ -309,9 +419,11 @@ def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:
 # -- sources of rows ---------------------------------------------------------------------------
 
 
-def _stream(request: Request, candidates: Sequence[Candidate]) -> Stream:
+def _stream(request: Request, candidates: Sequence[Candidate], others: _Others) -> Stream:
     """What a source of rows is read by; refuses what needs all rows at once."""
     source: RowSource = request.X
+    for error in others.foreign.values():
+        raise error
     request.options.check_source(request.y, request.wants.train_scores)
     if request.wants.pools is True:
         raise ValueError("a source of rows does not go with pooled=True; use pooled='auto'")

@@ -1,24 +1,24 @@
-"""Refits of the user's own estimators, to confirm what was found without."""
+"""Refits of the user's own estimators: to confirm what was found without, and where nothing is."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
 
 from everyfold.criteria.base import Failure
 from everyfold.criteria.refit import Refit
-from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.data import REFITTED, Data, Outcome
 from everyfold.evaluate.methods import MANY_FOLDS, Method
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.tiles import Group, Unit
-from everyfold.models.private import fit_and_score
+from everyfold.models.private import HAS_CALLBACKS, fit_and_score
 from everyfold.types import Params
 
-__all__ = ["Confirm", "run_refits"]
+__all__ = ["Beside", "Confirm", "refit_units", "run_refits"]
 
 AUTO_CONFIRM = 3
 """How many candidates are refitted by default if the winner's score is not exact."""
@@ -71,12 +71,8 @@ class Confirm(Rounds):
         if not order or not math.isfinite(scores[order[0]]):
             return []
         count = self._needed(latest, order[0], data) if self.count is None else self.count
-        method = Method(Refit(), _WORDS, 0.0, 0)
-        return [
-            Unit(((Group((number,), method),),), None, None, frozenset(), "", order="refit")
-            for number in order[:count]
-            if math.isfinite(scores[number])
-        ]
+        numbers = [number for number in order[:count] if math.isfinite(scores[number])]
+        return [_unit(number) for number in numbers]
 
     def _needed(self, latest: dict[int, Outcome], winner: int, data: Data) -> int:
         best = latest[winner]
@@ -85,50 +81,116 @@ class Confirm(Rounds):
         return 0 if is_settled or data.n_folds > MANY_FOLDS else AUTO_CONFIRM
 
 
+@dataclass(frozen=True)
+class Beside(Rounds):
+    """Other rounds, and in the first of them refits of the candidates that nothing speeds up.
+
+    Attributes
+    ----------
+    inner : Rounds
+    units : sequence of Unit
+        One for every such candidate and fold.
+    """
+
+    inner: Rounds
+    units: Sequence[Unit]
+
+    @property
+    def first(self) -> Sequence[Unit]:  # type: ignore[override]
+        """See base class."""
+        return [*self.inner.first, *self.units]
+
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class; what refits by the estimator itself take is not known."""
+        return self.inner.expected(data)
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        return self.inner.after(_without_refitted(history), data)
+
+    def statuses(self, history: History) -> dict[int, str]:
+        """See base class."""
+        return self.inner.statuses(_without_refitted(history))
+
+
+def _without_refitted(history: History) -> History:
+    return [[o for o in outcomes if o.status != REFITTED] for outcomes in history]
+
+
+def refit_units(data: Data) -> list[Unit]:
+    """The candidates that nothing speeds up, fold by fold as scikit-learn would take them."""
+    return [
+        replace(_unit(number), folds=(fold,))
+        for number in data.foreign
+        for fold in range(data.n_folds)
+    ]
+
+
+def _unit(number: int) -> Unit:
+    groups = ((Group((number,), Method(Refit(), _WORDS, 0.0, 0)),),)
+    return Unit(groups, None, None, frozenset(), "", order="refit")
+
+
 def run_refits(data: Data, unit: Unit) -> list[Outcome]:
-    """Fit and score the estimators of a unit on every fold, as scikit-learn would."""
-    return [_refit(data, number) for number in unit.numbers]
+    """Fit and score the estimators of a unit on its folds, as scikit-learn would."""
+    folds = range(data.n_folds) if unit.folds is None else unit.folds
+    return [_refit(data, number, folds) for number in unit.numbers]
 
 
-def _refit(data: Data, number: int) -> Outcome:
-    folds = data.tasks[data.candidates[number].task].folds
-    results = list(_results(data, number))
+def _refit(data: Data, number: int, folds: Sequence[int]) -> Outcome:
+    is_foreign = number in data.foreign
+    results = [_fit(data, number, fold, is_foreign) for fold in folds]
     unknown = np.full(len(folds), np.nan)
     failures = {
-        i: Failure(RuntimeError("the refit failed"), result["fit_error"])
-        for i, result in enumerate(results)
+        fold: Failure(RuntimeError("the refit failed"), result["fit_error"])
+        for fold, result in zip(folds, results, strict=True)
         if result["fit_error"] is not None
     }
+    times = [(result["fit_time"], result["score_time"]) for result in results]
+    with_train = "train_scores" in results[0]
     return Outcome(
         number,
-        np.arange(len(folds)),
+        np.array(folds, dtype=np.intp),
         [result["test_scores"] for result in results],
-        None,
+        [result["train_scores"] for result in results] if with_train else None,
         np.ones(len(folds), dtype=bool),
         unknown,
         unknown,
         failures,
-        seconds=(sum(r["fit_time"] for r in results), sum(r["score_time"] for r in results)),
+        seconds=(sum(fit for fit, _ in times), sum(score for _, score in times)),
+        times=times,
         method=_WORDS,
-        is_refit=True,
+        is_refit=not is_foreign,
+        status=REFITTED if is_foreign else "",
     )
 
 
-def _results(data: Data, number: int) -> Iterator[Params]:
+def _fit(data: Data, number: int, fold: int, is_foreign: bool) -> Params:
+    """One fit; of what it prints and whom it calls, a confirmation has nothing."""
     own = data.own
     assert own is not None
-    for fold in data.tasks[data.candidates[number].task].folds:
-        yield fit_and_score(
-            clone(own.estimator),
-            own.X,
-            own.y,
-            scorer=own.scorer,
-            train=fold.train,
-            test=fold.test,
-            verbose=0,
-            parameters=clone(own.candidates[number], safe=False),
-            fit_params=own.fit,
-            score_params=own.score,
-            return_times=True,
-            error_score=own.error_score,
-        )
+    train, test = data.splits[fold]
+    told: Params = {}
+    if is_foreign:
+        told = {
+            "return_train_score": own.with_train,
+            "split_progress": (fold, data.n_folds),
+            "candidate_progress": (number, len(own.candidates)),
+        }
+        if HAS_CALLBACKS:
+            told |= {"caller": own.caller, "callback_ctx": own.contexts.get((number, fold))}
+    return fit_and_score(  # type: ignore[no-any-return]
+        clone(own.estimator),
+        own.X,
+        own.y,
+        scorer=own.scorer,
+        train=train,
+        test=test,
+        verbose=own.verbose if is_foreign else 0,
+        parameters=own.candidates[number],
+        fit_params=own.fit,
+        score_params=own.score,
+        return_times=True,
+        error_score=own.error_score,
+        **told,
+    )

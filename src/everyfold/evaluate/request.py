@@ -23,6 +23,7 @@ from everyfold.operators.structure import OperatorChoice
 from everyfold.types import (
     ErrorScore,
     Estimator,
+    Fallback,
     Index,
     Matrix,
     Order,
@@ -55,6 +56,7 @@ class Options:
     n_jobs: int | None = None
     random_state: RandomState = None
     criterion: str | Closed | None = None
+    fallback: Fallback = "warn"
 
     def __post_init__(self) -> None:
         order = self.order
@@ -74,6 +76,10 @@ class Options:
             raise ValueError(
                 f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
                 "'auto'"
+            )
+        if self.fallback not in ("warn", "refit", "refuse"):
+            raise ValueError(
+                f"fallback={self.fallback!r} is not known; use 'warn', 'refit' or 'refuse'"
             )
         self._check_confirm()
         self._check_criterion()
@@ -137,6 +143,27 @@ class Options:
         ):
             if is_wrong:
                 raise ValueError(f"a source of rows does not go with {what}")
+
+    def check_fallback(self, error: Exception) -> None:
+        """Raise why something is not sped up, unless the estimator itself may be refitted for it.
+
+        It may not where an option asks for what no such refit has.
+        """
+        if self.fallback == "refuse":
+            raise error
+        for is_set, what in (
+            (self.is_finite, f"order={self.order!r}"),
+            (isinstance(self.operator, Structure), f"operator={self.operator!r}"),
+            (self.ridge_scaling == "mean", "ridge_scaling='mean'"),
+            (self.preprocessing == "once", "preprocessing='once'"),
+            (self.criterion is not None, f"criterion={self.criterion!r}"),
+        ):
+            if is_set:
+                error.add_note(
+                    f"{what} means nothing to a refit of this estimator, so that there is no "
+                    "fallback; leave it out to have the estimator refitted on every fold"
+                )
+                raise error
 
     @property
     def is_finite(self) -> bool:
@@ -238,6 +265,8 @@ class Request:
     wants : Wants
     orders : sequence of int arrays
         Orders of the rows of y, each of which is evaluated in place of y itself; for one candidate.
+    verbose : int
+        What refits of the estimator print.
     """
 
     estimator: Estimator
@@ -270,6 +299,15 @@ class Request:
         ):
             if is_wrong:
                 raise ValueError(f"criterion={name_of(closed)!r} does not go with {what}")
+
+    verbose: int = 0
+
+    def check_fallback(self, error: Exception) -> None:
+        """Raise why something is not sped up, unless the estimator itself may be refitted."""
+        self.options.check_fallback(error)
+        if self.wants.pools is True:
+            error.add_note("pooled=True needs held-out values, so that there is no fallback")
+            raise error
 
     def indexed(self) -> Request:
         """The same with X, y and metadata as things whose rows can be taken."""

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
 from everyfold.models.model import Model
-from everyfold.models.pipelines import take_apart
+from everyfold.models.pipelines import final_step
 from everyfold.operators import Nystrom, Structure
 from everyfold.types import Estimator, RandomState
 
@@ -54,7 +54,7 @@ class Seeds:
 
     def plant_in(self, estimator: Estimator) -> None:
         """Seed the operator of an estimator, or of the last step of a Pipeline."""
-        final = take_apart(estimator, {}).final
+        final = final_step(estimator)
         if isinstance(getattr(final, "operator", None), Structure):
             final.set_params(operator=self.plant(final.operator))
 
@@ -64,7 +64,7 @@ class Seeds:
         ``n_rows`` is None for rows that never fit in memory.
         """
         self.plant_in(estimator)
-        final = take_apart(estimator, {}).final
+        final = final_step(estimator)
         if self.own != 0 and hasattr(final, "_model"):
             model: Model = final._model()
             if model.draws_landmarks(n_rows):

@@ -40,6 +40,7 @@ def map_unordered(
     items: Sequence[Item],
     n_jobs: int | None = None,
     n_rows: int = SINGLE_THREAD_ROWS,
+    pieces: int | None = None,
 ) -> Iterator[Result]:
     """``work`` of every item, in the order in which they get done.
 
@@ -55,6 +56,8 @@ def map_unordered(
         As in joblib; None is 1 unless a ``joblib.parallel_config`` says otherwise.
     n_rows : int, optional
         The size of the matrices at work: small ones deserve one thread each.
+    pieces : int, optional
+        How many times work is handed out; a few for each worker if not given.
 
     Examples
     --------
@@ -68,7 +71,7 @@ def map_unordered(
                 yield work(item)
         return
     threads = 1 if n_rows < SINGLE_THREAD_ROWS else max(1, cpu_count() // jobs)
-    chunks = _chunks(items, jobs * _PIECES_A_WORKER)
+    chunks = _chunks(items, pieces or jobs * _PIECES_A_WORKER)
     # Worker threads share this process's BLAS, so that its limit is set here, and only once.
     with threadpool_limits(threads, user_api="blas"):
         for results in _pool(partial(_run, work, threads), chunks, n_jobs):

@@ -193,6 +193,29 @@ _ADVICE = {
 }
 
 
+class UnknownEstimatorError(TypeError):
+    """An estimator that nothing here speeds up.
+
+    Attributes
+    ----------
+    reason : str
+        Why, in short.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.reason = f"{name}'s folds do not follow from one fit that this library knows"
+        supported = ", ".join(kind.__name__ for kind in _READERS)
+        advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
+        super().__init__(
+            f"estimator={name} is not supported: its folds do not follow from one fit that this "
+            f"library knows. Supported are {supported}.{advice} For anything else, use the "
+            "function of the same name in sklearn.model_selection."
+        )
+
+    def __reduce__(self) -> tuple[type[TypeError], tuple[object, ...]]:
+        return TypeError, self.args
+
+
 def read_estimator(estimator: Estimator) -> Model:
     """What the estimator asks for, or an error that says what to use instead.
 
@@ -209,14 +232,7 @@ def read_estimator(estimator: Estimator) -> Model:
         known = isinstance(estimator, kind) if read is _ours else asked is original(kind)
         if known:
             return read(estimator)
-    name = type(estimator).__name__
-    supported = ", ".join(kind.__name__ for kind in _READERS)
-    advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
-    raise TypeError(
-        f"estimator={name} is not supported: its folds do not follow from one fit that this "
-        f"library knows. Supported are {supported}.{advice} For anything else, use the function "
-        "of the same name in sklearn.model_selection."
-    )
+    raise UnknownEstimatorError(type(estimator).__name__)
 
 
 def takes_sources(estimator: Estimator) -> bool:

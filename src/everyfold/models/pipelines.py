@@ -128,6 +128,21 @@ def _is_estimator(value: object) -> bool:
     return isinstance(value, BaseEstimator) and not isinstance(value, type)
 
 
+def final_step(estimator: Estimator) -> Estimator:
+    """The model at the end of a Pipeline, nested or not.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> final_step(make_pipeline("passthrough", Ridge()))
+    Ridge()
+    """
+    while type(estimator) is Pipeline:
+        estimator = estimator.steps[-1][1]
+    return estimator
+
+
 def take_apart(estimator: Estimator, params: Params) -> Parts:
     """Split a Pipeline, nested or not, into transformers and the model at its end.
 

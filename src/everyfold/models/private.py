@@ -1,5 +1,7 @@
 """The one door to scikit-learn's private names: if a release moves one, it is mended here."""
 
+from inspect import signature
+
 from sklearn.base import _fit_context as fit_context
 from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
@@ -19,7 +21,11 @@ from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _num_samples as num_samples
 
+HAS_CALLBACKS = "callback_ctx" in signature(fit_and_score).parameters
+"""Whether searches call callbacks: since 1.9."""
+
 __all__ = [
+    "HAS_CALLBACKS",
     "BaseScorer",
     "BaseSearchCV",
     "MultimetricScorer",

@@ -339,6 +339,10 @@ class Pairs(Labels):
         return replace(empty, classes=self.classes[seen]), kept
 
 
+class NotSpedUpError(ValueError):
+    """Targets that scikit-learn's estimator takes and no loss here does."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """All that decides how a model reads y: models with equal readings share a target.
@@ -379,7 +383,7 @@ class Reading:
             return replace(numbers, is_flat=numbers.is_flat or is_single)
         labels = Labels.read(y)
         if self.is_joint and len(labels.classes) > 2:
-            raise ValueError(
+            raise NotSpedUpError(
                 f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
                 "one versus rest use KernelLogisticClassifier(kernel='linear')"
             )

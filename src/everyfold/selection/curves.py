@@ -22,11 +22,13 @@ from everyfold.models.private import translate_train_sizes, warn_or_raise_about_
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.selection.functions import route
+from everyfold.selection.leave import check_sped_up, falls_back
 from everyfold.selection.results import entries_of
 from everyfold.types import (
     Array,
     ErrorScore,
     Estimator,
+    Fallback,
     Index,
     Matrix,
     Order,
@@ -45,6 +47,7 @@ _WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None)
 _TENTHS = np.linspace(0.1, 1.0, 5)
 
 
+@falls_back
 def learning_curve(
     estimator: Estimator,
     X: Matrix,
@@ -67,6 +70,7 @@ def learning_curve(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
+    fallback: Fallback = "warn",
 ) -> tuple[Any, ...]:
     """Scores of training and test rows for training sets of different sizes.
 
@@ -91,7 +95,7 @@ def learning_curve(
         The score of a training set that cannot be fitted.
     return_times : bool, default=False
         Whether to return the times: shares of the shared work.
-    order, operator, ridge_scaling, preprocessing
+    order, operator, ridge_scaling, preprocessing, fallback
         As in :class:`FastGridSearchCV`; steps are fitted to every training set by default.
 
     Returns
@@ -111,13 +115,17 @@ def learning_curve(
     >>> sizes, test.mean(axis=1).round(2)
     (array([ 35, 114, 194, 273, 353]), array([0.31, 0.44, 0.46, 0.47, 0.47]))
     """
+    _check_rows(X)
+    scorer = check_scoring(estimator, scoring=scoring)
+    seed = random_state if isinstance(random_state, int) else None
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed
+    options = Options(*chosen, fallback=fallback)
+    check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
     if exploit_incremental_learning:
         raise ValueError(
             "An estimator must support the partial_fit interface to exploit incremental learning, "
             f"which {type(estimator).__name__} does not; use exploit_incremental_learning=False"
         )
-    _check_rows(X)
-    scorer = check_scoring(estimator, scoring=scoring)
     metadata = route("learning_curve", estimator, cv, scorer, groups, params)
     X, y = indexable(X, y)
     splitter = check_cv(cv, y, classifier=is_classifier(estimator))
@@ -126,8 +134,6 @@ def learning_curve(
     if verbose > 0:
         print(f"[learning_curve] Training set sizes: {sizes}")
     subsets = _subsets(splits, sizes, check_random_state(random_state) if shuffle else None)
-    seed = random_state if isinstance(random_state, int) else None
-    options = Options(order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed)
     wants = replace(_WANTS, pools=False)  # folds of different sizes have nothing in common
     request = Request(estimator, [{}], X, y, list(subsets), scorer, metadata, options, wants)
     (entries,) = _entries(request)
@@ -136,6 +142,7 @@ def learning_curve(
     return sizes, *(_column(entries, name).reshape(-1, len(sizes)).T for name in names)
 
 
+@falls_back
 def validation_curve(
     estimator: Estimator,
     X: Matrix,
@@ -155,6 +162,7 @@ def validation_curve(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
+    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> tuple[Array, Array]:
     """Scores of training and test rows for different values of a parameter.
@@ -172,7 +180,7 @@ def validation_curve(
         One scorer of scikit-learn's; None is the estimator's own ``score``.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted.
-    order, operator, ridge_scaling, preprocessing, random_state
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -193,12 +201,13 @@ def validation_curve(
     """
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)
-    metadata = route("validation_curve", estimator, cv, scorer, groups, params)
-    options = Options(
-        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    )
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    options = Options(*chosen, fallback=fallback)
     grid = [{param_name: value} for value in param_range]
-    request = Request(estimator, grid, X, y, cv, scorer, metadata, options, _WANTS)
+    request = Request(estimator, grid, X, y, cv, scorer, options=options, wants=_WANTS)
+    check_sped_up(request)
+    metadata = route("validation_curve", estimator, cv, scorer, groups, params)
+    request = replace(request, metadata=metadata)
     rows = _entries(request)
     train = np.array([_column(entries, "train_scores") for entries in rows])
     return train, np.array([_column(entries, "test_scores") for entries in rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,14 +26,16 @@ from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.losses import Logistic
 from everyfold.models.adapters import read_estimator
-from everyfold.models.pipelines import take_apart
+from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.structure import OperatorChoice
+from everyfold.selection.leave import check_sped_up, falls_back, leave
 from everyfold.types import (
     AnyArray,
     Array,
     ErrorScore,
     Estimator,
+    Fallback,
     Matrix,
     Order,
     Params,
@@ -48,6 +51,7 @@ from everyfold.types import (
 __all__ = ["cross_val_predict", "cross_val_score"]
 
 
+@falls_back
 def cross_val_predict(
     estimator: Estimator,
     X: Matrix,
@@ -64,6 +68,7 @@ def cross_val_predict(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
+    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
@@ -74,8 +79,7 @@ def cross_val_predict(
     ----------
     estimator : estimator
         scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
-        library's, or a ``Pipeline`` that ends in one of them. Any other is refused before any
-        work, with advice.
+        library's, or a ``Pipeline`` that ends in one of them; any other by ``fallback``.
     X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
     y : array of shape (n_samples,) or (n_samples, n_targets)
     groups : array of shape (n_samples,), optional
@@ -93,7 +97,7 @@ def cross_val_predict(
         ``sample_weight`` for fitting; ``groups`` too if metadata routing is enabled.
     method : {"predict", "decision_function", "predict_proba"}, default="predict"
         Probabilities for the logistic loss only.
-    order, operator, ridge_scaling, preprocessing, random_state
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -115,14 +119,17 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
-    _check_method(estimator, method)
-    metadata = route("cross_val_predict", estimator, cv, None, groups, params)
-    options = Options(
-        order, operator, ridge_scaling, 0, preprocessing, "raise", n_jobs, random_state
-    )
+    chosen = order, operator, ridge_scaling, 0, preprocessing
+    options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
     wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
-    request = Request(estimator, [{}], X, y, cv, None, metadata, options, wants)
+    request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
+    check_sped_up(request)
+    _check_method(request, method)
+    metadata = route("cross_val_predict", estimator, cv, None, groups, params)
+    request = replace(request, metadata=metadata)
     data, outcome = evaluate(request, verbose)
+    if method != "predict" and data.stream is None and data.tasks[0].lacks_classes:
+        leave(request, ValueError(f"cv: a fold lacks a class, which {method} has a column of"))
     if outcome.failure is not None:
         raise outcome.failure.error
     target, values = _in_order_of_rows(data, outcome)
@@ -132,6 +139,7 @@ def cross_val_predict(
     return target.predict(values) if method == "predict" else target.decide(values)
 
 
+@falls_back
 def cross_val_score(
     estimator: Estimator,
     X: Matrix,
@@ -150,6 +158,7 @@ def cross_val_score(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
+    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
@@ -168,7 +177,7 @@ def cross_val_score(
         Whether the score is that of all held-out rows together, which every split then has. "auto"
         does so, with a warning, where test sets of one row have no score or another one than its
         name says (R², RMSE, ROC, …); False refuses what would be NaN only, and warns of others.
-    order, operator, ridge_scaling, preprocessing, random_state
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -185,12 +194,13 @@ def cross_val_score(
     array([0.46, 0.5 , 0.51])
     """
     scorer = check_scoring(estimator, scoring=scoring)
-    metadata = route("cross_val_score", estimator, cv, scorer, groups, params)
-    options = Options(
-        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    )
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    options = Options(*chosen, fallback=fallback)
     wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
-    request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
+    request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
+    check_sped_up(request)
+    metadata = route("cross_val_score", estimator, cv, scorer, groups, params)
+    request = replace(request, metadata=metadata)
     _, outcome = evaluate(request, verbose)
     scores = list(outcome.scores)
     if outcome.failure is not None and error_score == "raise":
@@ -210,8 +220,9 @@ def cross_val_score(
     return np.array(scores, dtype=np.float64)
 
 
-def _check_method(estimator: Estimator, method: str) -> None:
-    final = take_apart(estimator, {}).final
+def _check_method(request: Request, method: str) -> None:
+    """Leave the call to scikit-learn if there are no values of the method."""
+    final = final_step(request.estimator)
     model = read_estimator(final)
     allowed = ["predict"]
     if model.is_classifier:
@@ -219,9 +230,8 @@ def _check_method(estimator: Estimator, method: str) -> None:
         if isinstance(model.loss, Logistic) and model.voting is None:
             allowed.append("predict_proba")
     if method not in allowed:
-        raise ValueError(
-            f"method={method!r} is not available for {type(final).__name__}; use one of {allowed}"
-        )
+        words = f"method={method!r} is not available for {type(final).__name__}; use one of "
+        leave(request, ValueError(f"{words}{allowed}"))
 
 
 def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:

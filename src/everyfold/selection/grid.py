@@ -15,6 +15,7 @@ from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
     ErrorScore,
     Estimator,
+    Fallback,
     Order,
     Params,
     Pooled,
@@ -37,7 +38,7 @@ class FastGridSearchCV(FastSearchCV):
     ----------
     estimator : estimator
         scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
-        library's, or a ``Pipeline`` that ends in one of them. Any other is refused before any work.
+        library's, or a ``Pipeline`` that ends in one of them; any other by ``fallback``.
     param_grid : dict or list of dicts
         As in scikit-learn; parameters of Pipeline steps included.
     scoring : str, callable, list, tuple or dict, default=None
@@ -94,12 +95,19 @@ class FastGridSearchCV(FastSearchCV):
         Whether a score is that of all held-out rows together, which every split then has. "auto"
         does so, with a warning and a note in ``plan_``, where test sets of one row leave no mean or
         another score than its name says (R², RMSE, ROC, …); False refuses or warns there.
+    fallback : {"warn", "refit", "refuse"}, default="warn"
+        What becomes of candidates that nothing speeds up (other estimators, or parameters that no
+        shortcut knows): they are refitted on every fold as scikit-learn does, beside the others,
+        with a warning or without; or the search refuses them before any work. ``plan_`` says which
+        they are and why.
     random_state : int, RandomState or None, default=None
         The seed of every random choice: landmarks of operators without a seed of their own (those
         of ``best_estimator_``, too), low ranks that the search begins with, starts of power
         iterations. It is drawn once, so that the same number gives the same results, whatever
         ``n_jobs``. With None, operators without a seed differ from search to search, and what the
         search chooses itself does not.
+    pre_dispatch : int or str, default="2*n_jobs"
+        Accepted for compatibility.
 
     Attributes
     ----------
@@ -154,7 +162,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         preprocessing: Preprocessing = "auto",
         keep_predictions: Literal["best", "all"] | None = "best",
         pooled: Pooled = "auto",
+        fallback: Fallback = "warn",
         random_state: RandomState = None,
+        pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -173,7 +183,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.preprocessing = preprocessing
         self.keep_predictions = keep_predictions
         self.pooled = pooled
+        self.fallback = fallback
         self.random_state = random_state
+        self.pre_dispatch = pre_dispatch
 
     def _candidates(self) -> Iterable[Params]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
@@ -197,7 +209,7 @@ class FastRandomizedSearchCV(FastSearchCV):
     n_iter : int, default=10
         The number of candidates.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
-operator, ridge_scaling, n_confirm, preprocessing
+operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Gives the candidates that scikit-learn's search would try, and the seed of every other
@@ -246,7 +258,9 @@ operator, ridge_scaling, n_confirm, preprocessing
         preprocessing: Preprocessing = "auto",
         keep_predictions: Literal["best", "all"] | None = "best",
         pooled: Pooled = "auto",
+        fallback: Fallback = "warn",
         random_state: RandomState = None,
+        pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         self.estimator = estimator
         self.param_distributions = param_distributions
@@ -266,7 +280,9 @@ operator, ridge_scaling, n_confirm, preprocessing
         self.preprocessing = preprocessing
         self.keep_predictions = keep_predictions
         self.pooled = pooled
+        self.fallback = fallback
         self.random_state = random_state
+        self.pre_dispatch = pre_dispatch
 
     def _candidates(self) -> Iterable[Params]:
         return ParameterSampler(  # type: ignore[no-any-return]

@@ -22,9 +22,11 @@ from everyfold.models.private import num_samples, safe_indexing
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.selection.functions import route
+from everyfold.selection.leave import check_sped_up, falls_back
 from everyfold.types import (
     Array,
     Estimator,
+    Fallback,
     Index,
     Matrix,
     Order,
@@ -40,6 +42,7 @@ from everyfold.types import (
 __all__ = ["permutation_test_score"]
 
 
+@falls_back
 def permutation_test_score(
     estimator: Estimator,
     X: Matrix,
@@ -57,6 +60,7 @@ def permutation_test_score(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
+    fallback: Fallback = "warn",
 ) -> tuple[float, Array, float]:
     """The score of a model beside its scores for permuted targets, and a p-value.
 
@@ -76,7 +80,7 @@ def permutation_test_score(
         Of the permutations, and of landmarks that have no seed of their own.
     scoring : str, callable or None, default=None
         One scorer of scikit-learn's; None is the estimator's own ``score``.
-    order, operator, ridge_scaling, preprocessing
+    order, operator, ridge_scaling, preprocessing, fallback
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -102,11 +106,13 @@ def permutation_test_score(
     if isinstance(X, RowSource):
         raise ValueError("a source of rows cannot be permuted; use an array for X")
     scorer = check_scoring(estimator, scoring=scoring)
+    seed = random_state if isinstance(random_state, int) else None
+    chosen = order, operator, ridge_scaling, 0, preprocessing
+    options = Options(*chosen, "raise", n_jobs, seed, fallback=fallback)
+    check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
     metadata = route("permutation_test_score", estimator, cv, scorer, groups, params)
     X, y, groups = indexable(X, y, groups)
     orders = _orders(num_samples(X), groups, n_permutations, check_random_state(random_state))
-    seed = random_state if isinstance(random_state, int) else None
-    options = Options(order, operator, ridge_scaling, 0, preprocessing, "raise", n_jobs, seed)
     wants = Wants(mean_scores=False, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
     found = list(_outcomes(request, orders))

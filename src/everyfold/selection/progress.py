@@ -18,7 +18,7 @@ class Progress:
 
     def __init__(self, search: Search, data: Any, n_kernels: int, n_candidates: int) -> None:
         self._search = search
-        self._data = {"X": data[0], "y": data[1], "metadata": None}
+        self._data = {"X": data[0], "y": data[1], "metadata": data[2]}
         self._total, self._candidates = n_kernels, n_candidates
         self._done = 0
         self._start = time.perf_counter()
@@ -31,16 +31,38 @@ class Progress:
         search = self._search
         root = search._init_callback_context(max_subtasks=1 + (search.refit is not False))
         self._root = root.call_on_fit_task_begin(estimator=search, **self._data)
-        tasks = self._root.subcontext(
-            task_name="search", max_subtasks=self._total, sequential_subtasks=False
-        )
-        self._tasks = tasks.call_on_fit_task_begin(estimator=search)
 
-    def begin(self, plan: SearchPlan) -> None:
-        """Say what there is to do."""
-        if self._search.verbose > 0:
+    def begin(self, plan: SearchPlan) -> dict[tuple[int, int], Any]:
+        """Say what there is to do; what callbacks are called by, for each refit."""
+        self._announce(plan)
+        if self._root is None:
+            return {}
+        refits = [(n, i) for n in plan.refitted for i in range(plan.folds)]
+        tasks = self._root.subcontext(
+            task_name="search",
+            max_subtasks=self._total + len(refits),
+            sequential_subtasks=False,
+        )
+        self._tasks = tasks.call_on_fit_task_begin(estimator=self._search)
+        name = "candidate-split-evaluation"
+        return {
+            refit: self._tasks.subcontext(task_name=name, task_id=self._total + k)
+            for k, refit in enumerate(refits)
+        }
+
+    def _announce(self, plan: SearchPlan) -> None:
+        if self._search.verbose <= 0:
+            return
+        if self._total:
             folds = f", {plan.folds} folds each" if plan.folds else ""
             print(f"{self._candidates} candidates on {self._total} kernels{folds}", flush=True)
+        if plan.refitted:
+            count = len(plan.refitted)
+            print(
+                f"Fitting {plan.folds} folds for each of {count} candidates, totalling "
+                f"{count * plan.folds} fits",
+                flush=True,
+            )
 
     def advance(self, n_finished: int) -> None:
         """One more unit is done, ``n_finished`` candidates in all."""
@@ -71,13 +93,14 @@ class Progress:
     def refit(self, estimator: Estimator, fit_params: Params) -> None:
         """Fit the winner."""
         X, y = self._data["X"], self._data["y"]
+        given = (X,) if y is None else (X, y)
         if self._root is None:
-            estimator.fit(X, y, **fit_params)
+            estimator.fit(*given, **fit_params)
             return
         task = self._root.subcontext(task_name="refit-with-best-params")
         with task.propagate_callback_context(estimator):
             task.call_on_fit_task_begin(estimator=self._search, **self._data)
-            estimator.fit(X, y, **fit_params)
+            estimator.fit(*given, **fit_params)
         task.call_on_fit_task_end(estimator=self._search, **self._data)
 
     def end(self) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from everyfold.evaluate.closed import AS_DEFINED
-from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.data import REFITTED, Data, Outcome
 from everyfold.evaluate.inexact import NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
@@ -103,7 +103,8 @@ def entries_of(
     fit_time, score_time = (seconds / len(sizes) for seconds in outcome.seconds)
     shared = {"fit_error": None, "fit_time": fit_time, "score_time": score_time}
     pairs = list(zip(outcome.scores, sizes, strict=True))
-    if not with_train and not outcome.failures and isinstance(outcome.scores[0], float):
+    is_shared = outcome.times is None and not with_train and not outcome.failures
+    if is_shared and isinstance(outcome.scores[0], float):
         # Thousands of folds of one row have few different scores, and nobody writes to these.
         known = {
             pair: {**shared, "test_scores": pair[0], "n_test_samples": pair[1]}
@@ -111,6 +112,8 @@ def entries_of(
         }
         return [known[pair] for pair in pairs]
     entries = [{**shared, "test_scores": score, "n_test_samples": size} for score, size in pairs]
+    for entry, (fit_time, score_time) in zip(entries, outcome.times or (), strict=False):
+        entry |= {"fit_time": fit_time, "score_time": score_time}
     for entry, score in zip(entries, outcome.train_scores or (), strict=False):
         entry["train_scores"] = score
     for i, failure in outcome.failures.items():
@@ -128,7 +131,9 @@ def _failed_score(request: Request) -> Score:
 
 def _is_exact(outcome: Outcome | None, plan: SearchPlan) -> bool:
     """Whether a candidate's every score is that of refitting its whole Pipeline."""
-    if outcome is None or outcome.failures or plan.kind == "once":
+    if outcome is None or outcome.failures:
+        return False
+    if plan.kind == "once" and outcome.status != REFITTED:
         return False
     return bool(outcome.is_exact.all())
 
@@ -137,7 +142,7 @@ def _status(outcome: Outcome | None, is_exact: bool) -> str:
     """How certain a candidate's scores are."""
     if outcome is None or len(outcome.failures) == len(outcome.folds):
         return "failed"
-    if is_exact and outcome.status != AS_DEFINED:
+    if is_exact and outcome.status not in (AS_DEFINED, REFITTED):
         return "exact"
     return outcome.status or "estimated"
 

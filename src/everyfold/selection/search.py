@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold.evaluate.data import Data, Outcome, without_values
+from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
@@ -23,7 +23,7 @@ from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import twin_of
-from everyfold.models.pipelines import take_apart
+from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
@@ -52,6 +52,12 @@ class _Run:
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
 
+    def refitted(self, number: int) -> Outcome | None:
+        """The outcome of a candidate by refits of its estimator, if there are any."""
+        found = self.history.get(number)
+        is_alone = found is not None and found.status == REFITTED
+        return found if is_alone else self.refits.get(number)
+
     @property
     def finished(self) -> list[int]:
         """The candidates that have an outcome, in order."""
@@ -67,11 +73,8 @@ class _Run:
 class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
-    _parameter_constraints: Params = {
-        name: rule
-        for name, rule in BaseSearchCV._parameter_constraints.items()
-        if name != "pre_dispatch"
-    } | {
+    _parameter_constraints: Params = {  # noqa: RUF012
+        **BaseSearchCV._parameter_constraints,
         "keep_predictions": [StrOptions({"best", "all"}), None],
         "pooled": ["boolean", StrOptions({"auto"})],
         "random_state": ["random_state"],
@@ -177,6 +180,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.n_jobs,
             self.random_state,
             self.criterion,
+            self.fallback,
         )
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
@@ -189,8 +193,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
             scorer = None
-        request = Request(self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants)
-        return request, metric
+        asked = self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants
+        return Request(*asked, verbose=self.verbose), metric
 
     def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""
@@ -203,7 +207,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if not isinstance(X, RowSource):
             request = request.indexed()
         size = made.kernels, len(request.candidates)
-        progress = self.progress_kind(self, (request.X, request.y), *size)
+        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
+        progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = Keeper(request.wants.keeps, None if callable(self.refit) else deciding)
         return _Run(request, metric, data, made, progress, start, keeper)
@@ -211,16 +216,20 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        state.progress.begin(state.plan)
-        for outcomes in carry_out(state.plan, state.data, self.n_jobs):
+        contexts = state.progress.begin(state.plan)
+        data = state.data.called_by(self, contexts)
+        for outcomes in carry_out(state.plan, data, self.n_jobs):
             is_new = any(outcome.number not in state.history for outcome in outcomes)
+            is_alone = outcomes[0].status == REFITTED
             for outcome in outcomes:
                 if outcome.failure is not None and self.error_score == "raise":
                     raise outcome.failure.error
                 found = state.refits if outcome.is_refit else state.history
                 found[outcome.number] = without_values(outcome)
-                if not outcome.is_refit:
+                if not outcome.is_refit and not is_alone:
                     state.keeper.take(outcome, state.data)
+            if is_alone:
+                continue
             if is_new:
                 state.progress.advance(len(state.history))
             else:
@@ -252,7 +261,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if not hasattr(self, "best_index_"):
             return
         number = state.finished[self.best_index_]
-        if state.keeper.lacks(number) and number in state.history:
+        if state.keeper.lacks(number) and number in state.data.candidates:
             state.keeper.add(evaluate_again(state.request, state.data, number), state.data)
 
     def _remarks(self, state: _Run, results: Params) -> list[Remark]:
@@ -298,6 +307,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _tabulate(self, state: _Run) -> Table:
         table = tabulate(self, state.request, state.data, state.plan, state.history)
+        for name in table.names if table.is_multimetric else ("score",):
+            column = [_mean(state.refitted(number), name) for number in state.finished]
+            table.results[f"confirmed_test_{name}"] = np.array(column)
         self.n_splits_ = table.n_splits
         self.multimetric_ = table.is_multimetric
         if callable(self.scoring) and table.is_multimetric:
@@ -311,7 +323,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.__dict__.pop(former, None)
         if not self.refit and self.multimetric_:
             return
-        if not callable(self.refit) and not np.any(results[f"mean_test_{state.metric}"] > -np.inf):
+        is_void = not callable(self.refit) and not np.any(
+            results[f"mean_test_{state.metric}"] > -np.inf
+        )
+        if is_void and not state.data.foreign:  # among those, scikit-learn takes the first
             return
         self.best_index_ = self._select_best_index(self.refit, state.metric, results)
         if not callable(self.refit):
@@ -320,11 +335,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     def _confirm(self, state: _Run, results: Params) -> None:
         """Let refits of the best candidates decide between them, where there are any."""
-        confirmed = np.array(
-            [_mean(state.refits.get(number), state.metric) for number in state.finished]
-        )
-        results["confirmed_test_score"] = confirmed
-        if not callable(self.refit) and np.isfinite(confirmed).any():
+        confirmed = results.get(f"confirmed_test_{state.metric}", np.empty(0))
+        if state.refits and not callable(self.refit) and np.isfinite(confirmed).any():
             self.best_index_ = int(np.nanargmax(confirmed))
             self.best_score_ = confirmed[self.best_index_]
             self.best_params_ = results["params"][self.best_index_]
@@ -348,9 +360,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             best = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
         if self.ridge_scaling == "mean":
             _scale_ridge(best, state.n_weighted)
-        state.request.options.hand_on(take_apart(best, {}).final)
-        n_rows = None if state.data.stream is not None else state.data.n
-        state.request.options.seeds.plant_where_drawn(best, n_rows)
+        if state.finished[self.best_index_] not in state.data.foreign:
+            state.request.options.hand_on(final_step(best))
+            n_rows = None if state.data.stream is not None else state.data.n
+            state.request.options.seeds.plant_where_drawn(best, n_rows)
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.request.metadata.fit)
@@ -359,9 +372,9 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.feature_names_in_ = best.feature_names_in_
 
 
-def _mean(outcome: Outcome | None, metric: Any) -> float:
-    """The mean score of a refitted candidate; NaN if it was not."""
-    if outcome is None:
+def _mean(outcome: Outcome | None, metric: str) -> float:
+    """The mean score of a refitted candidate; NaN if it was not, or not on every fold."""
+    if outcome is None or outcome.failures:
         return np.nan
     scores = [s[metric] if isinstance(s, dict) else s for s in outcome.scores]
     return float(np.mean(scores))
@@ -381,7 +394,7 @@ def _check_weightless(data: Data) -> None:
 
 def _scale_ridge(estimator: Estimator, n: int) -> None:
     """The ridge of all rows in the "mean" convention, which estimators do not know."""
-    final = take_apart(estimator, {}).final
+    final = final_step(estimator)
     if getattr(final, "C", None) is not None:
         final.set_params(C=final.C / n)
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,11 +25,13 @@ from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.selection.functions import evaluate, route
+from everyfold.selection.leave import check_sped_up, falls_back
 from everyfold.selection.results import entries_of, sizes_of
 from everyfold.types import (
     Array,
     ErrorScore,
     Estimator,
+    Fallback,
     Index,
     Matrix,
     Order,
@@ -45,6 +48,7 @@ from everyfold.types import (
 __all__ = ["cross_validate"]
 
 
+@falls_back
 def cross_validate(
     estimator: Estimator,
     X: Matrix,
@@ -66,6 +70,7 @@ def cross_validate(
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
+    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Params:
     """Several scores of every fold, equal to those of refitting, from one factorisation.
@@ -89,7 +94,7 @@ def cross_validate(
         The score of a fold that cannot be fitted or scored.
     pooled : bool or "auto", default="auto"
         As in :func:`cross_val_score`; scores of training rows are always those of each fold.
-    order, operator, ridge_scaling, preprocessing, random_state
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -111,12 +116,13 @@ def cross_validate(
     array([-43.8, -44.4, -47.2, -43.7, -45. ])
     """
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
-    metadata = route("cross_validate", estimator, cv, scorer, groups, params)
-    options = Options(
-        order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    )
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    options = Options(*chosen, fallback=fallback)
     wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
-    request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
+    request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
+    check_sped_up(request)
+    metadata = route("cross_validate", estimator, cv, scorer, groups, params)
+    request = replace(request, metadata=metadata)
     _check_source(X, return_estimator or return_indices)
     data, outcome = evaluate(request, verbose)
     if outcome.failure is not None and error_score == "raise":

@@ -1,0 +1,66 @@
+"""Leaving a call to scikit-learn's function of the same name, where nothing speeds it up."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import wraps
+from inspect import signature
+from typing import NoReturn, ParamSpec, TypeVar
+
+from sklearn import model_selection
+
+from everyfold.evaluate.read import not_sped_up
+from everyfold.evaluate.request import Request
+
+__all__ = ["NotSpedUp", "check_sped_up", "falls_back", "leave"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class NotSpedUp(Exception):
+    """That a call is left to scikit-learn, and why; ``says_so`` if the user is to be told."""
+
+    def __init__(self, reason: str, request: Request) -> None:
+        super().__init__(reason)
+        self.says_so = request.options.fallback == "warn"
+
+
+def check_sped_up(request: Request) -> None:
+    """Leave a request to scikit-learn if nothing speeds it up; raise why if that is not allowed."""
+    reason = not_sped_up(request)
+    if reason:
+        raise NotSpedUp(reason, request)
+
+
+def leave(request: Request, error: Exception) -> NoReturn:
+    """Leave a request to scikit-learn for a reason, or raise it if that is not allowed."""
+    request.check_fallback(error)
+    raise NotSpedUp(str(error), request)
+
+
+def falls_back(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function hand its arguments to scikit-learn's twin when it raises ``NotSpedUp``."""
+    twin = getattr(model_selection, function.__name__)
+    theirs, ours = signature(twin).parameters, signature(function)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = ours.bind(*args, **kwargs)
+        if isinstance(given.arguments.get("cv"), Iterator):  # may be read twice
+            given.arguments["cv"] = list(given.arguments["cv"])
+        try:
+            return function(*given.args, **given.kwargs)
+        except NotSpedUp as left:
+            if left.says_so:
+                warnings.warn(
+                    f"the estimator is refitted on every fold, as scikit-learn does: {left}. "
+                    "fallback='refit' does so silently, and fallback='refuse' raises an error.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+        known = {name: value for name, value in given.arguments.items() if name in theirs}
+        return twin(**known)  # type: ignore[no-any-return]
+
+    return call

@@ -1,0 +1,273 @@
+"""What nothing speeds up is evaluated as scikit-learn would, beside what is."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import sklearn.model_selection as ms
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.cluster import KMeans
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.exceptions import FitFailedWarning
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
+from sklearn.neighbors import KernelDensity
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import everyfold
+from everyfold import (
+    LSSVR,
+    FastGridSearchCV,
+    FastRandomizedSearchCV,
+    Nystrom,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+)
+from everyfold.streams import ArrayRows
+
+X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
+_, y = make_regression(90, 5, noise=20.0, random_state=1)
+FLOWERS, KINDS = load_iris(return_X_y=True)
+MODEL = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+MIXED = {"model": [SVC(C=0.5), DecisionTreeClassifier(random_state=0), SVC(C=5.0)]}
+
+
+def same(ours, theirs, rtol=1e-10):
+    for key, expected in theirs.cv_results_.items():
+        if "_time" not in key and not key.startswith("param"):
+            assert_allclose(ours.cv_results_[key], expected, rtol=rtol, err_msg=key)
+    assert ours.best_index_ == theirs.best_index_
+    assert ours.best_score_ == pytest.approx(theirs.best_score_)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid", "target", "options"),
+    [
+        (DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, SIDES, {}),
+        (SVC(random_state=0), {"max_iter": [3, -1]}, SIDES, {}),
+        (LogisticRegression(), {"C": [0.1, 1.0]}, KINDS, {"scoring": "neg_log_loss"}),
+        (TransformedTargetRegressor(SVR(), func=np.cbrt, inverse_func=lambda z: z**3), {}, y, {}),
+        (KernelDensity(), {"bandwidth": [0.5, 2.0]}, None, {}),
+        (KMeans(2, n_init=1, random_state=0), {"max_iter": [1, 9]}, None, {}),
+        (KernelRidge(), {"kernel": ["rbf", "sigmoid"], "gamma": [0.01]}, y, {}),
+        (make_pipeline(StandardScaler(), Ridge()), {"ridge__positive": [True, False]}, y, {}),
+        (DecisionTreeRegressor(max_depth=3), {"random_state": [0, 1]}, y, {"refit": False}),
+    ],
+)
+def test_searches_are_those_of_scikit_learn(estimator, grid, target, options):
+    rows = FLOWERS if target is KINDS else X
+    options = {"cv": 4, "return_train_score": True, **options}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ms.GridSearchCV(estimator, grid, **options).fit(rows, target)
+        ours = FastGridSearchCV(estimator, grid, fallback="refit", **options).fit(rows, target)
+    same(ours, theirs)
+    assert "refitted" in ours.cv_results_["status"].tolist()
+    assert ours.cv_results_["is_exact"].all()
+
+
+def test_supported_candidates_stay_what_they_are_beside_others():
+    alone = FastGridSearchCV(MODEL, {"model": MIXED["model"][::2]}, cv=5).fit(X, SIDES)
+    with pytest.warns(UserWarning, match=r"1 of 3 candidates are refitted .* \(number 1\)") as told:
+        mixed = FastGridSearchCV(MODEL, MIXED, cv=5).fit(X, SIDES)
+    assert len(told) == 1
+    assert "DecisionTreeClassifier" in str(told[0].message)
+    assert told[0].filename == __file__
+    same(mixed, ms.GridSearchCV(MODEL, MIXED, cv=5).fit(X, SIDES), rtol=0.02)
+    for key in ("mean_test_score", "split3_test_score", "status"):
+        assert_array_equal(mixed.cv_results_[key][::2], alone.cv_results_[key])
+    assert_array_equal(mixed.cv_results_["status"], ["exact", "refitted", "exact"])
+    assert mixed.plan_.refitted == (1,)
+    assert mixed.plan_.kernels == alone.plan_.kernels
+    ours = [unit for unit in mixed.plan_.units if unit.order != "refit"]
+    assert [unit.order for unit in ours] == [unit.order for unit in alone.plan_.units]
+    assert dict(alone.plan_.methods).items() <= dict(mixed.plan_.methods).items()
+    assert "1 kernels with up to 2 ridges each, and 1 that are refitted" in str(mixed.plan_)
+    assert "not sped up 1 candidate (number 1): DecisionTreeClassifier" in str(mixed.plan_)
+
+
+def test_refit_is_silent_and_refuse_raises():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = FastGridSearchCV(MODEL, MIXED, fallback="refit").fit(X, SIDES)
+    assert any("not sped up" in note for note in search.plan_.notes)
+    with pytest.raises(TypeError, match="estimator=DecisionTreeClassifier is not supported"):
+        FastGridSearchCV(MODEL, MIXED, fallback="refuse").fit(X, SIDES)
+    with pytest.raises(ValueError, match="fallback='never' is not known"):
+        FastGridSearchCV(MODEL, MIXED, fallback="never").fit(X, SIDES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"order": 2}, {"operator": Nystrom(9)}, {"ridge_scaling": "mean"}, {"preprocessing": "once"}],
+    ids=str,
+)
+def test_options_that_no_refit_has_are_not_dropped(options):
+    search = FastGridSearchCV(DecisionTreeRegressor(), {"max_depth": [1]}, **options)
+    with pytest.raises(TypeError, match="not supported") as told:
+        search.fit(X, y)
+    assert "no fallback" in told.value.__notes__[0]
+
+
+def test_sources_of_rows_have_no_fallback():
+    with pytest.raises(TypeError, match="estimator=DecisionTreeRegressor is not supported"):
+        FastGridSearchCV(DecisionTreeRegressor(), {"max_depth": [1]}).fit(ArrayRows(X, y))
+
+
+def test_a_confirmed_winner_is_compared_with_refitted_candidates():
+    models = [everyfold.HuberSVC(gamma=0.1), DecisionTreeClassifier(max_depth=2, random_state=0)]
+    search = FastGridSearchCV(MODEL, {"model": models}, n_confirm=1, cv=4, fallback="refit")
+    search.fit(X, SIDES)
+    truth = ms.GridSearchCV(MODEL, {"model": models}, cv=4).fit(X, SIDES)
+    means = truth.cv_results_["mean_test_score"]
+    assert_allclose(search.cv_results_["confirmed_test_score"], means)
+    assert search.best_index_ == np.argmax(means)
+
+
+def test_jobs_change_nothing_and_searches_can_be_stored():
+    serial = FastGridSearchCV(MODEL, MIXED, fallback="refit", cv=3).fit(X, SIDES)
+    parallel = FastGridSearchCV(MODEL, MIXED, fallback="refit", cv=3, n_jobs=2).fit(X, SIDES)
+    stored = pickle.loads(pickle.dumps(parallel))
+    for key in ("mean_test_score", "status"):
+        assert_array_equal(stored.cv_results_[key], serial.cv_results_[key])
+    assert_array_equal(stored.predict(X), serial.predict(X))
+
+
+class Fails(RegressorMixin, BaseEstimator):
+    """Fits some rows only."""
+
+    def __init__(self, limit=0.0):
+        self.limit = limit
+
+    def fit(self, X, y):
+        """Fail if the first row is beyond the limit."""
+        if X[0, 0] > self.limit:
+            raise ValueError("beyond the limit")
+        return self
+
+    def predict(self, X):
+        """Predict zeros."""
+        return np.zeros(len(X))
+
+
+def test_failures_are_those_of_scikit_learn():
+    grid = {"limit": [-9.0, 9.0]}
+    options = {"cv": 3, "error_score": -7.0}
+    with pytest.warns(FitFailedWarning, match="3 fits failed out of a total of 6"):
+        ours = FastGridSearchCV(Fails(), grid, fallback="refit", **options).fit(X, y)
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(Fails(), grid, **options).fit(X, y)
+    same(ours, theirs)
+    assert_array_equal(ours.cv_results_["status"], ["failed", "refitted"])
+    search = FastGridSearchCV(Fails(), grid, fallback="refit", error_score="raise")
+    with pytest.raises(ValueError, match="beyond the limit"):
+        search.fit(X, y)
+
+
+def test_classifiers_and_regressors_in_one_grid():
+    grid = {"model": [SVR(), SVC(), DecisionTreeRegressor(random_state=0)]}
+    theirs = ms.GridSearchCV(MODEL, grid, cv=3).fit(X, SIDES)
+    ours = FastGridSearchCV(MODEL, grid, cv=3, fallback="refit").fit(X, SIDES)
+    same(ours, theirs, rtol=0.01)
+    assert_array_equal(ours.cv_results_["status"], ["exact", "refitted", "refitted"])
+
+
+def test_the_score_of_the_candidate_counts_and_not_that_of_what_it_replaces():
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", DecisionTreeRegressor())])
+    grid = {"model": [SVC(C=0.1), SVC(C=3.0)]}
+    theirs = ms.GridSearchCV(pipeline, grid, cv=ms.StratifiedKFold(3)).fit(X, SIDES)
+    ours = FastGridSearchCV(pipeline, grid, cv=ms.StratifiedKFold(3)).fit(X, SIDES)
+    same(ours, theirs)
+    assert ours.plan_.refitted == ()
+
+
+def test_texts_without_rows_of_numbers():
+    texts = ["a fold", "a kernel", "one fold", "one kernel"] * 10
+    pipeline = Pipeline([("count", CountVectorizer()), ("model", SGDClassifier(random_state=0))])
+    target = [text.endswith("kernel") for text in texts]
+    grid = {"model__alpha": [1e-4, 1.0], "count__binary": [True, False]}
+    theirs = ms.GridSearchCV(pipeline, grid, cv=4).fit(texts, target)
+    same(FastGridSearchCV(pipeline, grid, cv=4, fallback="refit").fit(texts, target), theirs)
+
+
+def test_random_search():
+    options = {"n_iter": 4, "random_state": 3, "cv": 3}
+    grid = {"max_depth": [1, 2, 3], "min_samples_leaf": range(1, 9)}
+    model = DecisionTreeRegressor(random_state=0)
+    ours = FastRandomizedSearchCV(model, grid, fallback="refit", **options).fit(X, y)
+    same(ours, ms.RandomizedSearchCV(model, grid, **options).fit(X, y))
+
+
+def test_a_splitter_is_asked_once():
+    class OneTime:
+        """Splits that are used up."""
+
+        def __init__(self):
+            self.splits = ms.KFold(4).split(X)
+
+        def split(self, X, y=None, groups=None):
+            """Yield what is left."""
+            yield from self.splits
+
+        def get_n_splits(self, X=None, y=None, groups=None):
+            """How many there are."""
+            return 4
+
+    search = FastGridSearchCV(MODEL, MIXED, cv=OneTime(), fallback="refit").fit(X, SIDES)
+    assert search.n_splits_ == 4
+
+
+@pytest.mark.parametrize("fallback", ["warn", "refit"])
+def test_functions_are_those_of_scikit_learn(fallback):
+    tree = DecisionTreeClassifier(random_state=0)
+    splits = list(ms.StratifiedKFold(3).split(X, SIDES))
+    calls = (
+        (cross_val_predict, ms.cross_val_predict, {"method": "predict_proba"}),
+        (cross_val_score, ms.cross_val_score, {"scoring": "roc_auc"}),
+    )
+    for ours, theirs, options in calls:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = ours(tree, X, SIDES, cv=iter(splits), fallback=fallback, **options)
+        assert [w.filename for w in told] == ([__file__] if fallback == "warn" else [])
+        assert_array_equal(found, theirs(tree, X, SIDES, cv=splits, **options))
+    found = cross_validate(tree, X, SIDES, fallback="refit", scoring=["accuracy", "f1"])
+    assert_array_equal(found["test_f1"], ms.cross_val_score(tree, X, SIDES, scoring="f1"))
+    for function in (cross_val_predict, cross_val_score, cross_validate):
+        with pytest.raises(TypeError, match="DecisionTreeClassifier is not supported"):
+            function(tree, X, SIDES, fallback="refuse")
+
+
+def test_methods_that_only_the_estimator_has():
+    model = LogisticRegression()
+    found = cross_val_predict(model, X, SIDES, method="predict_log_proba", fallback="refit")
+    expected = ms.cross_val_predict(model, X, SIDES, method="predict_log_proba")
+    assert_array_equal(found, expected)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        cross_val_predict(SVR(), X, y, method="predict_proba", fallback="refit")
+
+
+def test_what_is_sped_up_says_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search = FastGridSearchCV(LSSVR(), {"alpha": [0.1, 1.0]}).fit(X, y)
+        cross_val_score(LSSVR(), X, y)
+    assert search.plan_.refitted == ()
+    assert search.plan_.notes == () or "not sped up" not in str(search.plan_)
+
+
+def test_pooled_scores_need_held_out_values():
+    search = FastGridSearchCV(MODEL, MIXED, pooled=True)
+    with pytest.raises(TypeError, match="DecisionTreeClassifier is not supported") as told:
+        search.fit(X, SIDES)
+    assert "pooled=True" in told.value.__notes__[0]
+    with pytest.raises(TypeError, match="not supported"):
+        cross_val_score(DecisionTreeClassifier(), X, SIDES, pooled=True)
