@@ -66,6 +66,7 @@ format: $(VENV)/.installed-dev  ## rewrite the sources in the house format
 bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/squared.py
 	$(BIN)/python benchmarks/everyday.py
+	$(BIN)/python benchmarks/permutations.py
 	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth
 
 reproduce: $(VENV)/.installed-dev  ## compute the tables of five papers; hours, goes on where it was stopped

@@ -1,5 +1,6 @@
 """Scorers of any kind, alone and together, on any container: scikit-learn's numbers, or its NaN."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -9,7 +10,7 @@ import sklearn.model_selection as ms
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import f1_score, jaccard_score, make_scorer
+from sklearn.metrics import f1_score, get_scorer, jaccard_score, make_scorer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import SVC
@@ -20,6 +21,8 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
+from everyfold.evaluate.metrics import find_metric, is_of_sums
+from everyfold.models.targets import Numbers
 
 RNG = np.random.default_rng(0)
 X = np.where(RNG.random((60, 5)) < 0.4, 0.0, RNG.normal(size=(60, 5)))
@@ -114,3 +117,15 @@ def test_votes_of_pairs_have_no_probabilities():
     for scores in (cross_val_score, ms.cross_val_score):
         with pytest.raises(AttributeError, match="predict_proba"):
             scores(model, X, y, **options)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["r2", "neg_mean_squared_error", "neg_root_mean_squared_error", "neg_mean_absolute_error"],
+)
+def test_metrics_that_travel_to_workers_stay_what_they_are(name):
+    """Sums over rows look metrics up, in worker processes, too."""
+    metric = find_metric(get_scorer(name), Numbers.read([1.0, 2.0]))
+    again = pickle.loads(pickle.dumps(metric))
+    assert again == metric
+    assert is_of_sums(again) == is_of_sums(metric) == ("absolute" not in name)

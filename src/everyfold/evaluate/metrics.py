@@ -157,10 +157,22 @@ def _r2_by_column(side: Side, values: Array) -> Array:
     return scores
 
 
+def _squares_by_column(side: Side, values: Array) -> Array:
+    return side.mean((side.y - values) ** 2)
+
+
+def _roots_by_column(side: Side, values: Array) -> Array:
+    return np.sqrt(side.mean((side.y - values) ** 2))
+
+
+def _absolutes_by_column(side: Side, values: Array) -> Array:
+    return side.mean(np.abs(side.y - values))
+
+
 _r2 = OfColumns(_r2_by_column)
-_squared_error = OfColumns(lambda side, values: side.mean((side.y - values) ** 2))
-_root_squared_error = OfColumns(lambda side, values: np.sqrt(side.mean((side.y - values) ** 2)))
-_absolute_error = OfColumns(lambda side, values: side.mean(np.abs(side.y - values)))
+_squared_error = OfColumns(_squares_by_column)
+_root_squared_error = OfColumns(_roots_by_column)
+_absolute_error = OfColumns(_absolutes_by_column)
 
 
 def _accuracy(side: Side, values: Array) -> Scored:
