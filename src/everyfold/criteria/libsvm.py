@@ -35,13 +35,20 @@ class Libsvm:
 
     def held_out(self, problem: Problem, part: Part, Cs: Sequence[float]) -> Array:
         """The values of the test rows for some Cs, (Cs, test rows)."""
-        inside = problem.restrict(part.train)
-        active = np.flatnonzero(inside.sample_weight > 0.0)
-        K, cross = _kernels(part, active)
-        fits = [self.fit(inside, active, K, C) for C in Cs]
+        active, fits = self.fits(problem, part, Cs)
         coef = np.column_stack([fit.coef for fit in fits])
+        cross = _cross(part, active)
         values: Array = (cross @ coef + np.array([fit.intercept for fit in fits])).T
         return values
+
+    def fits(
+        self, problem: Problem, part: Part, Cs: Sequence[float]
+    ) -> tuple[Index, list[LibsvmFit]]:
+        """The training rows with a weight, by their place among them, and a fit to each C."""
+        inside = problem.restrict(part.train)
+        active = np.flatnonzero(inside.sample_weight > 0.0)
+        K = _kernel(part, active)
+        return active, [self.fit(inside, active, K, C) for C in Cs]
 
     def fit(self, problem: Problem, active: Index, K: Array, C: float) -> LibsvmFit:
         """Fit the active rows, whose kernel is K."""
@@ -90,13 +97,18 @@ def _read(machine: Any, n: int, sign: float) -> LibsvmFit:
     return LibsvmFit(coef, sign * float(machine.intercept_[0]), machine.fit_status_ == 0)
 
 
-def _kernels(part: Part, active: Index) -> tuple[Array, Array]:
-    """The kernel of the active training rows, and that of the test rows with them."""
+def _kernel(part: Part, active: Index) -> Array:
+    """The kernel of the active training rows."""
     if part.parent is not None:
-        chosen = part.parent.split(part.train[active], part.test)
-        assert isinstance(chosen.operator, DenseMatrix)
-        return chosen.operator.K, chosen.cross
-    assert isinstance(part.operator, DenseMatrix)
-    if len(active) == part.operator.n:
-        return part.operator.K, part.cross
-    return part.operator.restrict(active).K, part.cross[:, active]
+        inside = part.parent.restrict(part.train[active])
+    else:
+        inside = part.operator if len(active) == part.operator.n else part.operator.restrict(active)
+    assert isinstance(inside, DenseMatrix)
+    return inside.K
+
+
+def _cross(part: Part, active: Index) -> Array:
+    """The kernel of the test rows with the active training rows."""
+    if part.parent is not None:
+        return part.parent.cross(part.test, part.train[active])
+    return part.cross if len(active) == part.operator.n else part.cross[:, active]

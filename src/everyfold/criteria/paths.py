@@ -46,7 +46,10 @@ class _Shared:
     Attributes
     ----------
     kernel : Kernel32 or None
-        The kernel of all rows, if there is one.
+        The kernel of all rows, if there is one; rows of a class stand together, where problems have
+        the rows of some classes each.
+    place : int array or None
+        Where each row is in it, unless they are as they were.
     is_indefinite : bool
         Whether that has negative eigenvalues.
     stop : int array of shape (1,)
@@ -56,6 +59,7 @@ class _Shared:
     kernel: Kernel32 | None
     is_indefinite: bool
     stop: Stop
+    place: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,11 @@ class FoldPaths(FoldSolver):
             return _Shared(None, False, stop)
         if operator.is_indefinite:
             return _Shared(None, True, stop)
-        return _Shared(Kernel32(operator.K), False, stop)
+        kernel = Kernel32(operator.K)
+        if len(problems) == 1 or problems[0].classes is None:
+            return _Shared(kernel, False, stop)
+        order = np.argsort(problems[0].classes.codes, kind="stable")
+        return _Shared(kernel.among(order), False, stop, np.argsort(order))
 
     def cancel(self, shared: _Shared) -> None:
         """See base class."""
@@ -162,28 +170,55 @@ class FoldPaths(FoldSolver):
         self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
     ) -> FoldAnswer:
         """Each problem on the rows that it has; one product predicts for all of them."""
-        k, n = len(ridges), len(part.train)
-        coef = np.zeros((n, k * len(problems)))
+        k, link = len(ridges), _link(part)
+        coef = np.zeros((link.shape[1], k * len(problems)))
         b = np.full((k, len(problems)), np.nan)
         exact, unique = np.ones(k, dtype=bool), np.ones(k, dtype=bool)
-        solved: dict[int, Solved] = {}
         for p, problem in enumerate(problems):
             inside = problem.restrict(part.train)
-            rows = np.flatnonzero(inside.w)
             if not _is_trainable(inside):
                 continue
-            kernel, y, w = _kernel(part, rows, shared), inside.y[rows, 0], _multiples(inside)[rows]
-            paths = solved[p] = self._paths(y, w, inside, ridges, kernel, shared, None)
+            rows = _in_order(np.flatnonzero(inside.w), part, shared)
+            y, w = inside.y[rows, 0], _multiples(inside)[rows]
+            kernel = _kernel(part, rows, shared)
+            paths = self._paths(y, w, inside, ridges, kernel, shared, None)
             assert paths.coef is not None
-            coef[rows, p * k : (p + 1) * k] = paths.coef[0].T
+            block = coef[:, p * k : (p + 1) * k]
+            np.add.at(block, _places(part, rows), paths.coef[0].T)
             b[:, p] = paths.intercept[0]
-        held = product(part.cross, coef).reshape(len(part.test), len(problems), k)
-        values = held.transpose(2, 0, 1) + b[:, None, :]
-        for p, paths in solved.items():
-            loose = self._settle(problems[p], part, ridges, paths, values[:, :, p])
+            loose: Mask = paths.play[0] > self._tolerance
+            self._put_libsvms(problem, part, np.asarray(ridges)[loose], loose, (block, b[:, p]))
             exact &= paths.converged[0] | loose
             unique &= ~loose
+        held = product(link, coef).reshape(len(part.test), len(problems), k)
+        values = held.transpose(2, 0, 1) + b[:, None, :]
+        for p, problem in enumerate(problems):
+            which = np.flatnonzero(_is_undecided(problem, values[:, :, p], self.tol))
+            if which.size:
+                values[which, :, p] = self._libsvm(
+                    problem, part, [ridges[j] for j in which.tolist()]
+                )
         return FoldAnswer(values, np.full(k, np.nan), exact, None, unique)
+
+    def _put_libsvms(
+        self,
+        problem: Problem,
+        part: Part,
+        ridges: Array,
+        loose: Mask,
+        into: tuple[Array, Array],
+    ) -> None:
+        """Libsvm's own coefficients and intercepts where the latter may be many things."""
+        if not len(ridges):
+            return
+        coef, b = into
+        machine, Cs = Libsvm(self.tol, self.shrinking), [self._C(ridge) for ridge in ridges]
+        active, fits = machine.fits(problem, part, Cs)
+        where = _places(part, active)
+        for j, fit in zip(np.flatnonzero(loose).tolist(), fits, strict=True):
+            coef[:, j] = 0.0
+            np.add.at(coef[:, j], where, fit.coef)
+            b[j] = fit.intercept
 
     def _settle(
         self, problem: Problem, part: Part, ridges: Sequence[float], paths: Solved, values: Array
@@ -271,11 +306,29 @@ def _is_trainable(problem: Problem) -> bool:
     return len(y) > 0 and (not problem.loss.is_margin or bool(y.min() < y.max()))
 
 
+def _link(part: Part) -> Array:
+    """What predicts the test rows from coefficients of all rows, or of the training rows."""
+    if part.parent is None:
+        return part.cross
+    assert isinstance(part.parent, DenseMatrix)
+    return part.parent.K[part.test]
+
+
+def _places(part: Part, rows: Index) -> Index:
+    """Where coefficients of some training rows are, as ``_link`` counts."""
+    return rows if part.parent is None else part.train[rows]
+
+
+def _in_order(rows: Index, part: Part, shared: _Shared) -> Index:
+    """Training rows in the order of the shared kernel, in which neighbours are quickly read."""
+    return rows if shared.place is None else rows[np.argsort(shared.place[part.train[rows]])]
+
+
 def _kernel(part: Part, rows: Index, shared: _Shared) -> Any:
     """The kernel of some training rows."""
     if shared.kernel is not None:
         numbers = part.train[rows]
-        return np.ascontiguousarray(shared.kernel.rows[np.ix_(numbers, numbers)])
+        return shared.kernel.among(numbers if shared.place is None else shared.place[numbers])
     assert isinstance(part.operator, DenseMatrix)
     K = part.operator.K
     return K if len(rows) == len(K) else K[np.ix_(rows, rows)]

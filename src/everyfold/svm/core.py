@@ -652,6 +652,12 @@ def fold_path(
 
 
 @_entry
+def gather(K: _Array, rows: _Array, small: _Array) -> None:
+    """Copy the kernel of some rows into a padded matrix."""
+    _submatrix(K, rows, small)
+
+
+@_entry
 def smallest_magnitude(K: _Array) -> _Array:
     """The smallest nonzero magnitude in K, to tell whether :func:`flush` has anything to do."""
     lowest = _HIGHEST

@@ -41,6 +41,9 @@ class Kernel32:
     (3, 32)
     """
 
+    diagonal: npt.NDArray[np.float64]
+    rows: npt.NDArray[np.float32]
+
     def __init__(self, K: npt.NDArray[np.floating]) -> None:
         if K.ndim != 2 or K.shape[0] != K.shape[1] or K.shape[0] == 0:
             raise ValueError(
@@ -55,6 +58,16 @@ class Kernel32:
     def of(cls, K: npt.NDArray[np.floating] | Kernel32) -> Kernel32:
         """K, converted unless it is one already."""
         return K if isinstance(K, Kernel32) else cls(K)
+
+    def among(self, rows: npt.NDArray[np.intp]) -> Kernel32:
+        """The kernel of some of the rows, which may repeat; a copy."""
+        from everyfold.svm.core import gather
+
+        part = object.__new__(Kernel32)
+        part.diagonal = self.diagonal[rows]
+        part.rows = _room(len(rows))
+        gather(self.rows, rows, part.rows)
+        return part
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -74,14 +87,20 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
         kernel: Any = K if K.flags.writeable else _as_writeable(K)
         if smallest_magnitude(kernel) >= tiny:
             return np.asarray(kernel)
-    width = -(-n // LANES) * LANES
-    line = 64 // 4  # aligned to cache lines, which no row then straddles needlessly
-    flat = np.zeros(n * width + line, dtype=np.float32)
-    first = -(flat.ctypes.data // 4) % line
-    padded = flat[first : first + n * width].reshape(n, width)
+    padded = _room(n)
     padded[:, :n] = K
     flush(padded, tiny)
     return padded
+
+
+def _room(n: int) -> npt.NDArray[np.float32]:
+    """Zeros for n rows of whole vectors, on cache lines, which no row straddles needlessly."""
+    from everyfold.svm.core import LANES
+
+    width, line = -(-n // LANES) * LANES, 64 // 4
+    flat = np.zeros(n * width + line, dtype=np.float32)
+    first = -(flat.ctypes.data // 4) % line
+    return flat[first : first + n * width].reshape(n, width)
 
 
 def _as_writeable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
