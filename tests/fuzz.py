@@ -86,10 +86,20 @@ def oversight(case: Case) -> str:
         is_given = kernel == "precomputed" or callable(kernel)
         if isinstance(model, SVC | SVR) and is_given and np.min(weights) == 0.0:
             return "SVC numbers its support vectors without rows of weight 0, K with them"
+        if isinstance(model, SVC) and np.min(weights) == 0.0 and _loses_a_class(case, weights):
+            return "SVC numbers its classes without those of weight 0, classes_ with them"
     is_renamed = case.call == "predict" and case.method != "predict"
     if is_renamed and isinstance(getattr(final, "class_weight", None), dict):
         return "cross_val_predict renames labels, and class_weight does not find them"
     return ""
+
+
+def _loses_a_class(case: Case, weights: Any) -> bool:
+    """Whether all rows of a class of some training set have weight 0."""
+    y, counts = np.asarray(case.y), np.asarray(weights) > 0.0
+    splitter = refitting.check_cv(case.cv, y, classifier=True)
+    trains = (train for train, _ in splitter.split(np.zeros((len(y), 1)), y, case.groups))
+    return any(set(y[train]) != set(y[train][counts[train]]) for train in trains)
 
 
 def accepts_more(case: Case) -> bool:
