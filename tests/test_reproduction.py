@@ -21,7 +21,7 @@ from benchmarks.papers import data, report, statistics
 from benchmarks.papers.__main__ import in_turn
 from benchmarks.papers.papers import PAPERS
 from benchmarks.papers.profiles import PROFILES
-from benchmarks.papers.runner import Store
+from benchmarks.papers.runner import Store, run
 from benchmarks.papers.study import Cell, printed
 from benchmarks.papers.tables import ErrorTable, TimeTable
 from scipy import stats
@@ -268,6 +268,17 @@ def test_a_killed_run_goes_on_and_repeats_nothing(tmp_path):
     assert sorted(done) == sorted(wanted)
     whole = tiny.TABLE.markdown({cell.key: tiny.select(*cell.arguments) for cell in tiny.cells()})
     assert printed_table.endswith(whole + "\n")
+
+
+def test_a_cell_that_fails_or_kills_its_process_leaves_the_others(tmp_path, capsys):
+    manners = ("raises", "dies", "works")
+    cells = [Cell(("tiny", manner), tiny.fail, (manner,)) for manner in manners]
+    store = Store(tmp_path)
+    failed = dict(run(cells, store, jobs=1))
+    assert [cell.key[1] for cell in failed] == ["raises", "dies"]
+    assert failed[cells[0]] == "ValueError: no such candidate"
+    assert store.get(cells[2]) == {"manner": "works"}
+    assert "FAILED ValueError" in capsys.readouterr().out
 
 
 def double(x):

@@ -7,6 +7,7 @@ begun in LOG, and prints the table.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -53,6 +54,14 @@ def select_and_note(*arguments: object) -> dict[str, object]:
     with Path(os.environ["TINY_LOG"]).open("a") as log:
         log.write(f"{method.name} {split}\n")
     return select(*arguments)
+
+
+def fail(manner: str) -> dict[str, object]:
+    if manner == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if manner == "raises":
+        raise ValueError("no such candidate\nmore of it")
+    return {"manner": manner}
 
 
 def cells() -> list[Cell]:

@@ -151,7 +151,8 @@ TABLE_2 = TimeTable(
     },
     thin=(6, 5),
     printed=SECONDS,
-    timed=(*LARGE, "cpusmall", "abalone", "heart"),
+    timed=(*LARGE, "cpusmall", "abalone"),
+    brief=("10-FBIF", "default 10", "10-CV"),
 )
 
 

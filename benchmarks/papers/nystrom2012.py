@@ -88,6 +88,7 @@ TABLE_2 = ErrorTable(
     printed=ERRORS,
     references=AGAINST,
     test=z_test,
+    generosity=2,
 )
 TIMES = TimeTable(
     paper=PAPER,

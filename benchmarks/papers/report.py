@@ -17,7 +17,8 @@ HEAD = """\
 This page is written by `python -m benchmarks.papers report` from the cells in
 `benchmarks/results/papers`; nothing on it is typed. `make reproduce` computes all of it (hours;
 `SPLITS=k` for fewer repetitions), `make reproduce-quick` the smallest sets. What each method is,
-and how it is called: [papers.md](papers.md).
+and how it is called: [papers.md](papers.md). Data are looked for in `../shared/data`, then in
+`~/.cache/everyfold` (or `$EVERYFOLD_DATA`), then on their public pages.
 
 Each entry is our mean ± standard deviation over splits, *the printed mean* and (the difference of
 the two). ▲ is significantly worse than the t-CV of the same table at the 95 % level by the

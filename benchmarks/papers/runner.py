@@ -16,8 +16,15 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Future,
+    ProcessPoolExecutor,
+    wait,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -172,18 +179,31 @@ class Progress:
 def _compute(
     cells: Iterable[Cell], store: Store, jobs: int, progress: Progress
 ) -> list[tuple[Cell, str]]:
-    queue, running, failed = iter(cells), {}, []
+    queue, failed = deque(cells), []
+    while queue and time.monotonic() < progress.end:
+        failed += _in_processes(queue, store, jobs, progress)
+    return failed
+
+
+def _in_processes(
+    queue: deque[Cell], store: Store, jobs: int, progress: Progress
+) -> list[tuple[Cell, str]]:
+    """Work off the queue, or until a process dies: the cells that were running then have failed."""
+    running: dict[Future[Result], Cell] = {}
+    failed: list[tuple[Cell, str]] = []
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context, initializer=_begin_process) as pool:
+        is_broken = False
         while True:
-            while len(running) < jobs and time.monotonic() < progress.end:
-                if (cell := next(queue, None)) is None:
-                    break
+            may_start = not is_broken and time.monotonic() < progress.end
+            while queue and may_start and len(running) < jobs:
+                cell = queue.popleft()
                 running[pool.submit(_work, cell)] = cell
             if not running:
                 return failed
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 cell = running.pop(future)
+                is_broken |= isinstance(future.exception(), BrokenExecutor)
                 if reason := _settle(cell, future, store, progress):
                     failed.append((cell, reason))
 

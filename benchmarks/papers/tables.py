@@ -88,6 +88,8 @@ class ErrorTable(Table):
     test : callable
     measure : str
         Which number of a cell's result is shown.
+    generosity : int
+        How many times the splits of a profile are computed; more than 1 where they cost little.
     """
 
     rows: tuple[Rows, ...]
@@ -99,13 +101,14 @@ class ErrorTable(Table):
     references: Mapping[str, str] = field(default_factory=dict)
     test: Test = paired_t
     measure: str = "error"
+    generosity: int = 1
 
     def cells(self, profile: Profile) -> Iterator[Cell]:
         """See base class."""
         for split in range(self.splits):
             for rows in self.rows:
                 rows = self.sampled(rows, profile)
-                if split < profile.splits_of(self.train(rows), self.splits):
+                if split < self.generosity * profile.splits_of(self.train(rows), self.splits):
                     yield from self._row(rows, split)
 
     def _row(self, rows: Rows, split: int) -> Iterator[Cell]:
@@ -209,6 +212,8 @@ class TimeTable(Table):
         The refits that each method is compared with.
     timed : tuple of str
         The sets that shorter profiles time.
+    brief : tuple of str
+        The methods and refits that are timed for more than 1,500 training rows; all if empty.
     """
 
     rows: tuple[Rows, ...]
@@ -220,6 +225,7 @@ class TimeTable(Table):
     thin: tuple[int, int] = (5, 5)
     printed: Printed = field(default_factory=dict)
     timed: tuple[str, ...] = ()
+    brief: tuple[str, ...] = ()
 
     def cells(self, profile: Profile) -> Iterator[Cell]:
         """See base class."""
@@ -228,8 +234,13 @@ class TimeTable(Table):
             if size > profile.timed or (profile.largest and rows.label not in self.timed):
                 continue
             key = (self.paper, self.name, rows.label, "time", "0")
-            arguments = (rows, self.share, self.grid, self.methods, self.refits, self.thin)
+            groups = [self._timed(group, size) for group in (self.methods, self.refits)]
+            arguments = (rows, self.share, self.grid, *groups, self.thin)
             yield Cell(key, work.measure, arguments, is_timing=True)
+
+    def _timed(self, methods: tuple[Method, ...], size: float) -> tuple[Method, ...]:
+        names = self.brief if size > 1500 else ()
+        return tuple(method for method in methods if not names or method.name in names)
 
     def seconds(self, found: Found, label: str) -> Mapping[str, float]:
         """Seconds by method; empty if the set was not timed."""
@@ -268,7 +279,7 @@ class TimeTable(Table):
         train = found[self.paper, self.name, label, "time", "0"]["train"]
         cells = [label, str(train)]
         for name in refits:
-            text = figure(seconds[name])
+            text = figure(seconds[name]) if name in seconds else "–"
             cells.append(f"{text} *{figure(theirs[name][0])}*" if name in theirs else text)
         for name in methods:
             ratio, printed = self.ratio(found, label, name), self.printed_ratio(label, name)
