@@ -170,8 +170,11 @@ def test_curves():
     model = clone(RIDGE).set_params(alpha=10.0)
     expected = metrics.r2_score(y, ms.cross_val_predict(model, X, y, cv=LOO))
     assert_allclose(ours[3], expected, rtol=1e-9)
-    with pytest.raises(ValueError, match="of one row is NaN"):
-        learning_curve(RIDGE, X, y, cv=LOO)
+    with said():
+        _, _, ours = learning_curve(RIDGE, X, y, cv=LOO, train_sizes=[20, 39])
+    splits = [(train[:20], test) for train, test in LOO.split(X)]
+    held = [clone(RIDGE).fit(X[a], y[a]).predict(X[b])[0] for a, b in splits]
+    assert_allclose(ours[0], metrics.r2_score(y, held), rtol=1e-9)
 
 
 def test_low_rank_on_samples_and_passes(monkeypatch):

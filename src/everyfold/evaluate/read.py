@@ -88,6 +88,8 @@ def read(request: Request) -> Data:
     if request.wants.partition:
         _check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
+    if request.cvs:
+        tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
     if request.orders:
         splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
 
@@ -389,6 +391,15 @@ def _tasks(
             tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
         found.append(replace(candidate, task=numbers[key]))
     return tuple(tasks), found
+
+
+def _further(
+    request: Request, candidate: Candidate, task: Task, rows: Matrix, *, literal: bool
+) -> tuple[tuple[Task, ...], list[Candidate]]:
+    """A task for each of several ways to split the rows, and a candidate for each."""
+    each = [_folds(replace(request, cv=cv), rows, None, literal=literal) for cv in request.cvs]
+    tasks = tuple(replace(task, folds=folds) for folds in each)
+    return tasks, [replace(candidate, number=i, task=i) for i in range(len(tasks))]
 
 
 def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:

@@ -265,6 +265,9 @@ class Request:
     wants : Wants
     orders : sequence of int arrays
         Orders of the rows of y, each of which is evaluated in place of y itself; for one candidate.
+    cvs : sequence of splitters
+        Each is evaluated in place of cv, as a task of its own; for one candidate, with as many
+        splits each.
     verbose : int
         What refits of the estimator print.
     """
@@ -279,6 +282,7 @@ class Request:
     options: Options = field(default_factory=Options)
     wants: Wants = field(default_factory=Wants)
     orders: Sequence[Index] = ()
+    cvs: Sequence[Splitter] = ()
 
     def __post_init__(self) -> None:
         asked = self.options.asked

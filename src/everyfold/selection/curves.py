@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def learning_curve(
     order: Order = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "per_fold",
+    preprocessing: Preprocessing = "auto",
     fallback: Fallback = "warn",
 ) -> tuple[Any, ...]:
     """Scores of training and test rows for training sets of different sizes.
@@ -96,7 +96,7 @@ def learning_curve(
     return_times : bool, default=False
         Whether to return the times: shares of the shared work.
     order, operator, ridge_scaling, preprocessing, fallback
-        As in :class:`FastGridSearchCV`; steps are fitted to every training set by default.
+        As in :class:`FastGridSearchCV`.
 
     Returns
     -------
@@ -134,12 +134,11 @@ def learning_curve(
     if verbose > 0:
         print(f"[learning_curve] Training set sizes: {sizes}")
     subsets = _subsets(splits, sizes, check_random_state(random_state) if shuffle else None)
-    wants = replace(_WANTS, pools=False)  # folds of different sizes have nothing in common
-    request = Request(estimator, [{}], X, y, list(subsets), scorer, metadata, options, wants)
-    (entries,) = _entries(request)
-    warn_or_raise_about_fit_failures(entries, error_score)
+    request = Request(estimator, [{}], X, y, splits, scorer, metadata, options, _WANTS, cvs=subsets)
+    rows = _entries(request)
+    warn_or_raise_about_fit_failures([entry for row in rows for entry in row], error_score)
     names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]
-    return sizes, *(_column(entries, name).reshape(-1, len(sizes)).T for name in names)
+    return sizes, *(np.array([_column(row, name) for row in rows]) for name in names)
 
 
 @falls_back
@@ -223,11 +222,11 @@ def _check_rows(X: Matrix) -> None:
 
 def _subsets(
     splits: Sequence[tuple[Index, Index]], sizes: Index, rng: np.random.RandomState | None
-) -> Iterator[tuple[Index, Index]]:
-    """The first rows of every training set, as many as each size says."""
-    for train, test in splits:
-        own = train if rng is None else rng.permutation(train)
-        yield from ((own[:size], test) for size in sizes)
+) -> list[list[tuple[Index, Index]]]:
+    """For every size, as many of the first rows of every training set."""
+    if rng is not None:
+        splits = [(rng.permutation(train), test) for train, test in splits]
+    return [[(train[:size], test) for train, test in splits] for size in sizes]
 
 
 def _entries(request: Request) -> list[list[Params]]:
@@ -239,7 +238,7 @@ def _entries(request: Request) -> list[list[Params]]:
     if failed and request.options.error_score == "raise":
         raise failed[0].error
     warn_if_inexact(list(outcomes.values()))
-    numbers = range(len(request.candidates))
+    numbers = sorted({*outcomes, *data.refused})
     return [entries_of(request, data, outcomes.get(k), k, data.sizes) for k in numbers]
 
 
