@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -292,8 +294,10 @@ def test_a_store_forgets_other_declarations_and_broken_lines(tmp_path):
     assert Store(tmp_path).get(cell) == {"double": 6}
     assert Store(tmp_path).get(Cell(("a", "b"), double, (4,))) is None
     path = tmp_path / "a.jsonl"
-    path.write_text(path.read_text().replace('"double": 6', '"double": 7'))
+    path.write_text(path.read_text().replace('"double":6', '"double":7'))
     assert Store(tmp_path).get(cell) is None
+    store.put(cell, {"each": [1.0 / 3.0, np.nan, 4]})
+    assert Store(tmp_path).get(cell)["each"][::2] == store.get(cell)["each"][::2] == [0.333333, 4]
 
 
 # -- declarations and tables ----------------------------------------------------------------------
@@ -324,6 +328,18 @@ def test_printed_figures_and_references_name_what_is_declared(table):
         assert figures.keys() <= names
     references = getattr(table, "references", None) or getattr(table, "against", {})
     assert {*references, *references.values()} <= names
+
+
+def test_profiles_limit_splits_rows_and_times():
+    hour, full = PROFILES["hour"], PROFILES["full"]
+    table = PAPERS["2018"].TABLE_1
+    by_set = Counter(cell.key[2] for cell in table.cells(full) if cell.key[3] == "10-CV")
+    assert set(by_set.values()) == {50}
+    short = [cell for cell in table.cells(hour) if cell.key[3] == "10-CV"]
+    assert Counter(cell.key[2] for cell in short)["pyrim"] == hour.splits[0][1]
+    assert {cell.arguments[0].take for cell in short if cell.key[2] == "abalone"} == {hour.largest}
+    capped = list(table.cells(replace(full, most=3)))
+    assert {int(cell.key[4]) for cell in capped} == {0, 1, 2}
 
 
 def test_printed_figures_are_read():

@@ -23,7 +23,7 @@ KEPT = ROOT / "benchmarks" / "results" / "papers"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, report, or both; the exit status says whether a cell failed."""
     options = _read(arguments)
-    profile = _profile(options)
+    profile = replace(PROFILES[options.profile], most=options.splits)
     tables = [t for paper in options.papers for t in PAPERS[paper].TABLES]
     cells = in_turn(tables, profile)
     failed = []
@@ -44,19 +44,13 @@ def in_turn(tables: Sequence[Table], profile: Profile) -> list[Cell]:
     return sorted(cells.values(), key=lambda cell: int(cell.key[-1]))
 
 
-def _profile(options: argparse.Namespace) -> Profile:
-    profile = PROFILES[options.profile]
-    if options.splits is None:
-        return profile
-    capped = tuple((rows, min(splits, options.splits)) for rows, splits in profile.splits)
-    return replace(profile, splits=capped)
-
-
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.papers", description=__doc__)
     parser.add_argument("command", nargs="+", choices=["run", "report"])
     parser.add_argument("--profile", choices=PROFILES, default="hour")
-    parser.add_argument("--splits", type=int, help="at most so many splits of every set")
+    parser.add_argument(
+        "--splits", type=int, default=1000, help="at most so many splits of every set"
+    )
     parser.add_argument("--papers", nargs="*", choices=PAPERS, default=list(PAPERS))
     parser.add_argument("--jobs", type=int, default=2, help="processes, one thread each")
     parser.add_argument("--minutes", type=float, default=np.inf, help="then start nothing new")

@@ -127,14 +127,18 @@ def draw(table: CurveTable, found: Found, path: Path) -> None:
 
     curves = table.curves(found)
     figure, axes = plt.subplots(1, len(curves), figsize=(4.2 * len(curves), 3.6), squeeze=False)
-    styles = ({"color": "C3", "ls": ":"}, {"color": "C1", "ls": "--"}, {"color": "C0"})
+    styles = (
+        {"color": "C1", "lw": 5, "alpha": 0.45},
+        {"color": "C3", "lw": 1.8, "ls": "--"},
+        {"color": "C0", "lw": 1.8},
+    )
     for ax, (label, curve) in zip(axes[0], curves.items(), strict=True):
         *series, truth = table.methods
         ax.plot(curve["ridges"], curve[truth.name], color="0.6", lw=5, label="refits")
         for method, style in zip(series, styles, strict=True):
-            ax.plot(curve["ridges"], curve[method.name], lw=1.8, label=method.name, **style)
+            ax.plot(curve["ridges"], curve[method.name], label=method.name, **style)
         ax.set_xscale("log", base=2)
-        ax.set(title=f"{label}, n = {curve['train']}", xlabel="λ", ylim=(0.0, None))
+        ax.set(title=f"{label}, n = {curve['train']}", xlabel="λ", ylim=(-1.0, None))
     axes[0, 0].set_ylabel("10-fold error (%)")
     axes[0, 0].legend(frameon=False)
     figure.tight_layout()

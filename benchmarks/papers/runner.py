@@ -27,6 +27,7 @@ from concurrent.futures import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy
@@ -71,7 +72,9 @@ class Store:
         return [result for (_, digest), result in self._lines.items() if digest == "session"]
 
     def _append(self, name: str, key: Key, digest: str, result: Result) -> None:
-        line = json.dumps({"key": list(key), "digest": digest, "result": result})
+        result = _rounded(result)
+        entry = {"key": list(key), "digest": digest, "result": result}
+        line = json.dumps(entry, separators=(",", ":"))
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"{name}.jsonl"
         start = "" if _ends_a_line(path) else "\n"  # behind what a kill has left
@@ -80,6 +83,15 @@ class Store:
             file.flush()
             os.fsync(file.fileno())
         self._lines[key, digest] = result
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with six significant digits."""
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_rounded(entry) for entry in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _sum(line: str) -> str:

@@ -167,19 +167,22 @@ class Profile:
         The number of splits of training sets of up to so many rows; larger ones are left out.
     largest : int or None
         Larger sets are sub-sampled to so many rows before they are split, except for timing.
-    timed : int or None
-        Sets of up to so many rows are timed.
+    timed : float
+        Sets of up to so many training rows are timed.
+    most : float
+        No set has more splits.
     """
 
     name: str
     splits: tuple[tuple[float, int], ...]
     largest: int | None = None
     timed: float = np.inf
+    most: float = np.inf
 
-    def splits_of(self, train: float, declared: int) -> int:
+    def splits_of(self, train: float, generosity: int = 1) -> float:
         """The number of splits of a set with so many training rows."""
         allowed = next((splits for rows, splits in self.splits if train <= rows), 0)
-        return min(allowed, declared)
+        return min(generosity * allowed, self.most)
 
 
 def printed(table: str, columns: str) -> dict[str, dict[str, tuple[float, float]]]:

@@ -108,7 +108,7 @@ class ErrorTable(Table):
         for split in range(self.splits):
             for rows in self.rows:
                 rows = self.sampled(rows, profile)
-                if split < self.generosity * profile.splits_of(self.train(rows), self.splits):
+                if split < profile.splits_of(self.train(rows), self.generosity):
                     yield from self._row(rows, split)
 
     def _row(self, rows: Rows, split: int) -> Iterator[Cell]:
@@ -302,7 +302,7 @@ class DiscrepancyTable(Table):
     def cells(self, profile: Profile) -> Iterator[Cell]:
         """See base class."""
         for rows in self.rows:
-            if profile.splits_of(self.share * (rows.take or rows.size), 1):
+            if profile.splits_of(self.share * (rows.take or rows.size)):
                 for method in self.methods:
                     key = (self.paper, self.name, rows.label, method.name, "0")
                     given = (rows, 0, self.share, self.grid, method, self.orders)
