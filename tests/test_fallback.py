@@ -271,3 +271,47 @@ def test_pooled_scores_need_held_out_values():
     assert "pooled=True" in told.value.__notes__[0]
     with pytest.raises(TypeError, match="not supported"):
         cross_val_score(DecisionTreeClassifier(), X, SIDES, pooled=True)
+
+
+def n_support(estimator, X, y):
+    """The share of rows that are no support vectors."""
+    return 1.0 - len(estimator.support_) / 72.0
+
+
+def error_of_mean(estimator, X, y):
+    """Something that predictions of other rows say."""
+    return -abs(estimator.predict(X[:5]).mean() - y.mean())
+
+
+def weighs_parameter(estimator, X, y):
+    """The accuracy, less for a large C."""
+    return estimator.score(X, y) - 0.01 * estimator.get_params()["C"]
+
+
+def plain(estimator, X, y):
+    """The accuracy."""
+    return np.mean(estimator.predict(X) == y)
+
+
+@pytest.mark.parametrize("scoring", [n_support, error_of_mean, weighs_parameter])
+def test_scorers_that_need_the_estimator_get_it(scoring):
+    grid = {"C": [0.1, 1.0, 10.0]}
+    with pytest.warns(UserWarning, match="held-out values alone cannot be judged"):
+        ours = FastGridSearchCV(SVC(), grid, scoring=scoring, cv=5).fit(X, SIDES)
+    same(ours, ms.GridSearchCV(SVC(), grid, scoring=scoring, cv=5).fit(X, SIDES))
+    assert set(ours.cv_results_["status"]) == {"refitted"}
+    for name in ("cross_val_score", "cross_validate"):
+        call = getattr(everyfold, name)
+        found = call(SVC(), X, SIDES, scoring=scoring, cv=5, fallback="refit")
+        expected = getattr(ms, name)(SVC(), X, SIDES, scoring=scoring, cv=5)
+        if name == "cross_validate":
+            found, expected = found["test_score"], expected["test_score"]
+        assert_array_equal(found, expected)
+
+
+def test_scorers_of_predictions_leave_nothing():
+    search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0]}, scoring=plain).fit(X, SIDES)
+    assert search.plan_.refitted == ()
+    several = {"plain": plain, "auc": "roc_auc"}
+    search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0]}, scoring=several, refit="auc").fit(X, SIDES)
+    assert search.plan_.refitted == ()

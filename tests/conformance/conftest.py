@@ -5,7 +5,7 @@ import inspect
 import pytest
 
 from tests.conformance.borrowed import replaced
-from tests.conformance.exceptions import EXCEPTIONS, SILENT
+from tests.conformance.exceptions import EXCEPTIONS, LOOSE, SILENT
 
 
 def pytest_configure(config):
@@ -19,7 +19,8 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("numba"))
             reason = EXCEPTIONS.get(item.name) or EXCEPTIONS.get(item.originalname)
             if reason:
-                item.add_marker(pytest.mark.xfail(reason=reason))
+                is_strict = item.originalname not in LOOSE
+                item.add_marker(pytest.mark.xfail(reason=reason, strict=is_strict))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from everyfold.evaluate.methods import check_order
 from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
-from everyfold.evaluate.scores import Judge
+from everyfold.evaluate.scores import Judge, why_not_judged
 from everyfold.evaluate.sweep import Stream
 from everyfold.models.adapters import UnknownEstimatorError, read_estimator, takes_sources
 from everyfold.models.model import Model, read_weights
@@ -88,6 +88,9 @@ def read(request: Request) -> Data:
     if request.wants.partition:
         _check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
+    if _is_left_by_scorer(request, tasks[0], numbered, others):
+        refits = _own(own, [(fold.train, fold.test) for fold in folds])
+        return Data(X, y, num_samples(X), (), {}, others.refused, others.reasons, refits)
     if request.cvs:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
     if request.orders:
@@ -102,6 +105,20 @@ def read(request: Request) -> Data:
     refits, n = _own(own, splits), num_samples(rows)
     refused, reasons = others.refused, others.reasons
     return Data(rows, y, n, tasks, by_number, refused, reasons, refits, is_raw)
+
+
+def _is_left_by_scorer(
+    request: Request, task: Task, candidates: Sequence[Candidate], others: _Others
+) -> bool:
+    """Whether candidates are left to refits, as the scorer looks at more than held-out values."""
+    scorer, data = request.scorer, (request.X, request.y)
+    if scorer is None or not len(task.whole.test.parts) or request.options.fallback == "refuse":
+        return False
+    rows = task.whole.test.parts[0]
+    reason = why_not_judged(scorer, task.target, data, request.metadata.score, rows)
+    for candidate in candidates if reason else ():
+        others.leave(candidate.number, ValueError(reason))
+    return bool(reason)
 
 
 def not_sped_up(request: Request) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from everyfold.evaluate.metrics import (
     check_own_score,
     find_metric,
     is_of_sums,
+    is_own_score,
     score_errors,
 )
 from everyfold.models.private import (
@@ -43,11 +45,16 @@ from everyfold.types import (
     Targets,
 )
 
+_RESPONSES = ("predict_proba", "predict_log_proba", "decision_function")
+"""What scorers look for in turn; a stand-in has what its estimator has."""
+
 
 class _HeldOut(BaseEstimator):  # type: ignore[misc]
     """A model of one fold that knows the answers for its test rows, and for no others."""
 
     was_asked_elsewhere = False
+    looked_for = ""
+    """What a scorer asked for that only the estimator itself has."""
 
     def __init__(self, X: Matrix, target: Target, values: Array) -> None:
         self.X = X
@@ -66,6 +73,16 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Matrix) -> AnyArray:
         """Predict the test rows."""
         return self.target.predict(self._answers(X))
+
+    def get_params(self, deep: bool = True) -> Params:
+        """No parameters of the estimator that it stands for."""
+        self.looked_for = self.looked_for or "get_params"
+        return super().get_params(deep)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and name not in _RESPONSES:
+            self.__dict__["looked_for"] = name
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
         return True
@@ -326,6 +343,11 @@ class Judge:
                 table[name][i] = None
         return table
 
+    def _check(self, model: _HeldOut) -> None:
+        """Raise if no score can be had this way, whatever ``error_score`` is."""
+        if model.was_asked_elsewhere:
+            model.predict(None)
+
     def _ask(self, values: Array, side: Side, i: int, found: Params, train: Index | None) -> Params:
         """Let scikit-learn score fold i by what is not known yet.
 
@@ -346,12 +368,38 @@ class Judge:
         model = stand_in(X, target, part)
         params = check_method_params(self._X, params=self._params, indices=rows)
         scores = score_estimator(model, X, y, scorer, params, self._error_score)
-        if model.was_asked_elsewhere:
-            model.predict(None)  # raises: no score can be had this way, whatever error_score is
+        self._check(model)
         if not self.is_multimetric:
             return {"score": scores}
         both = {**found, **scores}
         return {name: both[name] for name in self._scorers}
+
+
+class _Probe(Judge):
+    """Finds out whether scorers need more than predictions: any failure is raised."""
+
+    def _check(self, model: _HeldOut) -> None:
+        super()._check(model)
+        if model.looked_for:
+            raise ValueError(f"the scorer looks at {model.looked_for!r} of the fitted estimator")
+
+
+def why_not_judged(scorer: Scorer, target: Target, data: Any, params: Params, rows: Index) -> str:
+    """Why scorers cannot judge held-out values alone; empty if they can, as scikit-learn's do.
+
+    A function of the user's own gets the estimator itself. It is tried on one that knows the true
+    values of some rows, and nothing else.
+    """
+    if all(isinstance(item, BaseScorer) or is_own_score(item) for item in by_name(scorer).values()):
+        return ""
+    side = Side(target, (rows,))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _Probe(scorer, target, data, params, "raise").score(side.y, side, {})
+    except Exception as error:
+        return f"scoring: held-out values alone cannot be judged ({type(error).__name__}: {error})"
+    return ""
 
 
 class PooledJudge(Judge):

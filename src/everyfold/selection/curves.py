@@ -22,7 +22,7 @@ from everyfold.models.private import translate_train_sizes, warn_or_raise_about_
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.selection.functions import route
-from everyfold.selection.leave import check_sped_up, falls_back
+from everyfold.selection.leave import check_read, check_sped_up, falls_back
 from everyfold.selection.results import entries_of
 from everyfold.types import (
     Array,
@@ -231,7 +231,7 @@ def _subsets(
 
 def _entries(request: Request) -> list[list[Params]]:
     """What became of every fold of every candidate."""
-    data = read(request)
+    data = check_read(read(request), request)
     done = carry_out(plan(data, request), data, request.options.n_jobs)
     outcomes = {outcome.number: outcome for some in done for outcome in some}
     failed = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]

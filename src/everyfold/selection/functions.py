@@ -29,7 +29,7 @@ from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.structure import OperatorChoice
-from everyfold.selection.leave import check_sped_up, falls_back, leave
+from everyfold.selection.leave import check_read, check_sped_up, falls_back, leave
 from everyfold.types import (
     AnyArray,
     Array,
@@ -248,7 +248,7 @@ def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
 
 def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     """One candidate is a search of its own."""
-    data = read(request)
+    data = check_read(read(request), request)
     made = plan(data, request)
     ((outcome,),) = carry_out(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:

@@ -10,10 +10,11 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 from sklearn import model_selection
 
+from everyfold.evaluate.data import Data
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
 
-__all__ = ["NotSpedUp", "check_sped_up", "falls_back", "leave"]
+__all__ = ["NotSpedUp", "check_read", "check_sped_up", "falls_back", "leave"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +33,13 @@ def check_sped_up(request: Request) -> None:
     reason = not_sped_up(request)
     if reason:
         raise NotSpedUp(reason, request)
+
+
+def check_read(data: Data, request: Request) -> Data:
+    """The data, unless nothing of them is sped up, which a scorer may be the reason of."""
+    if data.foreign and not data.candidates:
+        raise NotSpedUp(next(iter(data.foreign.values())), request)
+    return data
 
 
 def leave(request: Request, error: Exception) -> NoReturn:

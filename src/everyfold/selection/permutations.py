@@ -22,7 +22,7 @@ from everyfold.models.private import num_samples, safe_indexing
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.selection.functions import route
-from everyfold.selection.leave import check_sped_up, falls_back
+from everyfold.selection.leave import check_read, check_sped_up, falls_back
 from everyfold.types import (
     Array,
     Estimator,
@@ -146,7 +146,7 @@ def _outcomes(request: Request, orders: list[Index]) -> Iterator[tuple[Task, Out
     if not take_apart(request.estimator, {}).ignores_y:
         requests = (replace(request, y=safe_indexing(request.y, order)) for order in orders)
     for own in requests:
-        data = read(own)
+        data = check_read(read(own), own)
         done = carry_out(plan(data, own), data, own.options.n_jobs)
         found = sorted((o for some in done for o in some), key=lambda outcome: outcome.number)
         yield from ((data.tasks[data.candidates[o.number].task], o) for o in found)
