@@ -161,7 +161,6 @@ within one printed standard deviation of the printed mean on
 
 Figure 1 is drawn for the candidate that kCV selects. There the root mean square difference of order
 3 from refits, relative to the values, is at most {max(far, default=np.nan):.1e} and
-{np.median(far or [np.nan]):.1e} in the median: near a good candidate the series is as close as the
-paper says. It fails at other candidates, those with a small ridge or a narrow kernel, whose
-errors it
-under-estimates, and selection goes there."""
+{np.median(far or [np.nan]):.1e} in the median. What misleads selection are other candidates, with
+a small ridge or a narrow kernel, whose errors the series under-estimates (see the picture under
+2018)."""

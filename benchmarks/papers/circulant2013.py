@@ -194,11 +194,11 @@ leave-one-out, and the order of the files. The matrix is made with two levels. T
 the exact LS-SVM with the selected candidate.
 
 Times grow as n^{slopes[0]:.2f} (KRR) and n^{slopes[1]:.2f} (LS-SVM) over the sizes that were timed,
-printed n^{printed_slopes[0]:.2f} and n^{printed_slopes[1]:.2f}: the claim of O(n log n) holds. The
-claim of quality does not, for rows in the order of a file: the matrix knows nothing of the rows but
-their order. Steps in (1, 2) are {verdicts[NARROW.name]} than exact leave-one-out; steps in (10, 11)
-are {verdicts[WIDE.name]}. Rows that are sorted into the grid (`Circulant().arrange`) are
-{verdicts[ARRANGED.name]}. Exact selection is within one printed standard deviation of the printed
+printed n^{printed_slopes[0]:.2f} and n^{printed_slopes[1]:.2f}; the claim is n log n. The matrix
+knows nothing of the rows but their order: against exact leave-one-out, steps in (1, 2) are
+{verdicts[NARROW.name]}; steps in (10, 11) are {verdicts[WIDE.name]}. With rows that are sorted into
+the grid (`Circulant().arrange`) selection is {verdicts[ARRANGED.name]}. Exact selection is within
+one printed standard deviation of the printed
 mean on {BENCHMARK.near_printed(found, EXACT.name)} sets. Default is 10-fold,
 {verdicts[DEFAULT.name]}."""
 

@@ -6,7 +6,7 @@ import numpy as np
 from benchmarks.papers.study import Profile
 
 PROFILES = {
-    "quick": Profile("quick", ((150, 2),), largest=1000, timed=150),
-    "hour": Profile("hour", ((250, 8), (600, 4), (np.inf, 3)), largest=1000),
+    "quick": Profile("quick", ((200, 3),), largest=1000, timed=200),
+    "hour": Profile("hour", ((250, 10), (600, 4), (np.inf, 3)), largest=1000),
     "full": Profile("full", ((np.inf, 1000),)),
 }

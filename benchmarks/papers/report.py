@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from benchmarks.papers import fbif2018
 from benchmarks.papers.papers import PAPERS
+from benchmarks.papers.profiles import PROFILES
 from benchmarks.papers.study import Found, Result
 from benchmarks.papers.tables import CurveTable, ErrorTable, wrapped
 
@@ -63,10 +64,14 @@ def computed(found: Found, sessions: Sequence[Result]) -> str:
     splits = [int(key[4]) + 1 for key, result in found.items() if "error" in result]
     lines.append(
         f"* {len(found)} cells; up to {max(splits, default=0)} splits of a set (the column "
-        "*splits* has the number; the papers have 10 to 100). Sets of more than 1,500 rows are "
-        "sub-samples of 1,500 in the tables of errors under the profiles `quick` and `hour`, and "
-        "whole in those of times, but for cpusmall (2,560)."
+        "*splits* has the number; the papers have 10 to 100)"
     )
+    largest = {PROFILES[session["profile"]].largest for session in sessions} - {None}
+    lines += [
+        f"* sets of more than {rows:,} rows are sub-samples of {rows:,} in the tables of errors, "
+        "drawn anew for every split, and whole in those of times but for cpusmall (2,560)"
+        for rows in largest
+    ]
     return "\n".join(["## Computed", "", *map(wrapped, lines)])
 
 

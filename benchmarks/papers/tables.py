@@ -316,7 +316,7 @@ class DiscrepancyTable(Table):
     def lines(self, found: Found) -> list[str]:
         """See base class."""
         shown = [
-            _bar([rows.label, method.name, *(f"{value:.1e}" for value in series)])
+            _bar([rows.label, method.name, *(figure(value) for value in series)])
             for rows in self.rows
             for method in self.methods
             if (series := self.relative(found, rows.label, method.name))
