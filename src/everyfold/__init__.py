@@ -13,6 +13,7 @@ from everyfold.models.estimators import (
 )
 from everyfold.operators import Circulant, Dense, Nystrom, RandomFourier
 from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
+from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.selection.curves import learning_curve, validation_curve
 from everyfold.selection.functions import cross_val_predict, cross_val_score
 from everyfold.selection.permutations import permutation_test_score
@@ -25,6 +26,7 @@ __all__ = [
     "CVSurfaceDisplay",
     "Circulant",
     "Dense",
+    "FastCalibratedClassifierCV",
     "FastGridSearchCV",
     "FastRandomizedSearchCV",
     "HuberSVC",

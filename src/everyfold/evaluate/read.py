@@ -385,8 +385,8 @@ def _check_partition(folds: Folds, cv: Splitter) -> None:
     rows = np.concatenate(folds.tests)
     if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
         raise ValueError(
-            f"cross_val_predict only works for partitions: cv={cv!r} does not test every row "
-            "exactly once; use cross_val_score"
+            f"cross_val_predict only works for partitions, as do calibration and intervals: cv="
+            f"{cv!r} does not test every row exactly once; use KFold or its kin, or cross_val_score"
         )
 
 

@@ -78,7 +78,7 @@ def _svc(estimator: Estimator) -> Model:
     if estimator.probability not in (False, "deprecated"):
         raise ValueError(
             "SVC(probability=True) calibrates by a cross-validation of its own; use "
-            "probability=False, or KernelLogisticClassifier for probabilities"
+            "probability=False, and FastCalibratedClassifierCV(SVC()) for probabilities"
         )
     voting = Voting(estimator.decision_function_shape, bool(estimator.break_ties))
     return Model(

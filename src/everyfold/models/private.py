@@ -1,8 +1,10 @@
 """The one door to scikit-learn's private names: if a release moves one, it is mended here."""
 
 from inspect import signature
+from typing import Any
 
 from sklearn.base import _fit_context as fit_context
+from sklearn.calibration import _fit_calibrator
 from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection._search import BaseSearchCV
@@ -16,23 +18,49 @@ from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
 )
 from sklearn.utils import _safe_indexing as safe_indexing
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._array_api import get_namespace
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import _check_method_params as check_method_params
+from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import _num_samples as num_samples
+
+from everyfold.types import AnyArray, Array, Estimator, Targets
 
 HAS_CALLBACKS = "callback_ctx" in signature(fit_and_score).parameters
 """Whether searches call callbacks: since 1.9."""
+
+
+def fit_calibrator(
+    classifier: Estimator,
+    values: Array,
+    y: Targets,
+    classes: AnyArray,
+    method: str,
+    sample_weight: Array | None,
+) -> Any:
+    """A fitted classifier with calibrators of its values; of codes, not labels, for temperature."""
+    extra = {"xp": get_namespace(values)[0]} if _TAKES_NAMESPACE else {}
+    return _fit_calibrator(
+        classifier, values, y, classes, method, sample_weight=sample_weight, **extra
+    )
+
+
+_TAKES_NAMESPACE = "xp" in signature(_fit_calibrator).parameters
+"""Whether calibrators are told the kind of their arrays: since 1.8."""
 
 __all__ = [
     "HAS_CALLBACKS",
     "BaseScorer",
     "BaseSearchCV",
+    "HasMethods",
     "MultimetricScorer",
     "StrOptions",
     "aggregate_score_dicts",
     "check_method_params",
+    "check_sample_weight",
     "fit_and_score",
+    "fit_calibrator",
     "fit_context",
     "insert_error_scores",
     "normalize_score_results",

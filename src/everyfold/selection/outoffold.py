@@ -53,7 +53,8 @@ class OutOfFoldPredictions:
 class _Kept:
     """The held-out values of one candidate, and what makes predictions of them.
 
-    ``are_signs`` if only the signs of values are those of refits.
+    ``are_signs`` if only the signs of values are those of refits; ``codes`` are the classes of all
+    rows.
     """
 
     target: Target
@@ -61,6 +62,7 @@ class _Kept:
     values: Array
     n: int
     are_signs: bool
+    codes: Index | None
 
     @classmethod
     def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
@@ -69,7 +71,8 @@ class _Kept:
         nobody = np.empty(0, dtype=np.intp)
         are_signs = outcome.is_approximate and not task.needs_values
         target, values = task.target.among(nobody), task.held_out(outcome.values)
-        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs)
+        codes = task.target.codes if isinstance(task.target, Labels) else None
+        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, codes)
 
     def read(self, method: Method) -> AnyArray:
         """What was predicted, one entry for each held-out row of each fold."""
@@ -144,13 +147,7 @@ class Keeper:
         self, number: int, method: Method, *, is_exact: bool, status: str
     ) -> OutOfFoldPredictions:
         """The predictions of a candidate in the order of the rows."""
-        kept = self._kept.get(number)
-        if kept is None:
-            raise ValueError(
-                f"the held-out values of candidate {number} were not kept "
-                f"(keep_predictions={self.keeps!r}); use keep_predictions='all', or "
-                "cross_val_predict with its parameters"
-            )
+        kept = self._find(number)
         found = kept.read(method)
         is_exact = is_exact and not (kept.are_signs and method != "predict")
         repeats = np.bincount(kept.rows, minlength=kept.n)
@@ -159,6 +156,29 @@ class Keeper:
         else:
             values, spread = _means(found, kept.rows, repeats)
         return OutOfFoldPredictions(values, spread, repeats, is_exact, status)
+
+    def labelled(self, number: int) -> tuple[Array, AnyArray, AnyArray]:
+        """Every held-out decision value of a candidate, the label of its row, and all labels."""
+        kept = self._find(number)
+        found = kept.read("decision_function")
+        if kept.are_signs:
+            raise ValueError(
+                "the held-out values are approximations of which only the signs count; use "
+                "order='exact', or a scorer that compares values, such as 'roc_auc'"
+            )
+        assert isinstance(kept.target, Labels)
+        assert kept.codes is not None
+        return found, kept.target.classes[kept.codes[kept.rows]], kept.target.classes
+
+    def _find(self, number: int) -> _Kept:
+        kept = self._kept.get(number)
+        if kept is None:
+            raise ValueError(
+                f"the held-out values of candidate {number} were not kept "
+                f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn); use "
+                "keep_predictions='all', or cross_val_predict with its parameters"
+            )
+        return kept
 
 
 def _has(outcome: Outcome, metric: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +21,7 @@ from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
-from everyfold.evaluate.read import read
+from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step
@@ -35,6 +36,7 @@ from everyfold.selection.remarks import (
     identity_remarks,
 )
 from everyfold.selection.results import Table, tabulate
+from everyfold.selection.threshold import TunedThreshold, tune
 from everyfold.types import Estimator, Matrix, Params, Scorer, Targets
 
 
@@ -82,6 +84,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
 
     progress_kind: Callable[..., Progress] = Progress
     """What is told how far the work is; a front end may put a class of its own here."""
+    needs_partition: bool = False
+    """Whether every row is to be held out once, as who reads the values of the winner may ask."""
 
     @abstractmethod
     def _candidates(self) -> Iterable[Params]:
@@ -131,6 +135,10 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
 
+    def not_sped_up(self, X: Matrix, y: Targets = None, **params: Any) -> str:
+        """Why every candidate would be refitted on every fold; empty if some would not."""
+        return not_sped_up(self._request(X, y, params)[0])
+
     def out_of_fold(
         self,
         candidate: int | None = None,
@@ -153,13 +161,49 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             ``repeats``, ``is_exact`` and ``status``. Rows that no fold held out are NaN; of labels
             they are refused.
         """
+        index, results = self._index(candidate), self.cv_results_
+        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
+        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
+
+    def tune_threshold(
+        self,
+        scoring: Scorer = "balanced_accuracy",
+        *,
+        candidate: int | None = None,
+        thresholds: int | ArrayLike = 100,
+    ) -> TunedThreshold:
+        """The threshold of decision values that is best for the held-out rows, for two classes.
+
+        What :class:`sklearn.model_selection.TunedThresholdClassifierCV` finds, with one
+        difference: it averages the curves of the folds, and here all held-out values are one
+        curve, so that small folds do no harm. Nothing is fitted. Predict with it by
+        ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
+        response_method="decision_function")``.
+
+        Parameters
+        ----------
+        scoring : str or scorer, default="balanced_accuracy"
+            What is to be best; of predicted labels.
+        candidate : int, optional
+            As in ``out_of_fold``.
+        thresholds : int or array, default=100
+            How many between the smallest and the largest value are tried, or which.
+
+        Returns
+        -------
+        tuned : TunedThreshold
+            ``best_threshold`` and ``best_score``, which can be unpacked.
+        """
+        index = self._index(candidate)
+        found = self._keeper.labelled(self._numbers[index])
+        return tune(*found, scoring, thresholds)
+
+    def _index(self, candidate: int | None) -> int:
+        """A candidate's place in the table; the best by default."""
         check_is_fitted(self, "cv_results_")
         if candidate is None and not hasattr(self, "best_index_"):
             raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
-        index = int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
-        results = self.cv_results_
-        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
-        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
+        return int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -188,7 +232,11 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         has_folds = self.criterion is None and not isinstance(X, RowSource)
         keeps = self.keep_predictions if has_folds else None
         wants = Wants(
-            self.return_train_score, keeps=keeps, pools=self.pooled, selects_by=self.refit
+            self.return_train_score,
+            self.needs_partition,
+            keeps=keeps,
+            pools=self.pooled,
+            selects_by=self.refit,
         )
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:

@@ -1,0 +1,263 @@
+"""Probabilities from held-out decision values: scikit-learn's calibration without its refits."""
+
+from __future__ import annotations
+
+import warnings
+from inspect import signature
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import assert_all_finite, indexable
+from sklearn.utils.metadata_routing import process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from everyfold.criteria import InexactWarning
+from everyfold.criteria.granularity import Granularity
+from everyfold.models.private import (
+    HasMethods,
+    StrOptions,
+    check_sample_weight,
+    fit_calibrator,
+    fit_context,
+)
+from everyfold.selection.functions import cross_val_predict
+from everyfold.selection.search import FastSearchCV
+from everyfold.types import (
+    AnyArray,
+    Array,
+    Estimator,
+    Fallback,
+    Matrix,
+    Order,
+    Params,
+    Preprocessing,
+    RandomState,
+    Splitter,
+    Targets,
+)
+
+__all__ = ["FastCalibratedClassifierCV"]
+
+
+class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
+    """Calibrated probabilities of a kernel machine, without refitting it on every fold.
+
+    What :class:`sklearn.calibration.CalibratedClassifierCV` gives with ``ensemble=False``: the
+    calibrator is fitted to decision values of rows that were held out, and the classifier to all
+    rows. This is also how to get probabilities of an SVC, whose own ``probability=True`` is on its
+    way out of scikit-learn.
+
+    Parameters
+    ----------
+    estimator : classifier or search
+        ``SVC``, ``LSSVC``, any other that :func:`cross_val_predict` takes, or a ``Pipeline``; or a
+        :class:`FastGridSearchCV` or :class:`FastRandomizedSearchCV` of one. With ``cv=None`` the
+        held-out values of a search are those of its winner on its own folds, which it has already:
+        nothing is cross-validated twice. The choice of the winner has seen these folds; with a
+        ``cv`` the whole search is repeated on each of its training sets, as scikit-learn does.
+    method : {"sigmoid", "isotonic", "temperature"}, default="sigmoid"
+        The calibrator, scikit-learn's own; "temperature" since scikit-learn 1.8.
+    cv : int, splitter or iterable of splits, default=None
+        As in scikit-learn; the test sets must be a partition of the rows.
+    n_jobs : int, default=None
+        As in :func:`cross_val_predict`; a search has its own.
+    order, preprocessing, fallback, random_state
+        As in :class:`FastGridSearchCV`; a search has its own.
+
+    Attributes
+    ----------
+    classes_ : array of shape (n_classes,)
+    calibrated_classifiers_ : list of length 1
+        The classifier (or search) fitted to all rows, and its calibrators.
+    n_features_in_, feature_names_in_
+        If the estimator has them.
+
+    Notes
+    -----
+    **Cost** that of ``cross_val_predict`` and one fit; around a search, that of the search.
+    **Exact?** As the held-out values are: for squared loss up to rounding, for SVC up to libsvm's
+    own tolerance; :class:`InexactWarning` otherwise.
+
+    Examples
+    --------
+    >>> from everyfold import FastCalibratedClassifierCV
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.svm import SVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> FastCalibratedClassifierCV(SVC(), cv=5).fit(X, y).predict_proba(X[:2]).round(2)
+    array([[1., 0.],
+           [1., 0.]])
+    """
+
+    ensemble = False
+
+    _parameter_constraints: Params = {  # noqa: RUF012
+        **CalibratedClassifierCV._parameter_constraints,
+        "estimator": [
+            HasMethods(["fit", "decision_function"]),
+            HasMethods(["fit", "predict_proba"]),
+        ],
+        "order": "no_validation",
+        "preprocessing": [StrOptions({"auto", "per_fold", "once"})],
+        "fallback": [StrOptions({"warn", "refit", "refuse"})],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        *,
+        method: Literal["sigmoid", "isotonic", "temperature"] = "sigmoid",
+        cv: Splitter = None,
+        n_jobs: int | None = None,
+        order: Order | Granularity = "auto",
+        preprocessing: Preprocessing = "auto",
+        fallback: Fallback = "warn",
+        random_state: RandomState = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.order = order
+        self.preprocessing = preprocessing
+        self.fallback = fallback
+        self.random_state = random_state
+
+    @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
+    def fit(
+        self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, **fit_params: Any
+    ) -> FastCalibratedClassifierCV:
+        """Fit the classifier to all rows, and the calibrator to values of held-out rows.
+
+        Parameters
+        ----------
+        X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+        y : array of shape (n_samples,)
+        sample_weight : array of shape (n_samples,), optional
+            For the classifier, if its ``fit`` takes them, and for the calibrator.
+        **fit_params
+            Handed on to the ``fit`` of the estimator.
+
+        Returns
+        -------
+        self
+        """
+        X, y = indexable(X, y)
+        labels = column_or_1d(y)
+        assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        params = self._params_of_fit(sample_weight, fit_params)
+        self._check_folds(np.bincount(codes))
+        fitted, values = self._held_out(X, y, params)
+        if len(self.classes_) == 2:  # one column; of probabilities that of the second class
+            values = values[:, -1:] if values.ndim == 2 else values[:, None]
+        weights = None
+        if sample_weight is not None:
+            weights = check_sample_weight(sample_weight, values, dtype=values.dtype)
+        if self.method == "temperature":
+            labels = codes
+        pair = fit_calibrator(fitted, values, labels, self.classes_, self.method, weights)
+        self.calibrated_classifiers_ = [pair]
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
+        return self
+
+    @property
+    def _uses_search(self) -> bool:
+        """Whether the held-out values are those that a search has kept."""
+        return isinstance(self.estimator, FastSearchCV) and self.cv is None
+
+    def _params_of_fit(self, sample_weight: ArrayLike | None, fit_params: Params) -> Params:
+        """What the estimator's ``fit`` gets, by scikit-learn's rules."""
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", sample_weight=sample_weight, **fit_params)
+            return dict(routed.estimator.fit)
+        if sample_weight is None:
+            return fit_params
+        asked = self.estimator.estimator if self._uses_search else self.estimator
+        if "sample_weight" in signature(asked.fit).parameters:
+            return {**fit_params, "sample_weight": sample_weight}
+        warnings.warn(
+            f"{type(asked).__name__}.fit has no sample_weight, so that the weights are used for "
+            "the calibration only, which is then likely to be wrong; of a Pipeline, pass them as "
+            "step__sample_weight, too",
+            UserWarning,
+            stacklevel=4,
+        )
+        return fit_params
+
+    def _check_folds(self, counts: AnyArray) -> None:
+        """Refuse folds that cannot all have rows of every class, before any work."""
+        cv = self.estimator.cv if self._uses_search else self.cv
+        if isinstance(cv, LeaveOneOut):
+            raise ValueError(
+                "LeaveOneOut cross-validation does not allow all classes to be present in test "
+                "splits; use cv=5 or another splitter whose test sets have rows of every class"
+            )
+        n_folds = cv if isinstance(cv, int) else getattr(cv, "n_splits", None)
+        if n_folds and counts.min() < n_folds:
+            raise ValueError(
+                f"Requesting {n_folds}-fold cross-validation but provided less than {n_folds} "
+                f"examples for at least one class: {self.classes_[counts.argmin()]!r} has "
+                f"{counts.min()}; use fewer folds, or leave the class out"
+            )
+
+    def _held_out(self, X: Matrix, y: Targets, params: Params) -> tuple[Estimator, Array]:
+        """The estimator fitted to all rows, and its values for rows that were held out."""
+        fitted = clone(self.estimator)
+        if self._uses_search:
+            return fitted, _values_of_search(fitted, X, y, params)
+        has_values = hasattr(fitted, "decision_function")
+        values: Array = cross_val_predict(
+            fitted,
+            X,
+            y,
+            cv=check_cv(self.cv, y, classifier=True),
+            n_jobs=self.n_jobs,
+            params=params,
+            method="decision_function" if has_values else "predict_proba",
+            order=self.order,
+            preprocessing=self.preprocessing,
+            fallback=self.fallback,
+            random_state=self.random_state,
+        )
+        fitted.fit(X, y, **params)
+        return fitted, values
+
+
+def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Params) -> Array:
+    """Fit a search, and read the held-out decision values of its winner."""
+    if not search.refit:
+        raise ValueError("refit=False: the search leaves no model to calibrate; use refit=True")
+    if search.criterion is not None:
+        raise ValueError(
+            f"criterion={search.criterion!r}: the search has no folds to hold rows out; use "
+            "criterion=None, or calibrate its best_estimator_ with a cv"
+        )
+    search.keep_predictions = search.keep_predictions or "best"
+    search.needs_partition = True
+    reason = search.not_sped_up(X, y, **params)
+    if reason:
+        raise ValueError(
+            f"the search has no held-out values, as it refits every fold ({reason}); pass a cv, "
+            "which repeats the search on each of its training sets, or calibrate best_estimator_"
+        )
+    search.fit(X, y, **params)
+    found = search.out_of_fold(method="decision_function")
+    if not found.is_exact:
+        warnings.warn(
+            f"the held-out values of the winner, which the calibration rests on, are {found.status}"
+            ": they may differ from those of refits",
+            InexactWarning,
+            stacklevel=5,
+        )
+    return np.asarray(found.values, dtype=np.float64)

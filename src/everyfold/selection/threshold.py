@@ -1,0 +1,75 @@
+"""The decision threshold of a classifier, tuned on values of held-out rows."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.model_selection import TunedThresholdClassifierCV
+
+from everyfold.types import AnyArray, Array, Scorer
+
+__all__ = ["TunedThreshold", "tune"]
+
+
+class TunedThreshold(NamedTuple):
+    """The threshold of decision values from which on a row is of the second class.
+
+    Attributes
+    ----------
+    best_threshold : float
+    best_score : float
+        The score of all held-out rows with it. It was chosen for that, so it flatters a little.
+    """
+
+    best_threshold: float
+    best_score: float
+
+
+class _Known(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier whose decision values are given as its rows."""
+
+    def __init__(self, classes: AnyArray | None = None) -> None:
+        self.classes = classes
+        self.classes_ = classes
+
+    def fit(self, X: Array, y: AnyArray) -> _Known:
+        return self
+
+    def decision_function(self, X: Array) -> Array:
+        return X[:, 0]
+
+    def predict(self, X: Array) -> Any:
+        assert self.classes is not None
+        return self.classes[(X[:, 0] > 0.0).astype(np.intp)]
+
+
+def tune(
+    values: Array, labels: AnyArray, classes: AnyArray, scoring: Scorer, thresholds: Any
+) -> TunedThreshold:
+    """The best of the thresholds for all values together, by scikit-learn's own search."""
+    if len(classes) != 2:
+        raise ValueError(
+            f"tune_threshold is for two classes, and y has {len(classes)}; for more, calibrate: "
+            "FastCalibratedClassifierCV"
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(
+            "tune_threshold: a fold failed and has no held-out values; cv_results_ shows which, "
+            "and error_score='raise' why"
+        )
+    if np.ptp(values) <= np.finfo(np.float64).eps * np.abs(values).max():
+        raise ValueError(
+            "tune_threshold: all held-out values are the same, so that no threshold tells the "
+            "classes apart; search other parameters"
+        )
+    tuned = TunedThresholdClassifierCV(
+        _Known(classes),
+        scoring=scoring,
+        response_method="decision_function",
+        thresholds=thresholds,
+        cv="prefit",
+        refit=False,
+    ).fit(values[:, None], labels)
+    return TunedThreshold(float(tuned.best_threshold_), float(tuned.best_score_))

@@ -1,0 +1,317 @@
+"""Calibrated probabilities equal scikit-learn's with ``ensemble=False``, without its refits."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
+from sklearn.model_selection import (
+    KFold,
+    LeaveOneOut,
+    RepeatedStratifiedKFold,
+    StratifiedKFold,
+    cross_val_predict,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    FastCalibratedClassifierCV,
+    FastGridSearchCV,
+    InexactWarning,
+    KernelLogisticClassifier,
+)
+
+HAS_TEMPERATURE = "temperature" in str(CalibratedClassifierCV._parameter_constraints["method"][0])
+METHODS = ["sigmoid", "isotonic"] + ["temperature"] * HAS_TEMPERATURE
+GRID = {"C": [0.1, 1.0, 10.0], "gamma": [0.02, 0.1]}
+
+
+def two_classes(n=160, seed=0):
+    X, y = make_classification(n, 6, n_informative=4, flip_y=0.15, random_state=seed)
+    return X, np.array(["no", "yes"])[y]
+
+
+def three_classes():
+    X, y = load_iris(return_X_y=True)
+    noise = np.random.default_rng(0).normal(size=X.shape)
+    return X + 0.5 * noise, y
+
+
+def twin(calibrated):
+    """Scikit-learn's own."""
+    ours = calibrated.get_params(deep=False)
+    kept = {name: ours[name] for name in ("estimator", "method", "cv")}
+    return CalibratedClassifierCV(**kept, ensemble=False)
+
+
+def compare(calibrated, X, y, atol, **params):
+    ours, theirs = calibrated.fit(X, y, **params), twin(calibrated).fit(X, y, **params)
+    np.testing.assert_array_equal(ours.classes_, theirs.classes_)
+    assert ours.n_features_in_ == theirs.n_features_in_
+    new = X + 0.1 * np.random.default_rng(1).normal(size=X.shape)
+    expected = theirs.predict_proba(new)
+    np.testing.assert_allclose(ours.predict_proba(new), expected, atol=atol)
+    sure = np.sort(expected, axis=1)[:, -1] - np.sort(expected, axis=1)[:, -2] > 2 * atol
+    assert sure.mean() > 0.5
+    np.testing.assert_array_equal(ours.predict(new)[sure], theirs.predict(new)[sure])
+    return ours
+
+
+# tol=1e-6 brings libsvm and the fold paths to one solution; isotonic steps are not continuous.
+EXACT_SVC = SVC(gamma=0.1, tol=1e-6)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [two_classes, three_classes])
+def test_svc_equals_scikit_learn(method, data):
+    atol = 0.02 if method == "isotonic" else 1e-4
+    compare(FastCalibratedClassifierCV(EXACT_SVC, method=method, cv=4), *data(), atol)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_squared_loss_equals_scikit_learn(method):
+    compare(FastCalibratedClassifierCV(LSSVC(gamma=0.1), method=method), *two_classes(), 1e-6)
+
+
+def test_pipeline_and_shuffled_folds():
+    pipeline = make_pipeline(StandardScaler(), EXACT_SVC)
+    folds = StratifiedKFold(3, shuffle=True, random_state=1)
+    compare(FastCalibratedClassifierCV(pipeline, cv=folds), *two_classes(), 1e-4)
+
+
+def test_default_tolerance_of_svc():
+    compare(FastCalibratedClassifierCV(SVC()), *two_classes(), 5e-3)
+
+
+def test_sample_weight_reaches_classifier_and_calibrator():
+    X, y = two_classes()
+    weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
+    weighted = compare(FastCalibratedClassifierCV(LSSVC()), X, y, 1e-6, sample_weight=weight)
+    plain = clone(weighted).fit(X, y)
+    assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 0.01
+
+
+def test_weights_that_a_pipeline_does_not_take_are_told_of():
+    X, y = two_classes()
+    calibrated = FastCalibratedClassifierCV(make_pipeline(StandardScaler(), SVC()))
+    with pytest.warns(UserWarning, match="step__sample_weight"):
+        calibrated.fit(X, y, sample_weight=np.ones(len(y)))
+
+
+def test_metadata_routing():
+    X, y = two_classes()
+    weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
+    with sklearn.config_context(enable_metadata_routing=True):
+        estimator = LSSVC().set_fit_request(sample_weight=True)
+        compare(FastCalibratedClassifierCV(estimator), X, y, 1e-6, sample_weight=weight)
+
+
+def test_search_is_cross_validated_once():
+    """Its winner's held-out values are those that cross_val_predict gives on the same folds."""
+    X, y = two_classes()
+    search = FastGridSearchCV(SVC(tol=1e-6), GRID, cv=4)
+    ours = FastCalibratedClassifierCV(search).fit(X, y)
+    winner = ours.calibrated_classifiers_[0].estimator.best_estimator_
+    theirs = CalibratedClassifierCV(clone(winner), cv=4, ensemble=False).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
+    values = cross_val_predict(winner, X, y, cv=4, method="decision_function")
+    kept = ours.calibrated_classifiers_[0].estimator.out_of_fold(method="decision_function")
+    np.testing.assert_allclose(kept.values, values, atol=1e-4)
+
+
+def test_search_of_three_classes_with_weights_and_without_kept_predictions():
+    X, y = three_classes()
+    weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1, 1.0]}, cv=3, keep_predictions=None)
+    ours = FastCalibratedClassifierCV(search).fit(X, y, sample_weight=weight)
+    winner = clone(ours.calibrated_classifiers_[0].estimator.best_estimator_)
+    theirs = CalibratedClassifierCV(winner, cv=3, ensemble=False).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+    assert search.keep_predictions is None
+
+
+@pytest.mark.filterwarnings("ignore:the estimator is refitted")
+def test_search_with_a_cv_is_repeated_on_each_training_set():
+    X, y = two_classes(80)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1, 1.0]}, cv=3)
+    compare(FastCalibratedClassifierCV(search, cv=2), X, y, 1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:the estimator is refitted")
+def test_foreign_classifier_falls_back():
+    X, y = two_classes(80)
+    forest = RandomForestClassifier(5, random_state=0)
+    compare(FastCalibratedClassifierCV(forest, cv=2), X, y, 1e-12)
+
+
+def test_pickle_clone_and_data_frame():
+    pandas = pytest.importorskip("pandas")
+    X, y = two_classes()
+    frame = pandas.DataFrame(X, columns=list("abcdef"))
+    fitted = FastCalibratedClassifierCV(SVC(), method="isotonic").fit(frame, pandas.Series(y))
+    assert list(fitted.feature_names_in_) == list("abcdef")
+    copied = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copied.predict_proba(frame), fitted.predict_proba(frame))
+    assert clone(fitted).get_params(deep=False).keys() == fitted.get_params(deep=False).keys()
+
+
+def rare(n_rare=3):
+    X, y = two_classes()
+    y = np.where(np.arange(len(y)) < n_rare, "yes", "no")
+    return X, y
+
+
+@pytest.mark.parametrize(
+    ("calibrated", "data", "words"),
+    [
+        (FastCalibratedClassifierCV(SVC(), cv=5), rare, "examples for at least one class"),
+        (
+            FastCalibratedClassifierCV(FastGridSearchCV(SVC(), GRID, cv=5)),
+            rare,
+            "examples for at least one class",
+        ),
+        (FastCalibratedClassifierCV(SVC(), cv=LeaveOneOut()), two_classes, "LeaveOneOut"),
+        (
+            FastCalibratedClassifierCV(SVC(), cv=RepeatedStratifiedKFold(n_splits=3)),
+            two_classes,
+            "partition",
+        ),
+        (
+            FastCalibratedClassifierCV(
+                FastGridSearchCV(SVC(), GRID, cv=RepeatedStratifiedKFold(n_splits=3))
+            ),
+            two_classes,
+            "partition",
+        ),
+        (
+            FastCalibratedClassifierCV(FastGridSearchCV(SVC(), GRID, refit=False)),
+            two_classes,
+            "refit=False",
+        ),
+        (
+            FastCalibratedClassifierCV(FastGridSearchCV(LSSVC(), {"alpha": [1]}, criterion="gcv")),
+            two_classes,
+            "criterion",
+        ),
+        (
+            FastCalibratedClassifierCV(
+                FastGridSearchCV(RandomForestClassifier(), {"n_estimators": [2]}, fallback="refit")
+            ),
+            two_classes,
+            "pass a cv",
+        ),
+        (FastCalibratedClassifierCV(SVC(), method="platt"), two_classes, "method"),
+        (FastCalibratedClassifierCV(StandardScaler()), two_classes, "estimator"),
+    ],
+)
+def test_bad_input_is_refused(calibrated, data, words, monkeypatch):
+    def work(*args, **kwargs):
+        raise AssertionError("work began")
+
+    monkeypatch.setattr("everyfold.selection.functions.carry_out", work)
+    monkeypatch.setattr("everyfold.selection.search.carry_out", work)
+    with pytest.raises(ValueError, match=words):
+        calibrated.fit(*data())
+
+
+def test_inexact_values_are_told_of():
+    X, y = two_classes(60)
+    search = FastGridSearchCV(
+        KernelLogisticClassifier(), {"C": [0.1, 1.0]}, cv=KFold(3), order=1, n_confirm=0
+    )
+    with pytest.warns(InexactWarning, match="calibration rests on"):
+        FastCalibratedClassifierCV(search).fit(X, y)
+
+
+def test_svc_with_probabilities_is_told_the_way_out():
+    X, y = load_breast_cancer(return_X_y=True)
+    search = FastGridSearchCV(SVC(probability=True), GRID, fallback="refuse")
+    with pytest.raises(ValueError, match="FastCalibratedClassifierCV"):
+        search.fit(X, y)
+
+
+@parametrize_with_checks([FastCalibratedClassifierCV(LSSVC(), cv=3)])
+def test_conventions(estimator, check):
+    check(estimator)
+
+
+# -- thresholds --------------------------------------------------------------------------------
+
+
+def best_of_all(values, is_second, score, count=100):
+    """Every threshold tried in a loop."""
+    tried = np.linspace(values.min(), values.max(), count)
+    scores = [score(is_second, values >= threshold) for threshold in tried]
+    return tried[int(np.argmax(scores))], max(scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "score"), [("balanced_accuracy", balanced_accuracy_score), ("accuracy", None)]
+)
+def test_threshold_is_the_best_of_a_loop(name, score):
+    X, y = two_classes(200, seed=3)
+    keep = (y == "no") | (np.arange(len(y)) % 3 == 0)  # one class is three times the other
+    X, y = X[keep], y[keep]
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1, 1.0]}, cv=4).fit(X, y)
+    values = cross_val_predict(search.best_estimator_, X, y, cv=4, method="decision_function")
+    loop = best_of_all(values, y == "yes", score or accuracy_score)
+    np.testing.assert_allclose(search.tune_threshold(name), loop, rtol=1e-6)
+    threshold, _ = search.tune_threshold(name)
+    assert abs(threshold) > 0.05  # the usual threshold, 0, is another one
+
+
+def test_threshold_for_another_positive_label():
+    X, y = two_classes(200, seed=3)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=4).fit(X, y)
+    values = cross_val_predict(search.best_estimator_, X, y, cv=4, method="decision_function")
+    scorer = make_scorer(f1_score, pos_label="no")
+    threshold, score = search.tune_threshold(scorer)
+    expected, best = best_of_all(-values, y == "no", f1_score)
+    np.testing.assert_allclose((threshold, score), (expected, best), rtol=1e-6)
+
+
+def test_threshold_of_repeated_folds_pools_every_value():
+    X, y = two_classes(120)
+    folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=folds).fit(X, y)
+    pooled, labels = [], []
+    for train, test in folds.split(X, y):
+        fitted = clone(search.best_estimator_).fit(X[train], y[train])
+        pooled.append(fitted.decision_function(X[test]))
+        labels.append(y[test])
+    loop = best_of_all(
+        np.concatenate(pooled), np.concatenate(labels) == "yes", balanced_accuracy_score
+    )
+    np.testing.assert_allclose(search.tune_threshold(), loop, rtol=1e-6)
+
+
+def test_threshold_refuses_what_it_cannot_tune():
+    X, y = three_classes()
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
+    with pytest.raises(ValueError, match="two classes, and y has 3"):
+        search.tune_threshold()
+    with pytest.raises(ValueError, match="for classifiers"):
+        FastGridSearchCV(LSSVR(), {"alpha": [0.1]}, cv=3).fit(X, y).tune_threshold()
+    X, y = two_classes(60)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3, keep_predictions=None).fit(X, y)
+    with pytest.raises(ValueError, match="keep_predictions"):
+        search.tune_threshold()
+    grid, lone = {"C": [1.0, 2.0]}, LeaveOneOut()
+    signs = FastGridSearchCV(SVC(gamma=0.1), grid, cv=lone, n_confirm=0).fit(X, y)
+    with pytest.raises(ValueError, match="order='exact'"):
+        signs.tune_threshold()
+    flat = FastGridSearchCV(LSSVC(kernel="linear", fit_intercept=False), {"alpha": [1.0]}, cv=3)
+    with pytest.warns(UserWarning, match="every held-out row"):
+        flat.fit(np.zeros_like(X), y)
+    with pytest.raises(ValueError, match="all held-out values are the same"):
+        flat.tune_threshold()
