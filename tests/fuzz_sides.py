@@ -160,7 +160,8 @@ class Recorder:
                 final.set_params(decision_function_shape="ovo", break_ties=False)
                 shown.pairs = estimator.decision_function(X)
                 final.set_params(decision_function_shape=shape, break_ties=ties)
-        if getattr(final, "multi_class", "ovr") == "ovo" and len(final.classes_) > 2:
+        is_ours = isinstance(final, everyfold.KernelClassifier)  # a stand-in has no parameters
+        if is_ours and final.multi_class == "ovo" and len(final.classes_) > 2:
             rows = estimator[:-1].transform(X) if isinstance(estimator, Pipeline) else X
             shown.pairs = final._values(rows)
         self.records.append(shown)
