@@ -46,7 +46,7 @@ from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
 from everyfold.types import Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 
-__all__ = ["not_sped_up", "read"]
+__all__ = ["not_sped_up", "read", "splits_of"]
 
 
 def read(request: Request) -> Data:
@@ -70,7 +70,7 @@ def read(request: Request) -> Data:
         return Data(None, None, X.n_rows or 0, (), by_number, others.refused, stream=stream)
     candidates, targets = _targets(candidates, y, others)
     if not candidates:
-        refits = _own(own, _splits(request, X))
+        refits = _own(own, splits_of(request))
         return Data(X, y, num_samples(X), (), {}, others.refused, others.reasons, refits)
     if get_tags(request.estimator).input_tags.pairwise and not hasattr(X, "shape"):
         raise ValueError(
@@ -82,7 +82,7 @@ def read(request: Request) -> Data:
     is_raw = has_steps or is_foreign
     rows = X if is_raw else read_rows(X, request.estimator)
     check_consistent_length(rows, y)
-    splits = _splits(request, X) if others.foreign else None
+    splits = splits_of(request) if others.foreign else None
     folds = _folds(request, rows, splits, literal=has_steps)
     request.options.check_folds(len(folds), request.cv)
     if request.wants.partition:
@@ -358,16 +358,17 @@ def _folds(
     n = num_samples(X)
     if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
         return Folds.leave_one_out(n)
-    return Folds.from_splits(splits or _splits(request, X), n, literal=literal)
+    return Folds.from_splits(splits or splits_of(request), n, literal=literal)
 
 
 def _splitter(request: Request) -> Splitter:
     return check_cv(request.cv, request.y, classifier=is_classifier(request.estimator))
 
 
-def _splits(request: Request, X: Matrix) -> list[tuple[Index, Index]]:
+def splits_of(request: Request) -> list[tuple[Index, Index]]:
     """What the splitter gives; it is asked once, as it may be one that is used up."""
-    splitter, y, params = _splitter(request), request.y, request.metadata.split
+    X, y, params = request.X, request.y, request.metadata.split
+    splitter = _splitter(request)
     can_count = hasattr(splitter, "get_n_splits")
     count = splitter.get_n_splits(X, y, **params) if can_count else None
     splits = list(splitter.split(X, y, **params))

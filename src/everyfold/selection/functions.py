@@ -30,6 +30,7 @@ from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.leave import check_read, check_sped_up, falls_back, leave
+from everyfold.selection.nested import is_search, nest
 from everyfold.types import (
     AnyArray,
     Array,
@@ -168,7 +169,10 @@ def cross_val_score(
     Parameters
     ----------
     estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
-        As in :func:`cross_val_predict`; the test sets may overlap or leave rows untested.
+        As in :func:`cross_val_predict`; the test sets may overlap or leave rows untested. A search
+        (:class:`FastGridSearchCV`) is nested: its folds within the training rows of every outer
+        fold are evaluated together where they can share work, with the scores of scikit-learn's
+        loop; groups of the inner folds are ``params={"groups": groups}``, as there.
     scoring : str, callable or None, default=None
         Any scorer of scikit-learn's; None is the estimator's own ``score``.
     error_score : "raise" or float, default=nan
@@ -198,7 +202,8 @@ def cross_val_score(
     options = Options(*chosen, fallback=fallback)
     wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
-    check_sped_up(request)
+    if not is_search(estimator):
+        check_sped_up(request)
     metadata = route("cross_val_score", estimator, cv, scorer, groups, params)
     request = replace(request, metadata=metadata)
     _, outcome = evaluate(request, verbose)
@@ -247,7 +252,9 @@ def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
 
 
 def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
-    """One candidate is a search of its own."""
+    """One candidate is a search of its own; a search is nested."""
+    if is_search(request.estimator):
+        return nest(request)
     data = check_read(read(request), request)
     made = plan(data, request)
     ((outcome,),) = carry_out(made, data, request.options.n_jobs)

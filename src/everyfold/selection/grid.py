@@ -46,7 +46,10 @@ class FastGridSearchCV(FastSearchCV):
     n_jobs : int, default=None
         Kernels that are evaluated at a time, by joblib.
     refit : bool, str or callable, default=True
-        As in scikit-learn.
+        As in scikit-learn; and "one_standard_error" (one metric): the simplest model, which is the
+        one with the largest ridge (the smallest C), whose mean score is within one standard error
+        of the best mean. The error is that of the best: s/√t, with s the standard deviation
+        (t − 1) of its scores on the t folds. Of several with that ridge the best is taken.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; folds may overlap, be unequal, or leave one out.
     verbose : int, default=0

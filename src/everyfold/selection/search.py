@@ -27,6 +27,7 @@ from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
+from everyfold.selection.choice import ONE_STANDARD_ERROR, best_index, check_rule, is_rule
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import (
@@ -64,6 +65,12 @@ class _Run:
     def finished(self) -> list[int]:
         """The candidates that have an outcome, in order."""
         return sorted({*self.history, *self.data.refused})
+
+    @property
+    def ridges(self) -> list[float]:
+        """Those of the finished candidates; NaN of one that is not known by a ridge."""
+        found = [self.data.candidates.get(number) for number in self.finished]
+        return [np.nan if item is None else max(item.model.ridges) for item in found]
 
     @property
     def n_weighted(self) -> int:
@@ -226,6 +233,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.criterion,
             self.fallback,
         )
+        check_rule(self.refit, self.scoring, has_folds=self.criterion is None)
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
@@ -236,7 +244,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             self.needs_partition,
             keeps=keeps,
             pools=self.pooled,
-            selects_by=self.refit,
+            selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
         )
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
@@ -258,7 +266,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
-        keeper = Keeper(request.wants.keeps, None if callable(self.refit) else deciding)
+        keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
         return _Run(request, metric, data, made, progress, start, keeper)
 
     # -- the work ------------------------------------------------------------------------------
@@ -323,7 +331,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             remarks += identity_remarks(params)
         elif outcome is not None:
             remarks += constant_remarks(outcome, params)
-        if not callable(self.refit):
+        if not is_rule(self.refit):
             remarks += edge_remarks(self._grids(), results, best, state.metric)
         return remarks
 
@@ -376,7 +384,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         )
         if is_void and not state.data.foreign:  # among those, scikit-learn takes the first
             return
-        self.best_index_ = self._select_best_index(self.refit, state.metric, results)
+        self.best_index_ = best_index(self.refit, state.metric, results, state.ridges)
         if not callable(self.refit):
             self.best_score_ = results[f"mean_test_{state.metric}"][self.best_index_]
         self.best_params_ = results["params"][self.best_index_]
@@ -384,7 +392,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
     def _confirm(self, state: _Run, results: Params) -> None:
         """Let refits of the best candidates decide between them, where there are any."""
         confirmed = results.get(f"confirmed_test_{state.metric}", np.empty(0))
-        if state.refits and not callable(self.refit) and np.isfinite(confirmed).any():
+        if state.refits and not is_rule(self.refit) and np.isfinite(confirmed).any():
             self.best_index_ = int(np.nanargmax(confirmed))
             self.best_score_ = confirmed[self.best_index_]
             self.best_params_ = results["params"][self.best_index_]

@@ -26,6 +26,7 @@ from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.selection.functions import evaluate, route
 from everyfold.selection.leave import check_sped_up, falls_back
+from everyfold.selection.nested import is_search
 from everyfold.selection.results import entries_of, sizes_of
 from everyfold.types import (
     Array,
@@ -120,7 +121,8 @@ def cross_validate(
     options = Options(*chosen, fallback=fallback)
     wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
-    check_sped_up(request)
+    if not is_search(estimator):
+        check_sped_up(request)
     metadata = route("cross_validate", estimator, cv, scorer, groups, params)
     request = replace(request, metadata=metadata)
     _check_source(X, return_estimator or return_indices)

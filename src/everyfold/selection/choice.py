@@ -1,0 +1,70 @@
+"""Which candidate wins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from everyfold.models.private import BaseSearchCV
+from everyfold.types import Array, Params, Refit, Scorer
+
+__all__ = ["ONE_STANDARD_ERROR", "best_index", "check_rule", "is_rule"]
+
+ONE_STANDARD_ERROR = "one_standard_error"
+
+
+def is_rule(refit: Refit) -> bool:
+    """Whether something else than the best mean score of a metric decides."""
+    return callable(refit) or refit == ONE_STANDARD_ERROR
+
+
+def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
+    """Refuse the rule of one standard error where no single metric has scores of folds."""
+    if refit != ONE_STANDARD_ERROR:
+        return
+    if isinstance(scoring, list | tuple | set | dict):
+        raise ValueError(
+            f"refit={refit!r} needs one metric, but scoring has {list(scoring)}; pass one "
+            "of them as scoring, or a callable as refit"
+        )
+    if not has_folds:
+        raise ValueError(
+            f"refit={refit!r} needs scores of folds, which a criterion without folds does not "
+            "have; use refit=True, or criterion=None"
+        )
+
+
+def best_index(refit: Refit, metric: str, results: Params, ridges: Sequence[float]) -> int:
+    """The index of the winner in the table of results, which has a score at least.
+
+    ``ridges`` are those of the candidates, in the order of the table.
+    """
+    if refit == ONE_STANDARD_ERROR:
+        return _within_one_error(results, np.asarray(ridges, dtype=np.float64))
+    return int(BaseSearchCV._select_best_index(refit, metric, results))
+
+
+def _within_one_error(results: Params, ridges: Array) -> int:
+    """The largest ridge within one standard error of the best; of several, the best of them.
+
+    The standard error is that of the mean over t folds: s/√t, with s² over t − 1.
+    """
+    means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
+    best, t = int(np.argmax(means)), _number_of_folds(results)
+    error = results["std_test_score"][best] / np.sqrt(t - 1.0)
+    near = np.flatnonzero(means >= means[best] - error)
+    if np.isnan(ridges[near]).any():
+        raise ValueError(
+            f"refit={ONE_STANDARD_ERROR!r} prefers larger ridges, but candidate "
+            f"{near[np.isnan(ridges[near])][0]} has none that is known; pass a callable as refit"
+        )
+    order = np.lexsort((near, -means[near], -ridges[near]))
+    return int(near[order[0]])
+
+
+def _number_of_folds(results: Params) -> int:
+    t = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
+    if t < 2:
+        raise ValueError(f"refit={ONE_STANDARD_ERROR!r} needs at least 2 folds, and there is {t}")
+    return t

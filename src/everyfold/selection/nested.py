@@ -1,0 +1,251 @@
+"""Nested cross-validation: the folds of all inner searches from shared work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import check_scoring
+
+from everyfold.evaluate.data import Data, Outcome, join
+from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.ladder import LADDER_ROWS
+from everyfold.evaluate.methods import MANY_FOLDS
+from everyfold.evaluate.metrics import is_own_score
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.read import read, splits_of
+from everyfold.evaluate.request import Metadata, Options, Request, Wants
+from everyfold.models.private import (
+    BaseSearchCV,
+    MultimetricScorer,
+    check_method_params,
+    num_samples,
+    safe_split,
+)
+from everyfold.operators import Structure
+from everyfold.rows import RowSource
+from everyfold.rows.folds import Folds
+from everyfold.selection.choice import best_index
+from everyfold.selection.leave import NotSpedUp
+from everyfold.selection.results import entries_of
+from everyfold.types import Estimator, Index, Params, Score, Scorer, Search
+
+__all__ = ["is_search", "nest"]
+
+Split = tuple[Index, Index]
+
+
+def is_search(estimator: Estimator) -> bool:
+    """Whether an estimator is one of the library's searches."""
+    return isinstance(estimator, BaseSearchCV) and hasattr(estimator, "plan")
+
+
+def nest(request: Request) -> tuple[Data, Outcome]:
+    """The scores of a search on outer folds, equal to those of searching every training set.
+
+    All inner folds of all outer ones are folds of one task on all rows: for squared loss, removals
+    of outer and inner rows together from one factorisation, wherever that is cheaper than a
+    reduction of every training set. The winner of every outer fold is then evaluated there.
+
+    **Exact?** Yes, as the searches themselves. Whatever would make their scores depend on more than
+    their own folds is left to these searches, one for each outer fold (``NotSpedUp``).
+    """
+    search = request.estimator
+    _check(request, _reason(search, request))
+    request = request.indexed()
+    outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
+    inner = list(_inner(request, outer))
+    asked, _ = search._request(request.X, request.y, request.metadata.fit)
+    _check(request, _reason_of_folds(inner, asked))
+    winners = _winners(request, asked, inner)
+    return _on_outer_folds(request, asked, outer, winners)
+
+
+@dataclass(frozen=True)
+class _Inner:
+    """The search of one outer fold: its candidates and its folds, as rows of all data."""
+
+    candidates: Sequence[Params]
+    splits: Sequence[Split]
+
+
+def _check(request: Request, reason: str) -> None:
+    """Leave the outer folds to a search each, which is no slower way and needs no warning."""
+    if reason:
+        raise NotSpedUp(reason, replace(request, options=Options(fallback="refit")))
+
+
+def _reason(search: Search, request: Request) -> str:
+    """Why folds of several searches are not evaluated together; empty if they may be."""
+    metadata, scoring = request.metadata, search.scoring
+    is_own_metric = is_own_score(request.scorer) and not isinstance(search.refit, bool | str)
+    for is_so, words in (
+        (isinstance(request.X, RowSource), "rows come from a source"),
+        (not search.refit, "the search does not refit"),
+        (search.criterion is not None, "the criterion has no folds"),
+        (search.order not in ("auto", "exact", np.inf), "the order is an approximation"),
+        (search.n_confirm not in ("auto", 0), "refits are to confirm scores"),
+        (search.pooled is True, "scores are pooled"),
+        (search.ridge_scaling != "sum", "the ridge grows with the rows"),
+        (search.preprocessing == "once", "steps are fitted on all rows of each search"),
+        (isinstance(search.operator, Structure), "the operator may depend on the rows"),
+        (bool(metadata.score), "scorers get metadata"),
+        (callable(scoring) and is_own_score(request.scorer), "a callable scores"),
+        (is_own_metric and isinstance(scoring, list | tuple | dict | set), "refit is a rule"),
+    ):
+        if is_so:
+            return words
+    return ""
+
+
+def _rows(split: Split, n: int) -> Split:
+    """The rows of a split by number."""
+    train, test = (np.arange(n)[np.asarray(part)] for part in split)
+    return train, test
+
+
+def _inner(request: Request, outer: Sequence[Split]) -> Iterator[_Inner]:
+    """What a search of every outer training set would try, on which folds."""
+    for train, _ in outer:
+        search = clone(request.estimator)
+        X, y = safe_split(search, request.X, request.y, train)
+        params = check_method_params(request.X, params=request.metadata.fit, indices=train)
+        asked, _ = search._request(X, y, params)
+        try:
+            splits = [_rows(split, len(train)) for split in splits_of(asked.indexed())]
+        except ValueError as error:  # the search of this fold fails, and error_score counts
+            _check(request, str(error))
+        yield _Inner(asked.candidates, [(train[a], train[b]) for a, b in splits])
+
+
+def _reason_of_folds(inner: Sequence[_Inner], asked: Request) -> str:
+    first = inner[0]
+    sizes = [len(test) for own in inner for _, test in own.splits]
+    for is_so, words in (
+        (any(_differ(own.candidates, first.candidates) for own in inner), "candidates differ"),
+        (_differ(asked.candidates, first.candidates), "candidates are drawn anew"),
+        (any(len(own.splits) > MANY_FOLDS for own in inner), "there are many folds"),
+        (min(sizes) < 2, "folds of one row may be pooled"),
+        (num_samples(asked.X) >= LADDER_ROWS, "large searches begin at low rank"),
+    ):
+        if is_so:
+            return words
+    return ""
+
+
+def _differ(some: Sequence[Params], others: Sequence[Params]) -> bool:
+    return [repr(sorted(p.items(), key=str)) for p in some] != [
+        repr(sorted(p.items(), key=str)) for p in others
+    ]
+
+
+def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[int]:
+    """The best candidate of every outer fold by its inner folds."""
+    splits = [split for own in inner for split in own.splits]
+    options = replace(
+        asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
+    )
+    wants = Wants(mean_scores=False, pools=False, selects_by=None)
+    metadata = Metadata(asked.metadata.fit)
+    asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
+    data = read(asked)
+    _check(request, "candidates are refitted" if data.foreign or data.refused else "")
+    _check(request, _reason_of_models(data))
+    done = carry_out(plan(data, asked), data, options.n_jobs)
+    outcomes = {outcome.number: outcome for some in done for outcome in some}
+    _check(request, "folds fail" if any(o.failures for o in outcomes.values()) else "")
+    table = _Table(request.estimator, asked, data, [outcomes[k] for k in sorted(outcomes)])
+    bounds = np.cumsum([0, *(len(own.splits) for own in inner)])
+    found = [table.best(slice(a, b)) for a, b in pairwise(bounds)]
+    _check(request, "" if all(is_exact for _, is_exact in found) else "a winner is not exact")
+    return [best for best, _ in found]
+
+
+def _reason_of_models(data: Data) -> str:
+    """Why models of some rows are not those of a search of these rows."""
+    are_plain = all(c.model.operator in ("auto", "dense") for c in data.candidates.values())
+    return "" if are_plain else "the operator may depend on the rows"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The scores of all candidates on all inner folds."""
+
+    search: Search
+    request: Request
+    data: Data
+    outcomes: Sequence[Outcome]
+
+    def best(self, folds: slice) -> tuple[int, bool]:
+        """The candidate that a search with these folds chooses, and whether its scores are exact.
+
+        The table is made by scikit-learn's own hand, so that ties are broken as there.
+        """
+        sizes = self.data.sizes
+        out: list[Params] = []
+        for outcome in self.outcomes:
+            out += entries_of(self.request, self.data, outcome, outcome.number, sizes)[folds]
+        n_splits = len(range(*folds.indices(len(sizes))))
+        search = clone(self.search).set_params(return_train_score=False)
+        results = search._format_results(list(self.request.candidates), n_splits, out)
+        metric = self.search.refit if isinstance(out[0]["test_scores"], dict) else "score"
+        ridges = [max(self.data.candidates[o.number].model.ridges) for o in self.outcomes]
+        best = best_index(self.search.refit, metric, results, ridges)
+        return best, bool(self.outcomes[best].is_exact[folds].all())
+
+
+def _on_outer_folds(
+    request: Request, asked: Request, outer: Sequence[Split], winners: Sequence[int]
+) -> tuple[Data, Outcome]:
+    """The scores of every outer fold's winner there, as those of one candidate."""
+    parts, data = [], None
+    for winner in sorted(set(winners)):
+        folds = [i for i, own in enumerate(winners) if own == winner]
+        own = _for_winner(request, asked, winner, [outer[i] for i in folds])
+        data = read(own)
+        _check(request, next(iter(data.foreign.values()), ""))
+        ((outcome,),) = carry_out(plan(data, own), data, own.options.n_jobs)
+        _check(request, "an outer fold fails" if outcome.failures else "")
+        parts += list(_by_fold(outcome, folds))
+    assert data is not None
+    task = replace(data.tasks[0], folds=Folds.from_splits(outer, data.n))
+    return replace(data, tasks=(task,)), join(parts)
+
+
+def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
+    estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
+    options = replace(asked.options, asked="exact", n_confirm=0, preprocessing="per_fold")
+    options = replace(options, error_score=request.options.error_score)
+    wants = replace(request.wants, pools=False)
+    scorer = _outer_scorer(request, asked, estimator)
+    fit = Metadata(asked.metadata.fit)
+    return Request(estimator, [{}], request.X, request.y, splits, scorer, fit, options, wants)
+
+
+def _outer_scorer(request: Request, asked: Request, estimator: Estimator) -> Scorer:
+    """What outer folds are scored by: as asked for, or by what the search selects by."""
+    if not is_own_score(request.scorer):
+        return request.scorer
+    if isinstance(asked.scorer, MultimetricScorer):
+        return asked.scorer._scorers[request.estimator.refit]
+    return check_scoring(estimator) if is_own_score(asked.scorer) else asked.scorer
+
+
+def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
+    """The outcome cut into folds, which get their numbers among the outer ones."""
+    for i, fold in enumerate(folds):
+        train: list[Score] | None = outcome.train_scores and outcome.train_scores[i : i + 1]
+        yield replace(
+            outcome,
+            folds=np.array([fold]),
+            scores=outcome.scores[i : i + 1],
+            train_scores=train,
+            is_exact=outcome.is_exact[i : i + 1],
+            condition=outcome.condition[i : i + 1],
+            radius=outcome.radius[i : i + 1],
+            times=outcome.times and outcome.times[i : i + 1],
+            seconds=(outcome.seconds[0] / len(folds), outcome.seconds[1] / len(folds)),
+        )

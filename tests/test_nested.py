@@ -1,0 +1,240 @@
+"""Nested cross-validation and the choice of a winner, against scikit-learn's loops."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    ShuffleSplit,
+    StratifiedKFold,
+)
+from sklearn.model_selection import cross_val_score as their_score
+from sklearn.model_selection import cross_validate as their_validate
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import everyfold.selection.functions as functions
+from everyfold import (
+    LSSVC,
+    FastGridSearchCV,
+    FastRandomizedSearchCV,
+    cross_val_score,
+    cross_validate,
+)
+
+RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
+COSTS = {"C": [0.3, 3.0], "gamma": [0.03, 0.3]}
+
+
+@pytest.fixture
+def numbers():
+    X, y = make_friedman1(70, noise=1.0, random_state=0)
+    return X, y
+
+
+@pytest.fixture
+def labels():
+    return make_classification(80, 6, n_informative=4, flip_y=0.15, random_state=1)
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """What was done from shared work; empty if the outer folds were left to a search each."""
+    found = []
+    original = functions.nest
+
+    def spy(request):
+        answer = original(request)
+        found.append(answer)
+        return answer
+
+    monkeypatch.setattr(functions, "nest", spy)
+    return found
+
+
+def both(estimator, grid, X, y, *, inner, scoring=None, refit=True, **how):
+    """Our nested scores and scikit-learn's."""
+    fast = FastGridSearchCV(estimator, grid, cv=inner, scoring=scoring, refit=refit)
+    slow = GridSearchCV(estimator, grid, cv=inner, scoring=scoring, refit=refit)
+    return cross_val_score(fast, X, y, **how), their_score(slow, X, y, **how)
+
+
+@pytest.mark.parametrize(
+    "outer", [3, KFold(4, shuffle=True, random_state=0), ShuffleSplit(3, random_state=5)]
+)
+@pytest.mark.parametrize("inner", [3, ShuffleSplit(4, test_size=0.3, random_state=2)])
+def test_kernel_ridge(numbers, shared, outer, inner):
+    ours, theirs = both(KernelRidge(kernel="rbf"), RIDGES, *numbers, inner=inner, cv=outer)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [
+        (SVC(), COSTS),
+        (SVC(), {"C": [0.3, 3.0, 30.0]}),  # gamma="scale": every fold has a kernel of its own
+        (LSSVC(), {"alpha": [0.1, 1.0, 10.0], "gamma": [0.03, 0.3]}),
+        (make_pipeline(StandardScaler(), SVC()), {"svc__C": [0.3, 3.0, 30.0]}),
+    ],
+    ids=["svc", "scale", "lssvc", "pipeline"],
+)
+def test_classifiers(labels, shared, estimator, grid):
+    inner = StratifiedKFold(3, shuffle=True, random_state=np.random.RandomState(0))
+    ours, theirs = both(estimator, grid, *labels, inner=inner, cv=4)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_three_classes_and_weights(shared):
+    X, y = make_classification(90, 6, n_informative=4, n_classes=3, random_state=2)
+    params = {"sample_weight": np.random.default_rng(0).uniform(0.5, 2.0, 90)}
+    ours, theirs = both(SVC(), COSTS, X, y, inner=3, cv=3, params=params)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid"),
+    [(SVC(), COSTS), (LSSVC(), {"alpha": [0.1, 1.0], "gamma": [0.03, 0.3]})],
+)
+def test_groups_of_both_loops(labels, shared, estimator, grid):
+    groups = np.random.default_rng(3).integers(0, 12, 80)
+    how = {"groups": groups, "params": {"groups": groups}, "cv": GroupKFold(4)}
+    ours, theirs = both(estimator, grid, *labels, inner=GroupKFold(3), **how)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_groups_of_kernel_ridge(numbers, shared):
+    groups = np.random.default_rng(3).integers(0, 12, 70)
+    how = {"groups": groups, "params": {"groups": groups}, "cv": GroupKFold(4)}
+    ours, theirs = both(KernelRidge(kernel="rbf"), RIDGES, *numbers, inner=GroupKFold(3), **how)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
+def test_another_metric_outside_and_several_inside(numbers, shared):
+    names = ["r2", "neg_mean_absolute_error"]
+    how = {"inner": 3, "scoring": names, "refit": names[1], "cv": 3}
+    ours, theirs = both(KernelRidge(kernel="rbf"), RIDGES, *numbers, **how)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+    fast = FastGridSearchCV(KernelRidge(kernel="rbf"), RIDGES, cv=3)
+    ours = cross_val_score(fast, *numbers, cv=3, scoring="neg_median_absolute_error")
+    slow = GridSearchCV(KernelRidge(kernel="rbf"), RIDGES, cv=3)
+    theirs = their_score(slow, *numbers, cv=3, scoring="neg_median_absolute_error")
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+    assert len(shared) == 2
+
+
+def test_cross_validate(labels):
+    how = {"scoring": ["accuracy", "roc_auc"], "cv": 3, "return_train_score": True}
+    ours = cross_validate(FastGridSearchCV(SVC(), COSTS, cv=3), *labels, **how)
+    theirs = their_validate(GridSearchCV(SVC(), COSTS, cv=3), *labels, **how)
+    assert set(ours) == set(theirs)
+    for name in ("test_accuracy", "test_roc_auc", "train_accuracy", "train_roc_auc"):
+        np.testing.assert_allclose(ours[name], theirs[name], atol=2e-3)
+    fitted = cross_validate(
+        FastGridSearchCV(SVC(), COSTS, cv=3), *labels, cv=3, return_estimator=True
+    )
+    assert [search.best_params_ for search in fitted["estimator"]] == [
+        GridSearchCV(SVC(), COSTS, cv=3).fit(labels[0][train], labels[1][train]).best_params_
+        for train, _ in StratifiedKFold(3).split(*labels)
+    ]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"cv": LeaveOneOut(), "scoring": "neg_mean_squared_error"},
+        {"scoring": lambda model, X, y: -np.max(np.abs(model.predict(X) - y))},
+        {"refit": lambda results: int(np.argmin(results["mean_test_score"]))},
+        {"cv": ShuffleSplit(21, random_state=0)},
+    ],
+    ids=["single rows", "callable", "rule", "many folds"],
+)
+def test_what_searches_of_their_own_do(numbers, how):
+    """Where folds are not shared, every outer fold is an ordinary search, with the same scores."""
+    numbers, how = [part[:24] for part in numbers], {"cv": 3, **how}
+    fast = FastGridSearchCV(KernelRidge(kernel="rbf"), {"alpha": [0.1, 1.0]}, **how)
+    slow = GridSearchCV(KernelRidge(kernel="rbf"), {"alpha": [0.1, 1.0]}, **how)
+    np.testing.assert_allclose(
+        cross_val_score(fast, *numbers, cv=3), their_score(slow, *numbers, cv=3), rtol=1e-7
+    )
+
+
+def test_randomised_search(numbers, shared):
+    lists = {"alpha": [1e-3, 1e-1, 1.0, 10.0], "gamma": [0.3, 1.0]}
+    search = FastRandomizedSearchCV(KernelRidge(kernel="rbf"), lists, n_iter=4, random_state=0)
+    ours = cross_val_score(search, *numbers, cv=3)
+    assert shared
+    np.testing.assert_allclose(ours, their_score(search, *numbers, cv=3), rtol=1e-8)
+
+
+def test_failing_folds_count_as_in_the_loop(labels):
+    X, y = labels[0], np.repeat([0, 1], 40)
+    with pytest.raises(ValueError, match="fits failed"):
+        their_score(GridSearchCV(SVC(), COSTS, cv=3), X, y, cv=KFold(2))
+    with pytest.raises(ValueError, match="fits failed"):
+        cross_val_score(FastGridSearchCV(SVC(), COSTS, cv=3), X, y, cv=KFold(2))
+
+
+# -- one standard error ------------------------------------------------------------------------
+
+
+def by_hand(results, ridge):
+    """The rule in plain words: the largest ridge whose mean is within one standard error."""
+    names = [name for name in results if name.startswith("split") and "_test_" in name]
+    table = np.array([results[name] for name in names])
+    means = table.mean(axis=0)
+    best = int(np.argmax(means))
+    bound = means[best] - table[:, best].std(ddof=1) / np.sqrt(len(table))
+    near = [i for i in range(len(means)) if means[i] >= bound]
+    return max(near, key=lambda i: (ridge(results["params"][i]), means[i]))
+
+
+def test_one_standard_error(numbers, labels):
+    fine = {"alpha": np.logspace(-3, 2, 12), "gamma": [0.3, 1.0]}
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), fine, refit="one_standard_error")
+    search.fit(*numbers)
+    expected = by_hand(search.cv_results_, lambda params: params["alpha"])
+    assert search.best_index_ == expected != np.argmax(search.cv_results_["mean_test_score"])
+    assert search.best_estimator_.alpha == search.best_params_["alpha"]
+    assert search.best_score_ == search.cv_results_["mean_test_score"][expected]
+    fine = {"C": np.logspace(-2, 2, 9), "gamma": [0.1, 0.3]}
+    search = FastGridSearchCV(SVC(), fine, refit="one_standard_error").fit(*labels)
+    assert search.best_index_ == by_hand(search.cv_results_, lambda params: -params["C"])
+
+
+def test_one_standard_error_within_outer_folds(numbers, shared):
+    fine = {"alpha": np.logspace(-3, 2, 12), "gamma": [0.3, 1.0]}
+
+    def rule(results):
+        return by_hand(results, lambda params: params["alpha"])
+
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), fine, refit="one_standard_error", cv=3)
+    slow = GridSearchCV(KernelRidge(kernel="rbf"), fine, refit=rule, cv=3)
+    ours = cross_val_score(search, *numbers, cv=3)
+    assert shared
+    np.testing.assert_allclose(ours, their_score(slow, *numbers, cv=3), rtol=1e-8)
+
+
+def test_one_standard_error_needs_one_metric_and_folds(numbers):
+    search = FastGridSearchCV(
+        KernelRidge(kernel="rbf"),
+        RIDGES,
+        scoring=["r2", "neg_max_error"],
+        refit="one_standard_error",
+    )
+    with pytest.raises(ValueError, match="needs one metric"):
+        search.fit(*numbers)
+    search = FastGridSearchCV(
+        KernelRidge(kernel="rbf"), RIDGES, criterion="gcv", refit="one_standard_error"
+    )
+    with pytest.raises(ValueError, match="needs scores of folds"):
+        search.fit(*numbers)
