@@ -17,6 +17,7 @@ from benchmarks.papers.study import Cell, Profile
 from benchmarks.papers.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
+KINDS = {"all": (True, False), "timed": (True,), "untimed": (False,)}
 KEPT = ROOT / "benchmarks" / "results" / "papers"
 
 
@@ -29,7 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed = []
     store = Store(options.store)
     if "run" in options.command:
-        failed = run(cells, store, jobs=options.jobs, minutes=options.minutes, profile=profile.name)
+        wanted = [cell for cell in cells if cell.is_timing in KINDS[options.only]]
+        failed = run(
+            wanted, store, jobs=options.jobs, minutes=options.minutes, profile=profile.name
+        )
         for cell, reason in failed:
             print(f"failed: {' '.join(cell.key)}: {reason}", file=sys.stderr)
     if "report" in options.command:
@@ -54,6 +58,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--papers", nargs="*", choices=PAPERS, default=list(PAPERS))
     parser.add_argument("--jobs", type=int, default=2, help="processes, one thread each")
     parser.add_argument("--minutes", type=float, default=np.inf, help="then start nothing new")
+    parser.add_argument("--only", choices=KINDS, default="all", help="timed cells need peace")
     parser.add_argument("--store", type=Path, default=KEPT, help="where finished cells are kept")
     parser.add_argument("--output", type=Path, help="the folder of the report; that of the store")
     return parser.parse_args(arguments)
