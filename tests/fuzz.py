@@ -115,7 +115,9 @@ def accepts_more(case: Case) -> bool:
         return True
     names = case.scoring.values() if isinstance(case.scoring, dict) else case.scoring
     several = isinstance(case.scoring, list | dict)
-    return several and any(name in ("neg_log_loss", "roc_auc_ovr") for name in names)
+    return several and any(
+        name in ("neg_log_loss", "neg_brier_score", "roc_auc_ovr") for name in names
+    )
 
 
 def _values(grid: dict[str, Any]) -> list[Any]:
@@ -147,7 +149,9 @@ def compare(case: Case) -> Finding:
     if fast.error is not None:
         if gave_up(slow):
             return Finding("accepted", _first_line(fast.error))
-        return Finding("accepted", NO_SCORE) if _has_no_score(fast, slow) else _refusal(fast)
+        if _has_no_score(fast, slow):
+            return Finding("accepted", NO_SCORE)
+        return Finding("refused", ONE_CLASS) if _says(fast, "one class only") else _refusal(fast)
     if slow.error is not None:
         words = f"only scikit-learn raises: {_first_line(slow.error)}"
         return Finding("accepted" if accepts_more(case) else "differ", words)
@@ -160,11 +164,12 @@ def compare(case: Case) -> Finding:
             flagged = _compare_predictions(case, fast, slow)
     except Difference as difference:
         if str(difference).startswith("NaN in other places") and _says(fast, "one class only"):
-            return Finding("refused", "RidgeClassifier takes one class for an answer")
+            return Finding("refused", ONE_CLASS)
         return Finding("accepted" if gave_up(slow) else "differ", str(difference))
     return Finding("flagged" if flagged else "agree")
 
 
+ONE_CLASS = "RidgeClassifier takes training rows of one class; here that fold fails, and says so"
 NO_SCORE = "no candidate has a score, so that none is the best; scikit-learn takes the first"
 
 
