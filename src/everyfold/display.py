@@ -35,6 +35,7 @@ class _Table:
     results: Params
     metric: str
     best: int | None
+    n_splits: int
 
     @classmethod
     def of(cls, search: Search, metric: str | None) -> _Table:
@@ -46,7 +47,8 @@ class _Table:
         if f"mean_test_{metric}" not in results:
             names = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
             raise ValueError(f"metric={metric!r} is not in cv_results_; use one of {names}")
-        return cls(results, str(metric), getattr(search, "best_index_", None))
+        best = getattr(search, "best_index_", None)
+        return cls(results, str(metric), best, search.n_splits_)
 
     @property
     def mean(self) -> Array:
@@ -56,12 +58,9 @@ class _Table:
     @property
     def error(self) -> Array:
         """Standard errors of the means over the folds."""
-        folds = sum(
-            key.startswith("split") and key.endswith(f"_test_{self.metric}") for key in self.results
-        )
         spread: Array = self.results[f"std_test_{self.metric}"]
         # std_test_score divides by the number of folds; a standard error of a mean does not.
-        error: Array = spread / np.sqrt(max(folds - 1, 1))
+        error: Array = spread / np.sqrt(max(self.n_splits - 1, 1))
         return error
 
     def column(self, name: str) -> AnyArray:

@@ -33,6 +33,7 @@ def records(outcome: Outcome) -> list[Params]:
     results, folds = dict(outcome.search.cv_results_), outcome.search.n_splits_
     # std_test_score divides by the number of folds; a standard error does not.
     results["standard_error"] = results["std_test_score"] / math.sqrt(folds - 1)
+    splits = [key for i in range(folds) if (key := f"split{i}_test_score") in results]
     place = results["rank_test_score"].astype(float)
     place[outcome.search.best_index_] = 0
     return [
@@ -40,7 +41,7 @@ def records(outcome: Outcome) -> list[Params]:
             "rank": int(results["rank_test_score"][k]),
             "params": outcome.shorten(results["params"][k]),
             **{name: results[name][k].item() for name in _SCORES},
-            "splits": [float(results[f"split{i}_test_score"][k]) for i in range(folds)],
+            "splits": [float(results[key][k]) for key in splits],
         }
         for k in np.argsort(place, kind="stable")
     ]

@@ -99,7 +99,7 @@ class OutOfFold:
         >>> record.mistakes(np.array([-1.0, 1.0, 1.0]), folds).ravel()
         array([1. , 0.5])
         """
-        labels = np.reshape(y, (len(y), -1))[np.concatenate(folds.tests)]
+        labels = np.reshape(y, (len(y), -1))[folds.test_rows]
         counts = np.diff(folds.bounds)
         error = np.repeat(_ROUNDING * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
         sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))

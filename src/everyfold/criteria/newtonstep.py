@@ -182,7 +182,7 @@ class _Step:
 
     def _resummed(self, folds: Folds, is_single: bool) -> tuple[Array, list[Array]]:
         if is_single:
-            rows = np.concatenate(folds.helds)
+            rows = folds.held_rows
             v_all = self.response.release_each(self.force)
             held = self.response.without_each(v_all, self.model)[rows]
             return held, [v_all[row : row + 1] for row in rows]
@@ -198,13 +198,13 @@ class _Step:
             return self._mean_series(folds, order)
         D = self.response.curvature
         if is_single:
-            rows = np.concatenate(folds.helds)
+            rows = folds.held_rows
             M = self.response.diagonal()[rows]
             ratio = M * D[rows]
             powers = sum(ratio**j for j in range(order))
             return np.asarray(self.u[rows] + powers * M * self.g[rows])
         moved = [self.response.series(rows, self.g, order) for rows in folds.helds]
-        return self.u[np.concatenate(folds.helds)] + np.concatenate(moved)
+        return self.u[folds.held_rows] + np.concatenate(moved)
 
     def _mean_series(self, folds: Folds, order: int) -> Array:
         elsewhere = share_of_ridge(self.problem, folds)
@@ -244,7 +244,7 @@ class _Step:
     def _radius(self, folds: Folds, is_single: bool) -> Array:
         D = self.response.curvature
         if is_single:
-            rows = np.concatenate(folds.helds)
+            rows = folds.held_rows
             return np.asarray(self.response.diagonal()[rows] * D[rows])
         radii = np.zeros(len(folds))
         for i, rows in enumerate(folds.helds):

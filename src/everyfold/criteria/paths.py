@@ -355,7 +355,7 @@ def solve_paths(
 
 def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Array:
     """A score of candidates that needs no scorer: wrong signs, or squared errors."""
-    y = problem.y[np.concatenate(folds.tests), 0]
+    y = problem.y[folds.test_rows, 0]
     values = np.stack([record.values[:, 0] for record in records])
     with np.errstate(invalid="ignore"):
         if problem.loss.is_margin:

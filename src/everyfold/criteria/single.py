@@ -172,7 +172,7 @@ def leave_each(
     held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
     if lanes is not None:
         _refit_doubtful(problem, lanes, {k: machines[k] for k in held}, held)
-    rows = np.concatenate(folds.tests)
+    rows = folds.test_rows
     return [_record(held[k], spans[k][1], rows) for k in first]
 
 
@@ -211,7 +211,7 @@ def refit_each(
     the values where that is less, as it is for a small C.
     """
     y, w = problem.y[:, 0], problem.w
-    rows = np.concatenate(folds.tests)
+    rows = folds.test_rows
     paths = hinge_paths(lanes, y, Cs, w[None], tol=tol, keep_coef=True)
     check_fits(paths)
     assert paths.coef is not None

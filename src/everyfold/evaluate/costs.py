@@ -17,6 +17,7 @@ from everyfold.criteria.conjugate import ConjugateGradient
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
+from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.operators.base import KernelOperator, StructureError
 from everyfold.operators.nystrom import SAMPLE
 from everyfold.operators.structure import Outline
@@ -465,8 +466,9 @@ def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
 
 
 def overhead(candidates: int, folds: int, cost: CostModel = COSTS) -> float:
-    """Seconds for the records and scores of candidates."""
-    return candidates * (cost.candidate + folds * cost.score)
+    """Seconds for the records and scores of candidates; of very many folds they are arrays."""
+    written = min(folds, MOST_COLUMNS) * cost.score + 20.0 * folds * cost.stream
+    return candidates * (cost.candidate + written)
 
 
 def kernel_cost(

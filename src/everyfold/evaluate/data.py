@@ -11,7 +11,7 @@ import numpy as np
 
 from everyfold.criteria.base import Closed, Failure
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds
+from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds, masked
 from everyfold.models.model import Model
 from everyfold.models.pipelines import Parts, freeze
 from everyfold.models.targets import Labels, Target
@@ -115,10 +115,14 @@ class Task:
         return failing_folds(self.target, self.weights, self.folds)
 
     @cached_property
+    def numbers(self) -> Index:
+        """The numbers of all folds, one array for all candidates."""
+        return np.arange(len(self.folds))
+
+    @cached_property
     def usable(self) -> Index:
-        """The numbers of the other folds."""
-        numbers = [i for i in range(len(self.folds)) if i not in self.failing]
-        return np.array(numbers, dtype=np.intp)
+        """The numbers of the folds that a model can be fitted on."""
+        return np.delete(self.numbers, list(self.failing)) if self.failing else self.numbers
 
     @cached_property
     def whole(self) -> Tile:
@@ -127,12 +131,7 @@ class Task:
 
     def held_out(self, values: Array) -> Array:
         """Values of the usable folds' test rows without classes that their training rows lack."""
-        folds, lacking = self.whole.test, self.whole.lacking
-        values = values.copy() if lacking else values
-        for i, train in lacking.items():
-            part = slice(folds.bounds[i], folds.bounds[i + 1])
-            values[part] = self.target.mask(values[part], train)
-        return values
+        return masked(self.target, values, self.whole.test, self.whole.lacking)
 
     @property
     def is_pooled(self) -> bool:
@@ -365,8 +364,9 @@ class Data:
     @property
     def sizes(self) -> list[int]:
         """How many test rows each fold has."""
-        tests = self.tasks[0].folds.tests if self.tasks else [test for _, test in self.splits]
-        return [len(test) for test in tests]
+        if self.tasks:
+            return np.diff(self.tasks[0].folds.bounds).tolist()  # type: ignore[no-any-return]
+        return [len(test) for _, test in self.splits]
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,7 @@ class Outcome:
     number : int
     folds : int array
         The numbers of the folds.
-    scores, train_scores : list
+    scores, train_scores : sequence, a FoldScores where all are known
         One entry a fold: a number, or a dictionary for several scorers; None where it failed.
     is_exact : bool array, one entry a fold
     condition, radius : arrays, one entry a fold
@@ -420,8 +420,8 @@ class Outcome:
 
     number: int
     folds: Index
-    scores: list[Score]
-    train_scores: list[Score] | None
+    scores: Sequence[Score]
+    train_scores: Sequence[Score] | None
     is_exact: Mask
     condition: Array
     radius: Array

@@ -7,7 +7,7 @@ data, most of it checks; a search makes thousands of such calls on data that wer
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.sums import FoldErrors
+from everyfold.rows.folds import joined, lengths
 from everyfold.types import AnyArray, Array, Estimator, Index, Scorer
 
 
@@ -35,12 +36,12 @@ class Side:
     """
 
     target: Target
-    parts: tuple[Index, ...]
+    parts: Sequence[Index]
 
     @cached_property
     def rows(self) -> Index:
         """All of them, fold after fold."""
-        return np.concatenate(self.parts)
+        return joined(self.parts)
 
     @cached_property
     def together(self) -> Side:
@@ -50,7 +51,7 @@ class Side:
     @cached_property
     def sizes(self) -> Index:
         """The number of rows of each fold."""
-        return np.array([len(part) for part in self.parts], dtype=np.intp)
+        return lengths(self.parts)
 
     @cached_property
     def bounds(self) -> Index:

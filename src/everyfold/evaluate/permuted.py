@@ -176,7 +176,7 @@ class OrderedJudge(Judge):
             scores += self._score_one(i, values[first:last], parts)
         return scores
 
-    def _score_one(self, i: int, values: Array, parts: tuple[Index, ...]) -> list[Score]:
+    def _score_one(self, i: int, values: Array, parts: Sequence[Index]) -> Sequence[Score]:
         target = self._versions[i]
         judge = self._base.ordered(self._versions.orders[i], target)
         return judge.score(values, Side(target, parts), {})

@@ -383,7 +383,7 @@ def splits_of(request: Request) -> list[tuple[Index, Index]]:
 
 
 def _check_partition(folds: Folds, cv: Splitter) -> None:
-    rows = np.concatenate(folds.tests)
+    rows = folds.test_rows
     if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
         raise ValueError(
             f"cross_val_predict only works for partitions, as do calibration and intervals: cv="

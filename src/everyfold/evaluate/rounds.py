@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.tiles import Unit
 
 __all__ = ["History", "Once", "Rounds", "mean_score"]
@@ -49,7 +50,6 @@ class Once(Rounds):
 
 def mean_score(outcome: Outcome, metric: str) -> float:
     """The mean over the folds, -inf where one of them has none."""
-    scores = [s[metric] if isinstance(s, dict) else s for s in outcome.scores]
-    known = [float(score) for score in scores if score is not None]
-    mean = float(np.mean(known)) if len(known) == len(scores) and known else -np.inf
+    scores = column(outcome.scores, metric)
+    mean = float(scores.mean()) if len(scores) else -np.inf
     return mean if np.isfinite(mean) else -np.inf

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from traceback import format_exc
 from typing import Any
 
@@ -17,20 +17,21 @@ from everyfold.criteria.paths import RefittedRows
 from everyfold.evaluate.bind import Bases, FoldRows, bind
 from everyfold.evaluate.closed import AS_DEFINED, by_criterion
 from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile
+from everyfold.evaluate.foldscores import FoldScores, column, placed
 from everyfold.evaluate.inexact import exclude
 from everyfold.evaluate.methods import Method
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.refits import run_refits
-from everyfold.evaluate.scores import Judge
+from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.views import sampled
 from everyfold.models.targets import Labels
 from everyfold.operators import KernelOperator, StructureError
 from everyfold.operators.base import Splits
-from everyfold.rows.folds import Folds
+from everyfold.rows.folds import Folds, chosen
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import Array, Label, Mask, Params, Score
+from everyfold.types import Array, Index, Label, Mask, Params, Score
 
 __all__ = ["run", "score_together"]
 
@@ -151,14 +152,10 @@ def _keeps_one(task: Task, folds: tuple[int, ...] | None) -> bool:
 
 def _best(outcomes: Sequence[Outcome], metric: str) -> int:
     """The position of the best mean score, of equal ones that of the first candidate."""
-    scores = [[_of(score, metric) for score in outcome.scores] for outcome in outcomes]
-    means = np.nan_to_num(np.array(scores, dtype=np.float64).mean(axis=1), nan=-np.inf)
+    found = [column(outcome.scores, metric).mean() for outcome in outcomes]
+    means = np.nan_to_num(found, nan=-np.inf).tolist()
     ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
     return ranks.index(min(ranks))
-
-
-def _of(score: Score, metric: str) -> Score:
-    return score.get(metric) if isinstance(score, dict) else score
 
 
 def _records(
@@ -307,26 +304,15 @@ def _judge(
     seconds: float,
 ) -> Outcome:
     start = time.perf_counter()
-    numbers = np.arange(len(task.folds)) if folds is None else np.array(folds, dtype=np.intp)
-    where = np.searchsorted(numbers, tile.numbers)
+    numbers = task.numbers if folds is None else np.array(folds, dtype=np.intp)
+    where = tile.numbers if folds is None else np.searchsorted(numbers, tile.numbers)
     failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
-    for i in numbers.tolist():
-        if i in task.failing:
-            error = task.failing[i]
+    for i, error in task.failing.items():
+        if folds is None or i in folds:
             failures[i] = Failure(error, f"ValueError: {error}\n")
-    scores: list[Score] = [None] * len(numbers)
-    train: list[Score] | None = list(scores) if task.with_train else None
+    scores, train = _scores(record, task, tile, _Place(where, len(numbers)))
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
-    elif task.judge is not None and record.errors is not None:
-        for i, score in zip(where.tolist(), task.judge.score_errors(record.errors), strict=True):
-            scores[i] = score
-    elif task.judge is not None and len(tile.numbers):
-        values, inside = _by_side(record.values, tile)
-        if not _waits(task, tile):
-            _fill(scores, task.judge, values, tile.test, tile, record.failures, where)
-        if train is not None and tile.train is not None and inside is not None:
-            _fill(train, task.judge.by_fold, inside, tile.train, tile, record.failures, where)
     return Outcome(
         candidate.number,
         numbers,
@@ -347,6 +333,32 @@ def _judge(
     )
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where the usable folds of a unit stand among all of its folds, and how many these are."""
+
+    where: Index
+    size: int
+
+
+def _scores(
+    record: OutOfFold, task: Task, tile: Tile, place: _Place
+) -> tuple[Sequence[Score], Sequence[Score] | None]:
+    """The scores of test rows, and of training rows if these are asked for."""
+    scores: Sequence[Score] = [None] * place.size
+    train = scores if task.with_train else None
+    if task.criterion is not None or task.judge is None or not len(tile.numbers):
+        return scores, train
+    if record.errors is not None:
+        return placed(task.judge.score_errors(record.errors), place.where, place.size), train
+    values, inside = _by_side(record.values, tile)
+    if not _waits(task, tile):
+        scores = _scored(task.judge, values, tile.test, tile, record.failures, place)
+    if tile.train is not None and inside is not None:
+        train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures, place)
+    return scores, train
+
+
 def _kept(record: OutOfFold, task: Task, tile: Tile, folds: tuple[int, ...] | None) -> Array | None:
     """The held-out values, where they are asked for and not sums alone were taken."""
     is_asked = task.keeps_values and not _keeps_one(task, folds)
@@ -363,15 +375,22 @@ def _waits(task: Task, tile: Tile) -> bool:
 
 def score_together(outcome: Outcome, task: Task) -> Outcome:
     """An outcome on all folds with the scores that waited for the last of them."""
-    is_complete = len(outcome.failures) + len([s for s in outcome.scores if s is not None])
-    if not task.is_pooled or outcome.values is None or is_complete == len(outcome.folds):
+    if not task.is_pooled or outcome.values is None or not _is_unscored(outcome):
         return outcome
     assert task.judge is not None
-    tile, scores = task.whole, list(outcome.scores)
+    tile = task.whole
     known = enumerate(tile.numbers.tolist())
     failures = {i: outcome.failures[k] for i, k in known if k in outcome.failures}
-    _fill(scores, task.judge, outcome.values, tile.test, tile, failures, tile.numbers)
+    place = _Place(tile.numbers, len(outcome.folds))
+    scores = _scored(task.judge, outcome.values, tile.test, tile, failures, place)
     return replace(outcome, scores=scores, values=outcome.values if task.keeps_values else None)
+
+
+def _is_unscored(outcome: Outcome) -> bool:
+    """Whether a fold that did not fail has no score."""
+    if isinstance(outcome.scores, FoldScores) and outcome.scores.is_known is None:
+        return False
+    return [*outcome.scores].count(None) > len(outcome.failures)
 
 
 def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
@@ -379,16 +398,18 @@ def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
     target = task.target
     if not isinstance(target, Labels) or not task.has_several_classes:
         return None
+    held = masked(target, _by_side(values, tile)[0], tile.test, tile.lacking)
     found: set[Label] = set()
-    starts = tile.folds.bounds[:-1]
-    for i, (start, part) in enumerate(zip(starts, tile.test.parts, strict=True)):
-        held = values[start : start + len(part)]
-        if i in tile.lacking:
-            held = target.mask(held, tile.lacking[i])
-        found.update(target.predict(held[np.isfinite(held).all(axis=1)]).tolist())
+    for part in held[:_FEW_ROWS], held[_FEW_ROWS:]:  # most candidates are done with the first
+        if not len(part):
+            continue
+        found.update(target.predict(part[np.isfinite(part).all(axis=1)]).tolist())
         if len(found) > 1:
             return None
     return (found.pop(),) if found else None
+
+
+_FEW_ROWS = 200
 
 
 def _is_approximate(record: OutOfFold, method: Method) -> bool:
@@ -414,28 +435,22 @@ def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
     return values[is_test], values[~is_test]
 
 
-def _fill(
-    scores: list[Score],
+def _scored(
     judge: Judge,
     values: Array,
     side: Side,
     tile: Tile,
     failures: dict[int, Failure],
-    where: Any,
-) -> None:
-    """Write the scores of the folds that did not fail into the list of all folds."""
-    good: Sequence[int] = range(len(side.parts))
-    lacking = tile.lacking
+    place: _Place,
+) -> Sequence[Score]:
+    """The scores of all folds of a unit; None for those that failed."""
+    where, lacking = place.where, tile.lacking
     if failures:
-        good = [i for i in good if i not in failures]
+        good = [i for i in range(len(side.parts)) if i not in failures]
         values = values[~np.isin(side.folds, list(failures))]
-        side = Side(side.target, tuple(side.parts[i] for i in good))
+        side = Side(side.target, chosen(side.parts, good))
         lacking = {good.index(i): train for i, train in lacking.items() if i in good}
-    if not good:
-        return
-    found = judge.score(values, side, lacking)
-    if len(found) == len(scores):
-        scores[:] = found
-        return
-    for i, score in zip(good, found, strict=True):
-        scores[int(where[i])] = score
+        where = where[good]
+    if not len(where):
+        return [None] * place.size
+    return placed(judge.score(values, side, lacking), where, place.size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 
 from everyfold.criteria import Folds
+from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.metrics import (
     Metric,
+    Scored,
     Side,
     asks_for_predictions,
     by_column,
@@ -160,6 +162,15 @@ def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
     return rows if rows is None else safe_indexing(rows, index)
 
 
+def masked(target: Target, values: Array, side: Side, trains: Mapping[int, Index]) -> Array:
+    """Values without the classes that the training rows of some folds lack."""
+    values = values.copy() if trains else values
+    for i, train in trains.items():
+        part = slice(side.bounds[i], side.bounds[i + 1])
+        values[part] = target.mask(values[part], train)
+    return values
+
+
 def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
     several = isinstance(scorer, MultimetricScorer)
@@ -198,8 +209,7 @@ def incomplete_folds(target: Target, folds: Folds) -> list[int]:
 
 def _held_out(folds: Folds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The held-out rows of all folds, and the fold of each."""
-    rows = np.concatenate([np.empty(0, dtype=np.intp), *folds.helds])
-    return rows, np.repeat(np.arange(len(folds)), folds.sizes)
+    return folds.held_rows, np.repeat(np.arange(len(folds)), folds.sizes)
 
 
 class Judge:
@@ -291,16 +301,13 @@ class Judge:
         """Whether the squared errors of folds are all that its scores depend on."""
         return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
 
-    def score_errors(self, errors: FoldErrors) -> list[Score]:
+    def score_errors(self, errors: FoldErrors) -> Sequence[Score]:
         """``score`` of one candidate by the squared errors of its folds."""
         table = score_errors(self._known, errors)
         assert table is not None
-        scores = [
-            {name: float(s[i, 0]) for name, s in table.items()} for i in range(len(errors.weight))
-        ]
-        return scores if self.is_multimetric else [score["score"] for score in scores]
+        return FoldScores({name: s[:, 0] for name, s in table.items()}, self.is_multimetric)
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Score]:
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
         """A score, or one for each scorer by name, of every fold.
 
         Parameters
@@ -311,37 +318,23 @@ class Judge:
         trains : mapping
             The training rows of folds where they lack a class, by number.
         """
-        if trains:
-            values = self._masked(values, side, trains)
+        values = masked(self._target, values, side, trains)
         table = self._table(values, side)
-        if not self.is_multimetric and None not in table.get("score", [None]):
-            return table["score"]
+        if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
+            return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
         results = []
         for i in range(len(side.parts)):
-            found = {name: column[i] for name, column in table.items() if column[i] is not None}
+            found = {name: float(s.scores[i]) for name, s in table.items() if s.is_known[i]}
             if len(found) < len(self._scorers):
                 found = self._ask(values, side, i, found, trains.get(i))
             results.append(found if self.is_multimetric else found["score"])
         return results
 
-    def _masked(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Array:
-        values = values.copy()
-        for i, train in trains.items():
-            part = slice(side.bounds[i], side.bounds[i + 1])
-            values[part] = self._target.mask(values[part], train)
-        return values
-
-    def _table(self, values: Array, side: Side) -> dict[str, list[float | None]]:
-        """By scorer, the scores of all folds; None where scikit-learn must be asked."""
+    def _table(self, values: Array, side: Side) -> dict[str, Scored]:
+        """By scorer, the scores of all folds that scikit-learn need not be asked for."""
         if not self._known or not np.isfinite(values).all():
             return {}
-        table: dict[str, list[float | None]] = {}
-        for name, metric in self._known.items():
-            scored = metric(side, values)
-            table[name] = scored.scores.tolist()
-            for i in np.flatnonzero(~scored.is_known).tolist():
-                table[name][i] = None
-        return table
+        return {name: metric(side, values) for name, metric in self._known.items()}
 
     def _check(self, model: _HeldOut) -> None:
         """Raise if no score can be had this way, whatever ``error_score`` is."""
@@ -445,11 +438,18 @@ class PooledJudge(Judge):
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> list[Score]:
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
         """See base class."""
-        masked = self._masked(values, side, trains) if trains else values
-        (whole,) = self._whole.score(masked, side.together, {})
-        if self._rest is None:
-            return [whole] * len(side.parts)
-        scores = self._rest.score(values, side, trains)
-        return [{name: {**own, **whole}[name] for name in self._scorers} for own in scores]
+        known = masked(self._target, values, side, trains)
+        (whole,) = self._whole.score(known, side.together, {})
+        count = len(side.parts)
+        if isinstance(whole, dict) and not self.is_multimetric:  # of a function of the user's
+            return [whole] * count
+        whole = whole if self.is_multimetric else {"score": whole}
+        columns = {name: np.broadcast_to(score, count) for name, score in whole.items()}
+        rest = [] if self._rest is None else self._rest.score(values, side, trains)
+        if isinstance(rest, FoldScores):
+            columns |= rest.columns
+        elif rest:
+            return [{name: {**own, **whole}[name] for name in self._scorers} for own in rest]
+        return FoldScores({name: columns[name] for name in self._scorers}, self.is_multimetric)

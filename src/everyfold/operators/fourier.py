@@ -22,6 +22,7 @@ from everyfold.operators.base import KernelOperator, Quadratic, Response, Soluti
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.systems import EPS, refuse
+from everyfold.rows.folds import lengths
 from everyfold.types import Array, Index, Matrix, Route
 
 CLIPPED_SHARE = 0.01
@@ -135,7 +136,7 @@ class CirculantMatrix(KernelOperator):
 def check_sets(grid: Grid, weights: Array, sets: Sequence[Index]) -> None:
     """Raise unless weights are equal and sets are blocks of rows with fixed leading indices."""
     _common(np.sqrt(weights))
-    sizes = np.array([len(rows) for rows in sets])
+    sizes = lengths(sets)
     for m in np.unique(sizes):
         if m > 1:
             rows = np.stack([rows for rows in sets if len(rows) == m])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -47,6 +48,40 @@ class Stack:
 
 
 @dataclass(frozen=True)
+class Singles(Sequence[Index]):
+    """Sets of one row each, held as one array: a million folds are not a million arrays."""
+
+    rows: Index
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, i: Any) -> Any:
+        return Singles(self.rows[i]) if isinstance(i, slice) else self.rows[:, None][i]
+
+
+def joined(sets: Sequence[Index]) -> Index:
+    """The rows of all sets, one set after the other."""
+    if isinstance(sets, Singles):
+        return sets.rows
+    return np.concatenate([np.empty(0, dtype=np.intp), *sets])
+
+
+def lengths(sets: Sequence[Index]) -> Index:
+    """The number of rows of every set."""
+    if isinstance(sets, Singles):
+        return np.ones(len(sets), dtype=np.intp)
+    return np.array([len(rows) for rows in sets], dtype=np.intp)
+
+
+def chosen(sets: Sequence[Index], numbers: Sequence[int]) -> Sequence[Index]:
+    """Some of the sets."""
+    if isinstance(sets, Singles):
+        return Singles(sets.rows[np.asarray(numbers, dtype=np.intp)])
+    return tuple(sets[i] for i in numbers)
+
+
+@dataclass(frozen=True)
 class Folds:
     """All splits of a cross-validation of ``n`` rows.
 
@@ -63,8 +98,8 @@ class Folds:
     """
 
     n: int
-    tests: tuple[Index, ...]
-    helds: tuple[Index, ...]
+    tests: Sequence[Index]
+    helds: Sequence[Index]
     odd: dict[int, Fold] = field(default_factory=dict)
     """The folds that are not removals, by number."""
     orders: dict[int, Index] = field(default_factory=dict)
@@ -72,10 +107,10 @@ class Folds:
 
     @classmethod
     def leave_one_out(cls, n: int) -> Folds:
-        """The n folds of leave-one-out, without n index arrays of n rows."""
+        """The n folds of leave-one-out, as one array of n rows."""
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 rows, got n_samples={n}")
-        singles = tuple(np.arange(n)[:, None])
+        singles = Singles(np.arange(n))
         return cls(n, singles, singles)
 
     @classmethod
@@ -119,13 +154,14 @@ class Folds:
 
     def subset(self, numbers: Iterable[int]) -> Folds:
         """Some of the folds, renumbered."""
-        chosen = list(numbers)
+        own = list(numbers)
+        tests = chosen(self.tests, own)
         return Folds(
             self.n,
-            tuple(self.tests[i] for i in chosen),
-            tuple(self.helds[i] for i in chosen),
-            {j: self.odd[i] for j, i in enumerate(chosen) if i in self.odd},
-            {j: self.orders[i] for j, i in enumerate(chosen) if i in self.orders},
+            tests,
+            tests if self.helds is self.tests else chosen(self.helds, own),
+            {j: self.odd[i] for j, i in enumerate(own) if i in self.odd},
+            {j: self.orders[i] for j, i in enumerate(own) if i in self.orders},
         )
 
     def among(self, rows: Index) -> Folds:
@@ -151,7 +187,17 @@ class Folds:
     @cached_property
     def sizes(self) -> Index:
         """How many rows each fold leaves out of training."""
-        return np.array([len(held) for held in self.helds], dtype=np.intp)
+        return lengths(self.helds)
+
+    @cached_property
+    def test_rows(self) -> Index:
+        """The test rows of all folds, one fold after the other."""
+        return joined(self.tests)
+
+    @cached_property
+    def held_rows(self) -> Index:
+        """The held-out rows of all folds, one fold after the other."""
+        return joined(self.helds)
 
     @cached_property
     def groups(self) -> tuple[tuple[int, int], ...]:
@@ -162,7 +208,7 @@ class Folds:
     @cached_property
     def bounds(self) -> Index:
         """Fold i's predictions are ``values[bounds[i]:bounds[i + 1]]`` of an out-of-fold array."""
-        return np.concatenate([[0], np.cumsum([len(test) for test in self.tests])]).astype(np.intp)
+        return np.concatenate([[0], np.cumsum(lengths(self.tests))]).astype(np.intp)
 
     def split(self, values: Array) -> list[Array]:
         """An array over all test rows of all folds, cut into the folds'."""
@@ -172,7 +218,8 @@ class Folds:
     def pick(self) -> Index:
         """Which entries of the concatenated held-out sets are the test rows of the folds."""
         starts = np.cumsum(self.sizes) - self.sizes
-        if all(test is held for test, held in zip(self.tests, self.helds, strict=True)):
+        is_same = self.tests is self.helds
+        if is_same or all(test is held for test, held in zip(self.tests, self.helds, strict=True)):
             return np.arange(int(self.sizes.sum()))
         picked = []
         for start, test, held in zip(starts, self.tests, self.helds, strict=True):
@@ -183,7 +230,7 @@ class Folds:
     @cached_property
     def _one_stack(self) -> Stack:
         """All folds as one stack, for folds of equal size; no loop over a million of them."""
-        rows = np.concatenate(self.helds).reshape(len(self), int(self.sizes[0]))
+        rows = self.held_rows.reshape(len(self), int(self.sizes[0]))
         return Stack(np.arange(len(self)), rows, np.arange(rows.size).reshape(rows.shape))
 
     def stacks(self, is_active: NDArray[np.bool_]) -> Iterator[Stack]:

@@ -35,23 +35,27 @@ def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
         )
 
 
-def best_index(refit: Refit, metric: str, results: Params, ridges: Sequence[float]) -> int:
+def best_index(
+    refit: Refit, metric: str, results: Params, n_splits: int, ridges: Sequence[float]
+) -> int:
     """The index of the winner in the table of results, which has a score at least.
 
     ``ridges`` are those of the candidates, in the order of the table.
     """
     if refit == ONE_STANDARD_ERROR:
-        return _within_one_error(results, np.asarray(ridges, dtype=np.float64))
+        return _within_one_error(results, n_splits, np.asarray(ridges, dtype=np.float64))
     return int(BaseSearchCV._select_best_index(refit, metric, results))
 
 
-def _within_one_error(results: Params, ridges: Array) -> int:
+def _within_one_error(results: Params, t: int, ridges: Array) -> int:
     """The largest ridge within one standard error of the best; of several, the best of them.
 
     The standard error is that of the mean over t folds: s/√t, with s² over t − 1.
     """
+    if t < 2:
+        raise ValueError(f"refit={ONE_STANDARD_ERROR!r} needs at least 2 folds, and there is {t}")
     means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
-    best, t = int(np.argmax(means)), _number_of_folds(results)
+    best = int(np.argmax(means))
     error = results["std_test_score"][best] / np.sqrt(t - 1.0)
     near = np.flatnonzero(means >= means[best] - error)
     if np.isnan(ridges[near]).any():
@@ -61,10 +65,3 @@ def _within_one_error(results: Params, ridges: Array) -> int:
         )
     order = np.lexsort((near, -means[near], -ridges[near]))
     return int(near[order[0]])
-
-
-def _number_of_folds(results: Params) -> int:
-    t = sum(name.startswith("split") and name.endswith("_test_score") for name in results)
-    if t < 2:
-        raise ValueError(f"refit={ONE_STANDARD_ERROR!r} needs at least 2 folds, and there is {t}")
-    return t

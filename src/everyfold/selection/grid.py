@@ -119,7 +119,8 @@ class FastGridSearchCV(FastSearchCV):
         ``status`` (how certain the scores are), ``is_identity`` (whether the kernel is numerically
         the identity, so that nothing is learnt), ``spectral_radius`` (of influence series; NaN if
         none) and ``confirmed_test_score`` (NaN for candidates that were not refitted). Times are
-        shares of the shared work.
+        shares of the shared work. With more than 1,000 folds there are no columns of single folds;
+        ``fold_scores`` gives them.
     plan_ : SearchPlan
         What was done, in words.
     best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \

@@ -193,7 +193,7 @@ class _Table:
         results = search._format_results(list(self.request.candidates), n_splits, out)
         metric = self.search.refit if isinstance(out[0]["test_scores"], dict) else "score"
         ridges = [max(self.data.candidates[o.number].model.ridges) for o in self.outcomes]
-        best = best_index(self.search.refit, metric, results, ridges)
+        best = best_index(self.search.refit, metric, results, n_splits, ridges)
         return best, bool(self.outcomes[best].is_exact[folds].all())
 
 
@@ -237,7 +237,7 @@ def _outer_scorer(request: Request, asked: Request, estimator: Estimator) -> Sco
 def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
     """The outcome cut into folds, which get their numbers among the outer ones."""
     for i, fold in enumerate(folds):
-        train: list[Score] | None = outcome.train_scores and outcome.train_scores[i : i + 1]
+        train: Sequence[Score] | None = outcome.train_scores and outcome.train_scores[i : i + 1]
         yield replace(
             outcome,
             folds=np.array([fold]),

@@ -11,6 +11,7 @@ import numpy as np
 
 from everyfold.evaluate.data import Data, Outcome, Task
 from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
@@ -183,6 +184,8 @@ class Keeper:
 
 def _has(outcome: Outcome, metric: str) -> bool:
     """Whether there is such a score; those of a user's own function may have any names."""
+    if isinstance(outcome.scores, FoldScores):
+        return not outcome.scores.is_multimetric or metric in outcome.scores.columns
     return all(metric in score for score in outcome.scores if isinstance(score, dict))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import TypeGuard
@@ -86,13 +86,18 @@ def _short(name: str) -> str:
 
 
 def edge_remarks(
-    grids: Sequence[Mapping[str, Sequence[object]]], results: Params, best: int, metric: str
+    grids: Sequence[Mapping[str, Sequence[object]]],
+    results: Params,
+    best: int,
+    metric: str,
+    by_fold: Callable[[int], Array],
 ) -> list[Remark]:
     """What is to be said of a winner at the edge: a note, and a warning where it is worth one.
 
     That is where five values or more were tried, and the last of them still gains much over the one
     before it: two standard errors of the difference over the folds, and a twentieth of the range of
-    all scores. Plateaus and ties gain nothing, and small grids are meant to be small.
+    all scores. Plateaus and ties gain nothing, and small grids are meant to be small. ``by_fold``
+    gives the scores of the folds of a candidate.
     """
     params = results["params"][best]
     grid = _around(grids, params)
@@ -104,7 +109,9 @@ def edge_remarks(
         rises = False
         if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
             inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
-            rises = _rises(results, inside, params, metric)
+            other = _index(results, inside)
+            if other is not None:
+                rises = _rises(by_fold(other), by_fold(best), results[f"mean_test_{metric}"])
         better = ", where the score still improves" if rises else ""
         remarks.append(Remark(f"{words}{better}; try {further} values", rises))
     return remarks
@@ -124,24 +131,16 @@ def _around(
     return merged
 
 
-def _scores(results: Params, params: Params, metric: str) -> Array | None:
-    """The scores of the folds of a candidate, if it is in the table."""
+def _index(results: Params, params: Params) -> int | None:
+    """Where a candidate is in the table, if it is."""
     wanted = freeze(params)
-    for k, found in enumerate(results["params"]):
-        if freeze(found) == wanted:
-            splits = (f"split{i}_test_{metric}" for i in range(len(results)))
-            return np.array([results[key][k] for key in splits if key in results])
-    return None
+    return next((k for k, found in enumerate(results["params"]) if freeze(found) == wanted), None)
 
 
-def _rises(results: Params, inside: Params, edge: Params, metric: str) -> bool:
-    """Whether the edge is much better than the next value inside."""
-    before, after = _scores(results, inside, metric), _scores(results, edge, metric)
-    if before is None or after is None:
-        return False
+def _rises(before: Array, after: Array, whole: Array) -> bool:
+    """Whether the edge is much better than the next value inside, beside all mean scores."""
     gain = after - before
     error = gain.std(ddof=1) / math.sqrt(len(gain)) if len(gain) > 1 else 0.0
-    whole = results[f"mean_test_{metric}"]
     spread = np.nanmax(whole) - np.nanmin(whole)
     return bool(gain.mean() > max(WORTH_ERRORS * error, WORTH_SHARE * spread))
 

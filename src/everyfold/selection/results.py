@@ -11,15 +11,21 @@ import numpy as np
 
 from everyfold.evaluate.closed import AS_DEFINED
 from everyfold.evaluate.data import REFITTED, Data, Outcome
+from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.evaluate.inexact import NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
 from everyfold.models.private import (
-    MultimetricScorer,
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
-from everyfold.types import Mask, Params, Score, Scorer, Search
+from everyfold.selection.manyfolds import (
+    Condensed,
+    condensed,
+    failed_score,
+    fit_errors,
+)
+from everyfold.types import Array, Mask, Params, Scorer, Search
 
 __all__ = ["Table", "entries_of", "sizes_of", "tabulate"]
 
@@ -33,6 +39,8 @@ class Table:
     n_splits: int
     is_multimetric: bool
     names: Mapping[str, Scorer]
+    by_fold: Mapping[str, Sequence[Array]]
+    """The scores of folds that the results have no columns for, by name and candidate."""
 
 
 def tabulate(
@@ -41,14 +49,21 @@ def tabulate(
     """The table of the finished candidates; ``search`` formats it, being scikit-learn's."""
     numbers = sorted({*outcomes, *data.refused})
     sizes = sizes_of(data, outcomes)
-    entries = [entries_of(request, data, outcomes.get(k), k, sizes) for k in numbers]
-    out = list(chain.from_iterable(entries))
-    warn_or_raise_about_fit_failures(out, request.options.error_score)
-    if callable(search.scoring):
-        insert_error_scores(out, request.options.error_score)
     params = [request.candidates[number] for number in numbers]
     found = [outcomes.get(number) for number in numbers]
-    results = _formatted(search, params, len(sizes), out, found)
+    short: list[Condensed] = []
+    if len(sizes) > MOST_COLUMNS:
+        short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
+        fits = fit_errors(found, list(data.refused.values()), len(sizes))
+        out = [item.entry for item in short]
+    else:
+        entries = [entries_of(request, data, outcomes.get(k), k, sizes) for k in numbers]
+        fits = out = list(chain.from_iterable(entries))
+    warn_or_raise_about_fit_failures(fits, request.options.error_score)
+    if callable(search.scoring):
+        insert_error_scores(out, request.options.error_score)
+    results = _formatted(search, params, len(out) // len(numbers), out, found)
+    by_fold = _without_columns(results, short, request, len(sizes)) if short else {}
     exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
     results["is_exact"] = exact
     results["status"] = np.array(
@@ -59,7 +74,26 @@ def tabulate(
     results["spectral_radius"] = np.array([_radius(outcome) for outcome in found])
     names = out[0]["test_scores"]
     is_multimetric = isinstance(names, dict)
-    return Table(results, exact, len(sizes), is_multimetric, names if is_multimetric else {})
+    return Table(
+        results, exact, len(sizes), is_multimetric, names if is_multimetric else {}, by_fold
+    )
+
+
+def _without_columns(
+    results: Params, short: Sequence[Condensed], request: Request, size: int
+) -> dict[str, list[Array]]:
+    """Take the columns of the only fold out of a table, and write deviations into it."""
+    by_fold: dict[str, list[Array]] = {}
+    for name in [key.removeprefix("std_") for key in results if key.startswith("std_")]:
+        columns = [item.columns.get(name) for item in short]
+        with np.errstate(invalid="ignore"):
+            stds = [0.0 if values is None else float(np.std(values)) for values in columns]
+        is_finite = np.isfinite(results[f"std_{name}"])
+        results[f"std_{name}"] = np.where(is_finite, stds, np.nan)
+        if results.pop(f"split0_{name}", None) is not None:
+            missing = np.broadcast_to(np.float64(request.options.error_score), size)
+            by_fold[name] = [missing if values is None else values for values in columns]
+    return by_fold
 
 
 def _formatted(
@@ -88,7 +122,7 @@ def entries_of(
     request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
 ) -> list[Params]:
     """What scikit-learn's table wants to know of each fold of one candidate."""
-    failed = _failed_score(request)
+    failed = failed_score(request)
     with_train = request.wants.train_scores
     if outcome is None:
         entry = {
@@ -121,12 +155,6 @@ def entries_of(
         if with_train:
             entries[i]["train_scores"] = failed
     return entries
-
-
-def _failed_score(request: Request) -> Score:
-    if isinstance(request.scorer, MultimetricScorer):
-        return dict.fromkeys(request.scorer._scorers, request.options.error_score)
-    return request.options.error_score
 
 
 def _is_exact(outcome: Outcome | None, plan: SearchPlan) -> bool:

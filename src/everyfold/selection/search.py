@@ -8,6 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
@@ -28,6 +30,7 @@ from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
 from everyfold.selection.choice import ONE_STANDARD_ERROR, best_index, check_rule, is_rule
+from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import (
@@ -38,7 +41,7 @@ from everyfold.selection.remarks import (
 )
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.threshold import TunedThreshold, tune
-from everyfold.types import Estimator, Matrix, Params, Scorer, Targets
+from everyfold.types import Array, Estimator, Matrix, Params, Scorer, Targets
 
 
 @dataclass
@@ -212,6 +215,38 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
             raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
         return int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
 
+    def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
+        """The scores of all folds of a candidate.
+
+        Up to 1,000 folds they are also columns of ``cv_results_``; beyond, this is where they are.
+
+        Parameters
+        ----------
+        candidate : int, optional
+            Its index in ``cv_results_``; the best if None.
+        name : str, optional
+            As in the columns of ``cv_results_``: "test_score", "train_score", "test_r2". The score
+            that decided if None.
+
+        Returns
+        -------
+        scores : array of shape (n_splits,)
+
+        Examples
+        --------
+        >>> from everyfold import FastGridSearchCV, LSSVR
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5).fit(X, y)
+        >>> search.fold_scores().round(2), search.fold_scores(1).mean().round(2)
+        (array([0.37, 0.49, 0.51, 0.38, 0.53]), 0.4)
+        """
+        index = self._index(candidate)
+        if name is None:
+            is_named = self.multimetric_ and isinstance(self.refit, str)
+            name = f"test_{self.refit if is_named else 'score'}"
+        return read_fold(self.cv_results_, self._by_fold, name, index)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
@@ -299,7 +334,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         warn_if_excluded(list(state.history.values()))
         self._choose(state, table.results)
         self._confirm(state, table.results)
-        remarks = self._remarks(state, table.results)
+        remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
         self._say(remarks)
@@ -320,11 +355,11 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if state.keeper.lacks(number) and number in state.data.candidates:
             state.keeper.add(evaluate_again(state.request, state.data, number), state.data)
 
-    def _remarks(self, state: _Run, results: Params) -> list[Remark]:
+    def _remarks(self, state: _Run, table: Table) -> list[Remark]:
         """What is to be said of the winner."""
         if not hasattr(self, "best_index_"):
             return []
-        best, params = int(self.best_index_), self.best_params_
+        best, params, results = int(self.best_index_), self.best_params_, table.results
         outcome = state.history.get(state.finished[best])
         remarks: list[Remark] = []
         if results["is_identity"][best]:
@@ -332,7 +367,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         elif outcome is not None:
             remarks += constant_remarks(outcome, params)
         if not is_rule(self.refit):
-            remarks += edge_remarks(self._grids(), results, best, state.metric)
+            read = partial(read_fold, results, table.by_fold, f"test_{state.metric}")
+            remarks += edge_remarks(self._grids(), results, best, state.metric, read)
         return remarks
 
     def _grids(self) -> Sequence[Params]:
@@ -384,7 +420,8 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         )
         if is_void and not state.data.foreign:  # among those, scikit-learn takes the first
             return
-        self.best_index_ = best_index(self.refit, state.metric, results, state.ridges)
+        known = results, self.n_splits_, state.ridges
+        self.best_index_ = best_index(self.refit, state.metric, *known)
         if not callable(self.refit):
             self.best_score_ = results[f"mean_test_{state.metric}"][self.best_index_]
         self.best_params_ = results["params"][self.best_index_]
@@ -402,6 +439,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
+        self._by_fold = table.by_fold
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,
@@ -432,8 +470,7 @@ def _mean(outcome: Outcome | None, metric: str) -> float:
     """The mean score of a refitted candidate; NaN if it was not, or not on every fold."""
     if outcome is None or outcome.failures:
         return np.nan
-    scores = [s[metric] if isinstance(s, dict) else s for s in outcome.scores]
-    return float(np.mean(scores))
+    return float(np.mean(column(outcome.scores, metric)))
 
 
 def _check_weightless(data: Data) -> None:

@@ -1,0 +1,116 @@
+"""The table of a search with so many folds that none has a column of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from everyfold.criteria.base import Failure
+from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.foldscores import MOST_COLUMNS, FoldScores, column
+from everyfold.evaluate.request import Request
+from everyfold.models.private import MultimetricScorer
+from everyfold.types import Array, Params, Score
+
+__all__ = ["Condensed", "condensed", "failed_score", "fit_errors", "read_fold"]
+
+
+@dataclass(frozen=True)
+class Condensed:
+    """The folds of one candidate as one entry of scikit-learn's table.
+
+    Attributes
+    ----------
+    entry : dict
+        What the table wants to know of a fold, with means over all folds.
+    columns : dict
+        What the means are of, by the name that it has in ``cv_results_`` after ``mean``.
+    """
+
+    entry: Params
+    columns: dict[str, Array] = field(default_factory=dict)
+
+
+def condensed(
+    request: Request, data: Data, outcome: Outcome | None, number: int, size: int
+) -> Condensed:
+    """All folds of a candidate, ``size`` of them, as one entry."""
+    failed = failed_score(request)
+    sides = ("test", "train") if request.wants.train_scores else ("test",)
+    if outcome is None:
+        entry = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
+        return Condensed(entry | {f"{side}_scores": failed for side in sides})
+    times = np.array([[seconds / size for seconds in outcome.seconds]])
+    times = np.array(outcome.times) if outcome.times else times
+    columns = {"fit_time": times[:, 0], "score_time": times[:, 1]}
+    all_failed = len(outcome.failures) == size
+    entry = {name: float(taken.mean()) for name, taken in columns.items()}
+    entry["fit_error"] = next(iter(outcome.failures.values())).trace if all_failed else None
+    for side in sides:
+        scores = outcome.scores if side == "test" else outcome.train_scores or ()
+        found = {} if all_failed else _columns(scores, outcome.failures, request)
+        means: Score = {name: _mean(values) for name, values in found.items()}
+        entry[f"{side}_scores"] = failed if all_failed else means.get("score", means)
+        columns |= {f"{side}_{name}": values for name, values in found.items()}
+    return Condensed(entry, columns)
+
+
+def _mean(scores: Array) -> float:
+    """The mean of scores, which may be infinite."""
+    with np.errstate(invalid="ignore"):
+        return float(np.mean(scores))
+
+
+def _columns(
+    scores: Sequence[Score], failures: Mapping[int, Failure], request: Request
+) -> dict[str, Array]:
+    """By scorer, the scores of all folds; those that failed have the error score."""
+    names = ["score"]
+    if isinstance(scores, FoldScores):
+        names = list(scores.columns)
+    else:
+        first = next((score for score in scores if score is not None), None)
+        names = list(first) if isinstance(first, dict) else names
+    columns = {name: column(scores, name) for name in names}
+    if failures:
+        columns = {name: values.copy() for name, values in columns.items()}
+        for values in columns.values():
+            values[list(failures)] = request.options.error_score
+    return columns
+
+
+def read_fold(results: Params, kept: Mapping[str, Sequence[Array]], name: str, index: int) -> Array:
+    """The scores of all folds of a candidate: from the table, or what is kept beside it."""
+    if name in kept:
+        return kept[name][index]
+    keys = [f"split{i}_{name}" for i in range(MOST_COLUMNS)]
+    found = np.array([results[key][index] for key in keys if key in results])
+    if not len(found):
+        names = [key.removeprefix("rank_") for key in results if key.startswith("rank_")]
+        raise ValueError(f"name={name!r} is not in cv_results_; use one of {names}")
+    return found
+
+
+def fit_errors(
+    outcomes: Sequence[Outcome | None], refused: Sequence[Failure], size: int
+) -> list[Params]:
+    """Why fits failed, as scikit-learn wants to know it; nothing if none has."""
+    if not refused and not any(outcome is not None and outcome.failures for outcome in outcomes):
+        return []
+    fine: Params = {"fit_error": None}
+    entries = [{"fit_error": failure.trace} for failure in refused for _ in range(size)]
+    for outcome in outcomes:
+        if outcome is not None:
+            failures = outcome.failures.values()
+            entries += [{"fit_error": failure.trace} for failure in failures]
+            entries += [fine] * (size - len(failures))
+    return entries
+
+
+def failed_score(request: Request) -> Score:
+    """The score of a fold that failed."""
+    if isinstance(request.scorer, MultimetricScorer):
+        return dict.fromkeys(request.scorer._scorers, request.options.error_score)
+    return request.options.error_score
