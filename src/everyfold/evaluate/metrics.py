@@ -340,6 +340,22 @@ def is_mean(metric: Metric) -> bool:
     return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
 
 
+def by_row(metric: Metric, side: Side, values: Array) -> Array | None:
+    """A number for each row, whose sums over some rows rank candidates as the metric of them does.
+
+    None where there is no such number.
+    """
+    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    if plain == _accuracy:
+        return np.asarray(sign * (side.target.predict(values) == side.labels))
+    if plain == _absolute_error:
+        return np.asarray(sign * np.abs(side.y - values).mean(axis=1))
+    if plain == _squared_error or (plain in _OF_SUMS and values.shape[1] == 1):
+        sign = -sign if plain == _r2 else sign
+        return np.asarray(sign * ((side.y - values) ** 2).mean(axis=1))
+    return None
+
+
 def asks_for_predictions(scorer: Scorer) -> bool:
     """Whether a scorer is known to call ``predict`` and nothing else.
 

@@ -19,6 +19,7 @@ from everyfold.evaluate.metrics import (
     Side,
     asks_for_predictions,
     by_column,
+    by_row,
     check_own_score,
     find_metric,
     is_of_sums,
@@ -295,6 +296,11 @@ class Judge:
         """The scores of folds and columns, (t, q), where the score is known and their mean."""
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
+
+    def by_row(self, values: Array, side: Side) -> Array | None:
+        """A number for each row whose sums rank candidates as their scores do, if there is one."""
+        is_known = "score" in self._known and np.isfinite(values).all()
+        return by_row(self._known["score"], side, values) if is_known else None
 
     @property
     def needs_errors_only(self) -> bool:

@@ -47,6 +47,11 @@ class Target(ABC):
         """The same target of some of the rows; labels keep all their classes."""
 
     @property
+    def truth(self) -> AnyArray:
+        """The y of its rows, in the user's own terms."""
+        return self.predict(self.columns)
+
+    @property
     def has_pairs(self) -> bool:
         """Whether columns are problems of their own, on some of the rows each."""
         return False
@@ -162,6 +167,12 @@ class Labels(Target):
             )
         columns = 2.0 * (codes[:, None] == np.arange(len(classes))) - 1.0
         return cls(classes, codes, columns[:, 1:] if len(classes) == 2 else columns)
+
+    @property
+    def truth(self) -> AnyArray:
+        """See base class."""
+        labels: AnyArray = self.classes[self.codes]
+        return labels
 
     @property
     def predicts_by_sign(self) -> bool:

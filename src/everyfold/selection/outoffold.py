@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -16,6 +17,7 @@ from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
 from everyfold.models.targets import Labels, Target
+from everyfold.selection.bootstrap import HeldOutTable
 from everyfold.types import AnyArray, Array, Index, Mask
 
 __all__ = ["Keeper", "OutOfFoldPredictions", "evaluate_again"]
@@ -54,7 +56,7 @@ class OutOfFoldPredictions:
 class _Kept:
     """The held-out values of one candidate, and what makes predictions of them.
 
-    ``are_signs`` if only the signs of values are those of refits; ``codes`` are the classes of all
+    ``are_signs`` if only the signs of values are those of refits; ``whole`` is the target of all
     rows.
     """
 
@@ -63,7 +65,7 @@ class _Kept:
     values: Array
     n: int
     are_signs: bool
-    codes: Index | None
+    whole: Target
 
     @classmethod
     def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
@@ -72,8 +74,7 @@ class _Kept:
         nobody = np.empty(0, dtype=np.intp)
         are_signs = outcome.is_approximate and not task.needs_values
         target, values = task.target.among(nobody), task.held_out(outcome.values)
-        codes = task.target.codes if isinstance(task.target, Labels) else None
-        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, codes)
+        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, task.target)
 
     def read(self, method: Method) -> AnyArray:
         """What was predicted, one entry for each held-out row of each fold."""
@@ -168,8 +169,34 @@ class Keeper:
                 "order='exact', or a scorer that compares values, such as 'roc_auc'"
             )
         assert isinstance(kept.target, Labels)
-        assert kept.codes is not None
-        return found, kept.target.classes[kept.codes[kept.rows]], kept.target.classes
+        return found, kept.whole.truth[kept.rows], kept.target.classes
+
+    def table(self, numbers: Sequence[int]) -> HeldOutTable:
+        """The values of all candidates that have one for every held-out row.
+
+        Refuses folds that hold rows out twice, and candidates that all predict one thing.
+        """
+        if self.keeps != "all":
+            raise ValueError(
+                "the held-out values of all candidates are needed, and keep_predictions="
+                f"{self.keeps!r} kept others; fit the search with keep_predictions='all'"
+            )
+        kept = [own for own in map(self._kept.get, numbers) if own is not None]
+        if not kept:
+            raise ValueError("no candidate has held-out values; all were refitted, or failed")
+        rows = kept[0].rows
+        if len(np.unique(rows)) < len(rows):
+            raise ValueError(
+                "cv holds some rows out more than once, and bootstraps of rows need each at most "
+                "once; use a cv that is a partition, or method='nested'"
+            )
+        known = [own for own in kept if np.isfinite(own.values).all()]
+        if all(_is_constant(own) for own in known):
+            raise ValueError(
+                "every candidate predicts one value for all held-out rows, so that there is "
+                "nothing to select; try other values of gamma and of the ridge"
+            )
+        return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
 
     def _find(self, number: int) -> _Kept:
         kept = self._kept.get(number)
@@ -180,6 +207,18 @@ class Keeper:
                 "keep_predictions='all', or cross_val_predict with its parameters"
             )
         return kept
+
+
+def _is_constant(kept: _Kept) -> bool:
+    predicted = kept.read("predict")
+    return bool((predicted == predicted[:1]).all())
+
+
+def _in_order(kept: _Kept) -> Array:
+    """The values in the order of all rows; NaN for rows that no fold held out."""
+    values = np.full((kept.n, kept.values.shape[1]), np.nan)
+    values[kept.rows] = kept.values
+    return values
 
 
 def _has(outcome: Outcome, metric: str) -> bool:

@@ -30,6 +30,7 @@ from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
 from everyfold.selection.choice import ONE_STANDARD_ERROR, best_index, check_rule, is_rule
+from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
 from everyfold.selection.progress import Progress
@@ -40,8 +41,9 @@ from everyfold.selection.remarks import (
     identity_remarks,
 )
 from everyfold.selection.results import Table, tabulate
+from everyfold.selection.significance import test_ratio
 from everyfold.selection.threshold import TunedThreshold, tune
-from everyfold.types import Array, Estimator, Matrix, Params, Scorer, Targets
+from everyfold.types import Estimator, Matrix, Params, Scorer, Targets
 
 
 @dataclass
@@ -82,7 +84,7 @@ class _Run:
         return found[0] if found else self.data.n_weighted
 
 
-class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
+class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
     _parameter_constraints: Params = {  # noqa: RUF012
@@ -214,38 +216,6 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         if candidate is None and not hasattr(self, "best_index_"):
             raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
         return int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
-
-    def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
-        """The scores of all folds of a candidate.
-
-        Up to 1,000 folds they are also columns of ``cv_results_``; beyond, this is where they are.
-
-        Parameters
-        ----------
-        candidate : int, optional
-            Its index in ``cv_results_``; the best if None.
-        name : str, optional
-            As in the columns of ``cv_results_``: "test_score", "train_score", "test_r2". The score
-            that decided if None.
-
-        Returns
-        -------
-        scores : array of shape (n_splits,)
-
-        Examples
-        --------
-        >>> from everyfold import FastGridSearchCV, LSSVR
-        >>> from sklearn.datasets import load_diabetes
-        >>> X, y = load_diabetes(return_X_y=True)
-        >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5).fit(X, y)
-        >>> search.fold_scores().round(2), search.fold_scores(1).mean().round(2)
-        (array([0.37, 0.49, 0.51, 0.38, 0.53]), 0.4)
-        """
-        index = self._index(candidate)
-        if name is None:
-            is_named = self.multimetric_ and isinstance(self.refit, str)
-            name = f"test_{self.refit if is_named else 'score'}"
-        return read_fold(self.cv_results_, self._by_fold, name, index)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -440,6 +410,7 @@ class FastSearchCV(BaseSearchCV):  # type: ignore[misc]
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
+        self._ratio = test_ratio(state.data, table.n_splits)
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,

@@ -1,0 +1,329 @@
+"""The scores of a search: of every fold, of the winner honestly, of one against another."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import clone, is_classifier
+from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.utils.validation import check_is_fitted
+
+from everyfold.evaluate.read import splits_of
+from everyfold.models.private import num_samples
+from everyfold.selection.bootstrap import bootstrap, together
+from everyfold.selection.choice import is_rule
+from everyfold.selection.functions import cross_val_score
+from everyfold.selection.manyfolds import read_fold
+from everyfold.selection.outoffold import Keeper
+from everyfold.selection.significance import (
+    Comparison,
+    check_confidence,
+    compare,
+    interval_of_mean,
+    worse,
+)
+from everyfold.types import Array, Index, Mask, Matrix, Params, Scorer, Splitter, Targets
+
+__all__ = ["HonestScore", "HonestSearch"]
+
+
+@dataclass(frozen=True)
+class HonestScore:
+    """An estimate of what selecting and refitting achieves on new rows.
+
+    Attributes
+    ----------
+    estimate : float
+    interval : tuple (low, high)
+    confidence : float
+        Of the interval.
+    bias : float
+        By how much the best score is too good: ``best_score_`` − estimate; for "bbc", the best
+        score of all held-out rows together − estimate, as both are of rows together.
+    method : str
+        How it was found, in words.
+    scores : array
+        Those of the bootstraps or outer folds that the estimate is the mean of.
+    """
+
+    estimate: float
+    interval: tuple[float, float]
+    confidence: float
+    bias: float
+    method: str
+    scores: Array
+
+
+class HonestSearch:
+    """The part of a search that judges its own results."""
+
+    _keeper: Keeper
+    _numbers: list[int]
+    _ratio: float
+    _by_fold: Mapping[str, Sequence[Array]]
+    cv: Splitter
+    refit: Any
+    multimetric_: bool
+    cv_results_: Params
+    scorer_: Scorer
+    best_score_: float
+    best_index_: int
+    n_splits_: int
+    plan_: Any
+
+    @abstractmethod
+    def _index(self, candidate: int | None) -> int:
+        """A candidate's place in the table; the best by default."""
+
+    def honest_score(
+        self,
+        method: Literal["bbc", "nested", "repeated"] = "bbc",
+        X: Matrix = None,
+        y: Targets = None,
+        *,
+        confidence: float = 0.95,
+        outer: Splitter = None,
+        n_repeats: int = 5,
+        n_bootstraps: int = 1000,
+        random_state: int | None = 0,
+        **params: Any,
+    ) -> HonestScore:
+        """What the selection achieves on new rows: an estimate that selecting does not flatter.
+
+        Parameters
+        ----------
+        method : {"bbc", "nested", "repeated"}, default="bbc"
+            "bbc" draws bootstraps of the held-out rows, selects on the rows drawn and scores on the
+            others (BBC-CV, Tsamardinos et al. 2018); it fits nothing, and needs
+            ``keep_predictions="all"`` and folds that hold no row out twice. Scores are those of
+            rows together, not means over folds. The interval is that of percentiles.
+            "nested" searches the training rows of every outer fold, from shared work
+            (:func:`cross_val_score`). "repeated" does so on ``n_repeats`` shuffled sets of outer
+            folds. Both give means over outer folds; the interval is Student's, with the variance
+            that overlapping training sets ask for (Nadeau and Bengio 2003).
+        X, y
+            The rows of ``fit``, for "nested" and "repeated".
+        confidence : float, default=0.95
+            Of the interval.
+        outer : int, splitter or None, default=None
+            Outer folds; None for the search's own ``cv``. A number of folds for "repeated".
+        n_repeats, n_bootstraps : int
+        random_state : int or None, default=0
+            Of bootstraps, and of the folds of "repeated".
+        **params
+            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn
+            as wholes.
+
+        Returns
+        -------
+        score : HonestScore
+        """
+        check_is_fitted(self, "cv_results_")
+        self._check_honest(method, confidence, params.get("groups"))
+        if method == "bbc":
+            asked = params.get("groups"), n_bootstraps, random_state
+            words = f"BBC-CV: {n_bootstraps} bootstraps of held-out rows, scored outside the bag"
+            best, scores = self._bootstrapped(*asked)
+            tails = (1.0 - confidence) / 2.0
+            low, high = np.quantile(scores, [tails, 1.0 - tails]).tolist()
+            return _record(scores, (low, high), confidence, best, words)
+        if X is None or y is None:
+            raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
+        repeats = n_repeats if method == "repeated" else None
+        splits = self._outer(X, y, params, outer, repeats, random_state)
+        scores = cross_val_score(clone(self), X, y, cv=splits, params=params)
+        if np.isnan(scores).any():
+            raise ValueError(f"outer fold {int(np.argmax(np.isnan(scores)))} has no score")
+        ratio = sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits)
+        words = f"nested cross-validation on {len(splits)} outer folds"
+        if method == "repeated":
+            words += f", {n_repeats} times {len(splits) // n_repeats}"
+        interval = interval_of_mean(scores, ratio, confidence)
+        return _record(scores, interval, confidence, float(self.best_score_), words)
+
+    def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
+        """The scores of all folds of a candidate.
+
+        Up to 1,000 folds they are also columns of ``cv_results_``; beyond, this is where they are.
+
+        Parameters
+        ----------
+        candidate : int, optional
+            Its index in ``cv_results_``; the best if None.
+        name : str, optional
+            As in the columns of ``cv_results_``: "test_score", "train_score", "test_r2". The score
+            that decided if None.
+
+        Returns
+        -------
+        scores : array of shape (n_splits,)
+
+        Examples
+        --------
+        >>> from everyfold import FastGridSearchCV, LSSVR
+        >>> from sklearn.datasets import load_diabetes
+        >>> X, y = load_diabetes(return_X_y=True)
+        >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5).fit(X, y)
+        >>> search.fold_scores().round(2), search.fold_scores(1).mean().round(2)
+        (array([0.37, 0.49, 0.51, 0.38, 0.53]), 0.4)
+        """
+        index = self._index(candidate)
+        if name is None:
+            is_named = self.multimetric_ and isinstance(self.refit, str)
+            name = f"test_{self.refit if is_named else 'score'}"
+        return read_fold(self.cv_results_, self._by_fold, name, index)
+
+    def compare(
+        self, i: int, j: int, *, metric: str | None = None, confidence: float = 0.95
+    ) -> Comparison:
+        """Compare two candidates by the corrected resampled t-test (Nadeau and Bengio 2003).
+
+        Parameters
+        ----------
+        i, j : int
+            Indices in ``cv_results_``.
+        metric : str, optional
+            Which of several; the one that ``refit`` names by default.
+        confidence : float, default=0.95
+            Of the interval.
+
+        Returns
+        -------
+        comparison : Comparison
+            ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``.
+        """
+        table = self._table(metric)
+        i, j = range(table.shape[1])[i], range(table.shape[1])[j]
+        if i == j:
+            raise ValueError(f"candidate {i} cannot be compared with itself; pass another j")
+        return compare(table, i, j, self._ratio, confidence)
+
+    def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
+        """Which candidates are worse than the best, each by a one-sided corrected t-test.
+
+        Those without a score on every fold are. Tests are not corrected for their number.
+
+        Returns
+        -------
+        is_worse : bool array of shape (n_candidates,)
+        """
+        table = self._table(metric)
+        return worse(table, int(np.nanargmax(table.mean(axis=0))), self._ratio, confidence)
+
+    def _table(self, metric: str | None) -> Array:
+        """The scores of folds and candidates by one metric."""
+        check_is_fitted(self, "cv_results_")
+        if metric is None:
+            metric = self.refit if self.multimetric_ and isinstance(self.refit, str) else "score"
+        if f"mean_test_{metric}" not in self.cv_results_:
+            names = [name[10:] for name in self.cv_results_ if name.startswith("mean_test_")]
+            raise ValueError(f"metric={metric!r} is not one of the search; use one of {names}")
+        if getattr(self.plan_, "pooled", ()):
+            raise ValueError(
+                "scores are pooled: every fold has that of all rows, so that nothing tells how "
+                "much they vary; use pooled=False, or folds of several rows"
+            )
+        if self.n_splits_ < 2:
+            raise ValueError(
+                "a test of candidates needs scores of at least 2 folds; use another cv"
+            )
+        count = len(self.cv_results_["params"])
+        return np.stack([self.fold_scores(k, f"test_{metric}") for k in range(count)], axis=1)
+
+    def _check_honest(self, method: str, confidence: float, groups: Targets) -> None:
+        check_confidence(confidence)
+        if method not in ("bbc", "nested", "repeated"):
+            raise ValueError(f"method={method!r} is not known; use 'bbc', 'nested' or 'repeated'")
+        if not hasattr(self, "best_score_"):
+            raise ValueError(
+                "the search has no best_score_, as no single metric decides; use refit=True, or "
+                "refit='<metric>'"
+            )
+        if method == "bbc" and is_rule(self.refit):
+            raise ValueError(
+                f"method='bbc' selects by the best score, and refit={self.refit!r} is another "
+                "rule; use method='nested'"
+            )
+        if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
+            raise ValueError(
+                "groups has another label for every row, so that it groups nothing; leave it out"
+            )
+
+    def _bootstrapped(
+        self, groups: Targets, n_bootstraps: int, random_state: int | None
+    ) -> tuple[float, Array]:
+        """The best score of all rows together, and the scores of bootstraps."""
+        if n_bootstraps < 2:
+            raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
+        table = self._keeper.table(self._numbers)
+        labels = None if groups is None else np.asarray(groups)[table.rows]
+        scorer = self.scorer_[self.refit] if self.multimetric_ else self.scorer_
+        scores = bootstrap(table, scorer, labels, n_bootstraps, random_state)
+        if np.isnan(scores).all():
+            raise ValueError("no bootstrap has a score; the metric needs more rows, or classes")
+        return float(np.nanmax(together(table, scorer))), scores[~np.isnan(scores)]
+
+    def _outer(
+        self,
+        X: Matrix,
+        y: Targets,
+        params: Params,
+        outer: Splitter,
+        n_repeats: int | None,
+        random_state: int | None,
+    ) -> list[tuple[Index, Index]]:
+        """The outer folds; refuses classes that some of them would lack."""
+        asked, _ = clone(self)._request(X, y, params)
+        asked = asked.indexed()
+        cvs = [self.cv if outer is None else outer]
+        if n_repeats is not None:
+            has_groups = asked.metadata.split.get("groups") is not None
+            cvs = _shuffled(self, outer, n_repeats, random_state, has_groups=has_groups)
+        if is_classifier(self):
+            _check_classes(y, cvs[0] if outer is not None else self.n_splits_, self.n_splits_)
+        splits = [split for cv in cvs for split in splits_of(replace(asked, cv=cv))]
+        if len(splits) < 2:
+            raise ValueError(f"outer={outer!r} has one fold, and an interval needs at least 2")
+        everything = np.arange(num_samples(X))
+        return [(everything[train], everything[test]) for train, test in splits]
+
+
+def _record(
+    scores: Array, interval: tuple[float, float], confidence: float, best: float, words: str
+) -> HonestScore:
+    estimate = float(scores.mean())
+    return HonestScore(estimate, interval, confidence, best - estimate, words, scores)
+
+
+def _shuffled(
+    search: HonestSearch, outer: Splitter, n_repeats: int, seed: int | None, *, has_groups: bool
+) -> list[Splitter]:
+    """Folds of the same number, shuffled anew each time."""
+    count = search.n_splits_ if outer is None else outer
+    if not isinstance(count, int | np.integer) or n_repeats < 2:
+        raise ValueError(
+            f"method='repeated' shuffles a number of folds at least twice, not outer={outer!r} "
+            f"{n_repeats} times; use outer=5, or method='nested' for a splitter"
+        )
+    kind = GroupKFold if has_groups else StratifiedKFold if is_classifier(search) else KFold
+    seeds = np.random.default_rng(seed).integers(0, 2**31 - 1, n_repeats)
+    return [kind(int(count), shuffle=True, random_state=int(s)) for s in seeds]
+
+
+def _check_classes(y: Targets, outer: Splitter, inner: int) -> None:
+    """Refuse a class that has too few rows for every fold of both loops to have one."""
+    n_outer = outer if isinstance(outer, int) else getattr(outer, "n_splits", None)
+    classes, counts = np.unique(np.asarray(y), return_counts=True)
+    rare, count = classes.tolist()[int(np.argmin(counts))], int(counts.min())
+    if n_outer is None:
+        return
+    left = count - -(-count // n_outer)
+    if count < n_outer or left < inner:
+        raise ValueError(
+            f"class {rare!r} has {count} rows, too few for {n_outer} outer folds with {inner} "
+            "inner folds each; use fewer folds (outer=, cv=), or leave the class out"
+        )

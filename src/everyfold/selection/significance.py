@@ -1,0 +1,119 @@
+"""Is one candidate better than another? Tests on the scores of the same folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import t as student
+
+from everyfold.evaluate.data import Data
+from everyfold.types import Array, Mask
+
+__all__ = [
+    "Comparison",
+    "check_confidence",
+    "compare",
+    "interval_of_mean",
+    "test_ratio",
+    "worse",
+]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two candidates on the same folds, by the corrected resampled t-test.
+
+    Attributes
+    ----------
+    difference : float
+        The mean over the folds of the first score minus the second.
+    statistic : float
+        The difference in units of its corrected standard error; infinite if all folds agree.
+    pvalue : float
+        Two-sided: how probable so large a statistic is for candidates that are equally good.
+    interval : tuple (low, high)
+        Of the difference.
+    confidence : float
+    """
+
+    difference: float
+    statistic: float
+    pvalue: float
+    interval: tuple[float, float]
+    confidence: float
+
+
+def check_confidence(confidence: float) -> None:
+    """Refuse what is no probability."""
+    if not 0.0 < confidence < 1.0:
+        raise ValueError(f"confidence={confidence!r} is not between 0 and 1; use 0.95")
+
+
+def test_ratio(data: Data, n_splits: int) -> float:
+    """How many test rows a fold has for each training row, over all folds."""
+    if data.stream is not None:  # every row is held out by one fold
+        return 1.0 / max(1, n_splits - 1)
+    if not data.tasks:
+        return sum(data.sizes) / sum(len(train) for train, _ in data.splits)
+    folds = data.tasks[0].folds
+    trains = folds.n - folds.sizes
+    for i, fold in folds.odd.items():
+        trains[i] = len(fold.train)
+    return float(folds.bounds[-1] / trains.sum())
+
+
+def spread_of_mean(scores: Array, ratio: float) -> Array:
+    """The standard error of a mean over folds, (t, ...), whose training sets overlap.
+
+    Nadeau and Bengio (2003): s² (1/t + n_test/n_train) in place of s²/t.
+    """
+    spread: Array = np.sqrt(scores.var(axis=0, ddof=1) * (1.0 / len(scores) + ratio))
+    return spread
+
+
+def interval_of_mean(scores: Array, ratio: float, confidence: float) -> tuple[float, float]:
+    """Student's interval of a mean over folds, with the corrected variance."""
+    mean, error = float(scores.mean()), float(spread_of_mean(scores, ratio))
+    error = 0.0 if np.ptp(scores) == 0.0 else error
+    half = error * float(student.ppf(0.5 + confidence / 2.0, len(scores) - 1))
+    return mean - half, mean + half
+
+
+def compare(table: Array, i: int, j: int, ratio: float, confidence: float) -> Comparison:
+    """The corrected resampled t-test of two columns of a table of folds and candidates."""
+    check_confidence(confidence)
+    for k in (i, j):
+        if not np.isfinite(table[:, k]).all():
+            fold = int(np.flatnonzero(~np.isfinite(table[:, k]))[0])
+            raise ValueError(
+                f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that nothing can "
+                "be compared with it; choose another, or mend what the warnings of the search say"
+            )
+    differences = table[:, i] - table[:, j]
+    mean, error = float(differences.mean()), float(spread_of_mean(differences, ratio))
+    error = 0.0 if np.ptp(differences) == 0.0 else error
+    statistic = mean / error if error > 0.0 else np.copysign(np.inf, mean) if mean else 0.0
+    pvalue = 2.0 * float(student.sf(abs(statistic), len(table) - 1))
+    interval = interval_of_mean(differences, ratio, confidence)
+    return Comparison(mean, float(statistic), pvalue, interval, confidence)
+
+
+def worse(table: Array, best: int, ratio: float, confidence: float) -> Mask:
+    """Which candidates are worse than the best by a one-sided corrected t-test.
+
+    Those without a score on every fold are.
+    """
+    check_confidence(confidence)
+    if not np.isfinite(table[:, best]).all():
+        raise ValueError(
+            f"the best candidate, {best}, has no score on some folds, so that nothing can be "
+            "compared with it"
+        )
+    differences = table[:, [best]] - table
+    is_known = np.isfinite(differences).all(axis=0)
+    differences[:, ~is_known] = 0.0
+    bound = float(student.ppf(confidence, len(table) - 1))
+    error = np.where(np.ptp(differences, axis=0) == 0.0, 0.0, spread_of_mean(differences, ratio))
+    is_worse: Mask = (differences.mean(axis=0) > bound * error) | ~is_known
+    return is_worse

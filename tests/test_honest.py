@@ -1,0 +1,250 @@
+"""Honest scores and tests of candidates, against plain loops and values worked out by hand."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import make_classification, make_friedman1
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import get_scorer, make_scorer
+from sklearn.metrics import mean_squared_error as mse
+from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold
+from sklearn.model_selection import cross_val_score as their_score
+from sklearn.svm import SVC
+
+from everyfold import LSSVC, FastGridSearchCV
+
+RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def numbers():
+    return make_friedman1(70, noise=1.0, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def labels():
+    X, y = make_classification(80, 6, n_informative=4, flip_y=0.15, random_state=1)
+    return X, np.array(["no", "yes"])[y]
+
+
+def ridge_search(**how):
+    how = {"cv": 4, "keep_predictions": "all", **how}
+    return FastGridSearchCV(KernelRidge(kernel="rbf"), RIDGES, **how)
+
+
+class Known:
+    """A fitted model whose rows are its answers."""
+
+    _estimator_type = "classifier"
+
+    def __init__(self, values, classes=None):
+        self.values, self.classes_ = values, classes
+
+    def __sklearn_tags__(self):
+        return (SVC() if self.classes_ is not None else KernelRidge()).__sklearn_tags__()
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+    def predict(self, X):
+        return self.values
+
+    def decision_function(self, X):
+        return self.values
+
+
+def plain_bbc(columns, y, scorer, *, count, seed, groups=None, classes=None):
+    """BBC-CV as printed: for every bootstrap, select on the bag and score outside it."""
+    rng, scores = np.random.default_rng(seed), []
+    units = np.arange(len(y)) if groups is None else np.unique(groups)
+    while len(scores) < count:
+        drawn = units[rng.integers(0, len(units), len(units))]
+        of_row = np.arange(len(y)) if groups is None else groups
+        bag = np.concatenate([np.flatnonzero(of_row == unit) for unit in drawn])
+        rest = np.setdiff1d(np.arange(len(y)), bag)
+        if len(rest) < 2:
+            continue
+
+        def score(column, rows):
+            return scorer(Known(column[rows], classes), np.zeros((len(rows), 1)), y[rows])
+
+        best = max(range(len(columns)), key=lambda c: score(columns[c], bag))
+        scores.append(score(columns[best], rest))
+    return np.array(scores)
+
+
+def columns_of(search, method):
+    count = len(search.cv_results_["params"])
+    return [search.out_of_fold(k, method).values for k in range(count)]
+
+
+@pytest.mark.parametrize(
+    "scoring",
+    ["r2", "neg_mean_squared_error", "neg_mean_absolute_error", "neg_median_absolute_error"],
+)
+def test_bbc_of_numbers(numbers, scoring):
+    search = ridge_search(scoring=scoring).fit(*numbers)
+    found = search.honest_score("bbc", n_bootstraps=40, random_state=3)
+    columns = columns_of(search, "predict")
+    plain = plain_bbc(columns, numbers[1], get_scorer(scoring), count=40, seed=3)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+    assert found.estimate == pytest.approx(plain.mean())
+    together = [
+        get_scorer(scoring)(Known(column), np.zeros((70, 1)), numbers[1]) for column in columns
+    ]
+    assert found.bias == pytest.approx(max(together) - plain.mean())
+    np.testing.assert_allclose(found.interval, np.quantile(plain, [0.025, 0.975]))
+
+
+@pytest.mark.parametrize(
+    ("scoring", "method"), [("accuracy", "predict"), ("roc_auc", "decision_function")]
+)
+def test_bbc_of_labels(labels, scoring, method):
+    grid = {"alpha": [0.1, 1.0], "gamma": [0.03, 0.3]}
+    search = FastGridSearchCV(LSSVC(), grid, cv=4, scoring=scoring, keep_predictions="all")
+    search.fit(*labels)
+    found = search.honest_score(n_bootstraps=25, confidence=0.8)
+    how = {"count": 25, "seed": 0, "classes": np.unique(labels[1])}
+    plain = plain_bbc(columns_of(search, method), labels[1], get_scorer(scoring), **how)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-12)
+    np.testing.assert_allclose(found.interval, np.quantile(plain, [0.1, 0.9]))
+
+
+def test_bbc_draws_groups_as_wholes_and_prefers_what_a_scorer_does(numbers):
+    groups = np.random.default_rng(0).integers(0, 15, 70)
+    upside_down = make_scorer(mse)  # the largest error is the best score
+    search = ridge_search(scoring=upside_down, cv=GroupKFold(4)).fit(*numbers, groups=groups)
+    found = search.honest_score(n_bootstraps=20, groups=groups)
+    columns = columns_of(search, "predict")
+    how = {"count": 20, "seed": 0, "groups": groups}
+    plain = plain_bbc(columns, numbers[1], upside_down, **how)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+
+
+def test_nested_and_its_interval(numbers):
+    search = ridge_search().fit(*numbers)
+    found = search.honest_score("nested", *numbers, outer=KFold(5), confidence=0.9)
+    scores = their_score(search, *numbers, cv=KFold(5))
+    np.testing.assert_allclose(found.scores, scores, rtol=1e-8)
+    error = np.sqrt(scores.var(ddof=1) * (1 / 5 + 14 / 56))
+    half = stats.t(4).ppf(0.95) * error
+    np.testing.assert_allclose(found.interval, [scores.mean() - half, scores.mean() + half])
+    assert found.bias == pytest.approx(search.best_score_ - scores.mean())
+    assert "5 outer folds" in found.method
+
+
+def test_nested_folds_are_those_of_the_search_with_groups(numbers):
+    groups = np.random.default_rng(0).integers(0, 15, 70)
+    search = ridge_search(cv=GroupKFold(3)).fit(*numbers, groups=groups)
+    found = search.honest_score("nested", *numbers, groups=groups)
+    how = {"cv": GroupKFold(3), "groups": groups, "params": {"groups": groups}}
+    np.testing.assert_allclose(found.scores, their_score(search, *numbers, **how), rtol=1e-8)
+
+
+def test_repeated(labels):
+    grid = {"alpha": [0.1, 1.0], "gamma": [0.03, 0.3]}
+    search = FastGridSearchCV(LSSVC(), grid, cv=3).fit(*labels)
+    found = search.honest_score("repeated", *labels, n_repeats=3)
+    assert found.scores.shape == (9,)
+    assert "3 times 3" in found.method
+    again = search.honest_score("repeated", *labels, n_repeats=3)
+    np.testing.assert_array_equal(found.scores, again.scores)
+    other = search.honest_score("repeated", *labels, n_repeats=3, random_state=1)
+    assert not np.array_equal(found.scores, other.scores)
+
+
+# -- comparisons -------------------------------------------------------------------------------
+
+
+def test_corrected_t_test_by_hand(numbers):
+    search = ridge_search(cv=5).fit(*numbers)
+    for k, (a, b) in enumerate(
+        zip([5.0, 3.0, 4.0, 4.0, 6.0], [3.0, 3.0, 2.0, 4.0, 3.0], strict=True)
+    ):
+        search.cv_results_[f"split{k}_test_score"][:2] = a, b
+    # differences 2, 0, 2, 0, 3: mean 1.4, s² = 1.8, (1/5 + 14/56) s² = 0.81, error 0.9
+    found = search.compare(0, 1)
+    assert found.difference == pytest.approx(1.4)
+    assert found.statistic == pytest.approx(1.4 / 0.9)
+    assert found.pvalue == pytest.approx(0.19475, abs=1e-4)
+    assert found.interval == pytest.approx((1.4 - 2.776445 * 0.9, 1.4 + 2.776445 * 0.9))
+    back = search.compare(1, 0)
+    assert (back.difference, back.pvalue) == (-found.difference, found.pvalue)
+
+
+def test_significantly_worse(numbers):
+    search = ridge_search(cv=5).fit(*numbers)
+    best = search.best_index_
+    is_worse = search.significantly_worse(0.9)
+    for k in range(len(is_worse)):
+        found = None if k == best else search.compare(best, k)
+        expected = found is not None and found.statistic > stats.t(4).ppf(0.9)
+        assert is_worse[k] == expected
+    assert is_worse.any()
+    assert not is_worse.all()
+    search.cv_results_["split2_test_score"][(best + 1) % 6] = np.nan
+    assert search.significantly_worse(0.9)[(best + 1) % 6]
+
+
+def test_uneven_and_repeated_folds_count_by_their_rows(numbers):
+    search = ridge_search(cv=RepeatedKFold(n_splits=7, n_repeats=2, random_state=0)).fit(*numbers)
+    table = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(14)])
+    differences = table[:, 0] - table[:, 3]
+    error = np.sqrt(differences.var(ddof=1) * (1 / 14 + 10 / 60))
+    assert search.compare(0, 3).statistic == pytest.approx(differences.mean() / error)
+
+
+# -- what is refused ---------------------------------------------------------------------------
+
+
+def test_what_honest_scores_refuse(numbers, labels):
+    search = ridge_search().fit(*numbers)
+    for how, words in (
+        ({"method": "bootstrap"}, "use 'bbc', 'nested' or 'repeated'"),
+        ({"confidence": 95}, "between 0 and 1"),
+        ({"n_bootstraps": 0}, "too few"),
+        ({"groups": np.arange(70)}, "groups nothing"),
+        ({"method": "nested"}, "pass the rows"),
+        ({"method": "repeated", "X": numbers[0], "y": numbers[1], "outer": KFold(3)}, "outer=5"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            search.honest_score(**how)
+    with pytest.raises(ValueError, match="keep_predictions='all'"):
+        ridge_search(keep_predictions="best").fit(*numbers).honest_score()
+    with pytest.raises(ValueError, match="more than once"):
+        ridge_search(cv=RepeatedKFold(n_splits=3, n_repeats=2)).fit(*numbers).honest_score()
+    with pytest.raises(ValueError, match="another rule"):
+        ridge_search(refit="one_standard_error").fit(*numbers).honest_score()
+    with pytest.raises(ValueError, match="no single metric"):
+        ridge_search(refit=False, scoring=["r2", "neg_max_error"]).fit(*numbers).honest_score()
+    y = np.repeat(["a", "b"], [76, 4])
+    X = labels[0] + 5.0 * (y == "b")[:, None]
+    rare = FastGridSearchCV(LSSVC(gamma=0.01), {"alpha": [0.1, 1.0]}, cv=4).fit(X, y)
+    with pytest.raises(ValueError, match="class 'b' has 4 rows, too few for 4 outer folds"):
+        rare.honest_score("nested", X, y)
+
+
+def test_constant_predictions_are_nothing_to_select(labels):
+    X, y = labels[0], np.repeat(["a", "b"], [70, 10])
+    search = FastGridSearchCV(SVC(gamma=1e-6), {"C": [1e-3, 1e-2]}, cv=4, keep_predictions="all")
+    with pytest.warns(UserWarning, match="predicts"):
+        search.fit(X, y)
+    with pytest.raises(ValueError, match="nothing to select"):
+        search.honest_score()
+
+
+def test_what_comparisons_refuse(numbers):
+    search = ridge_search().fit(*numbers)
+    with pytest.raises(ValueError, match="with itself"):
+        search.compare(0, -6)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        search.significantly_worse(1.0)
+    with pytest.raises(ValueError, match="use one of \\['score'\\]"):
+        search.compare(0, 1, metric="r2")
+    search.cv_results_["split1_test_score"][2] = np.nan
+    with pytest.raises(ValueError, match="candidate 2 has the score nan on fold 1"):
+        search.compare(0, 2)
+    with pytest.warns(UserWarning, match="pooled"):
+        single = ridge_search(cv=LeaveOneOut()).fit(numbers[0][:20], numbers[1][:20])
+    with pytest.raises(ValueError, match="pooled"):
+        single.compare(0, 1)
