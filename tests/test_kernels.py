@@ -499,7 +499,7 @@ def test_gaussian_process_kernels_are_called_on_matrices():
         ({"kernel": "rbf", "gamma": -1.0}, r"gamma=-1.0 is not allowed: .* finite number >= 0"),
         ({"kernel": "rbf", "gamma": np.inf}, "gamma=inf is not allowed"),
         ({"kernel": "laplacian", "gamma": np.nan}, "gamma=nan is not allowed"),
-        ({"kernel": "rbf", "gamma": [1.0]}, r"gamma=\[1.0\] is not allowed"),
+        ({"kernel": "rbf", "gamma": [1.0]}, "gamma has 1 entries, but X has 4 features"),
         ({"kernel": "rbf", "gamma": "scales"}, "gamma='scales' is not known; .*'scale', 'auto'"),
         ({"kernel": "rbf", "X": None}, "gamma=None depends on the data; pass the training rows"),
         ({"kernel": "poly", "degree": 2.5}, r"degree=2.5 is not allowed: .*whole number"),

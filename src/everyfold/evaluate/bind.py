@@ -152,6 +152,5 @@ class FoldRows(Splits):
 
 def shared_bases(choices: Mapping[Any, Any]) -> frozenset[str]:
     """The base matrices that more than one kernel is made of."""
-    probe = np.eye(2)
-    bases = [choice.resolve(probe).base for choice in choices.values()]
+    bases = [choice.resolve_for_any().base for choice in choices.values()]
     return frozenset(base for base in bases if base is not None and bases.count(base) > 1)

@@ -81,7 +81,7 @@ def _is_plain(candidate: Candidate) -> bool:
         return False
     if len(model.ridges) > 1 or model.chooses_ridge or model.ridges[0] <= 0.0:
         return False
-    is_linear = isinstance(model.choice.resolve(np.eye(2)), Linear)
+    is_linear = isinstance(model.choice.resolve_for_any(), Linear)
     return not is_linear and model.class_weight != "balanced"
 
 

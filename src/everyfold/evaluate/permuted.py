@@ -95,7 +95,7 @@ def _has_one_kernel(candidate: Candidate, task: Task, folds: Sequence[Folds]) ->
     """Whether folds of any kind are read from the response of all rows, which always exists."""
     model = candidate.model
     is_own = model.choice.depends_on_rows or model.choice.is_precomputed or candidate.parts.steps
-    is_definite = model.choice.resolve(np.eye(2)).is_semidefinite and model.ridges[0] > 0.0
+    is_definite = model.choice.resolve_for_any().is_semidefinite and model.ridges[0] > 0.0
     if is_own or not is_definite or model.operator not in ("auto", "dense"):
         return False
     is_removal = all(own.are_removable for own in folds) and not task.with_train

@@ -222,7 +222,7 @@ def _models(request: Request, others: _Others) -> list[_Readable]:
             model = options.apply(read_estimator(final))
             if options.is_of_low_rank and not hasattr(final, "operator"):
                 model = replace(model, is_stand_in=True)
-            model.choice.resolve(np.eye(2))
+            model.choice.resolve_for_any()
         except UnknownEstimatorError as error:
             others.leave(number, error)
         except (TypeError, ValueError) as error:
@@ -305,7 +305,7 @@ def _is_valid(estimator: Estimator) -> bool:
     """Whether fitting would take the parameters."""
     try:
         if hasattr(estimator, "_model"):
-            estimator._model().choice.resolve(np.eye(2))
+            estimator._model().choice.resolve_for_any()
         else:
             estimator._validate_params()
     except (TypeError, ValueError):

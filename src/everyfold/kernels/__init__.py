@@ -11,7 +11,15 @@ from everyfold.kernels.kernels import (
     Polynomial,
     Precomputed,
 )
-from everyfold.kernels.names import Gamma, KernelLike, depends_on_rows, find_kernel, resolve_gamma
+from everyfold.kernels.names import (
+    Gamma,
+    KernelLike,
+    depends_on_rows,
+    find_kernel,
+    gamma_of_features,
+    resolve_gamma,
+)
+from everyfold.kernels.scaled import Scaled
 
 __all__ = [
     "RBF",
@@ -24,8 +32,10 @@ __all__ = [
     "Linear",
     "Polynomial",
     "Precomputed",
+    "Scaled",
     "check_precomputed",
     "depends_on_rows",
     "find_kernel",
+    "gamma_of_features",
     "resolve_gamma",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -20,9 +21,11 @@ from everyfold.kernels.kernels import (
     Polynomial,
     Precomputed,
 )
-from everyfold.types import Matrix
+from everyfold.kernels.scaled import Scaled, check_width
+from everyfold.types import Array, Matrix
 
-Gamma: TypeAlias = float | Literal["scale", "auto"] | None
+Gamma: TypeAlias = float | Literal["scale", "auto"] | Sequence[float] | Array | None
+"""One number for all features, a rule that gives it, or a number for each."""
 
 KernelLike: TypeAlias = str | Kernel | Callable[..., Matrix]
 """A kernel by its name, as an object, or as a function of two rows."""
@@ -69,8 +72,9 @@ def find_kernel(
     kernel : str, callable or Kernel
         One of "rbf", "laplacian", "polynomial" (or "poly"), "linear", "cosine" and "precomputed"; a
         function of two rows; or a `Kernel`, returned as it is.
-    gamma : float, "scale", "auto" or None
-        As in `resolve_gamma`; only kernels that have a gamma look at it.
+    gamma : float, "scale", "auto", None or array of shape (n_features,)
+        As in `resolve_gamma`; only kernels that have a gamma look at it. An array has a number for
+        each feature, and kernels without a gamma refuse it.
     degree, coef0
         Of the polynomial kernel.
     kernel_params : mapping, optional
@@ -96,10 +100,15 @@ def find_kernel(
     >>> from everyfold.kernels import find_kernel
     >>> find_kernel("rbf", X=np.ones((10, 4)))
     RBF(gamma=0.25)
+    >>> find_kernel("laplacian", gamma=[1.0, 0.5])
+    Scaled(kernel=Laplacian(gamma=1.0), factors=(1.0, 0.5))
     >>> find_kernel("rfb")
     Traceback (most recent call last):
     ValueError: kernel='rfb' is not known; did you mean 'rbf'? ...
     """
+    per_feature = gamma_of_features(gamma)
+    if per_feature is not None:
+        return _scaled(kernel, per_feature, X, degree, coef0)
     if isinstance(kernel, Kernel):
         return kernel
     if callable(kernel):
@@ -132,8 +141,9 @@ def resolve_gamma(gamma: Gamma, X: Matrix | None = None) -> float:
     0.125
     """
     if gamma is not None and not isinstance(gamma, str):
-        check_gamma(gamma)
-        return float(gamma)
+        number: Any = gamma
+        check_gamma(number)
+        return float(number)
     if gamma not in (None, "scale", "auto"):
         raise ValueError(
             f"gamma={gamma!r} is not known; it must be 'scale', 'auto', None or a number >= 0."
@@ -145,6 +155,47 @@ def resolve_gamma(gamma: Gamma, X: Matrix | None = None) -> float:
     n_features = np.shape(X)[1]
     spread = variance(X) if gamma == "scale" else 1.0
     return 1.0 / (n_features * spread) if spread > 0 else 1.0
+
+
+def gamma_of_features(gamma: Gamma) -> tuple[float, ...] | None:
+    """The numbers of a gamma that has one for each feature; None for any other gamma.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.kernels import gamma_of_features
+    >>> gamma_of_features(np.array([1.0, 0.5])), gamma_of_features(0.5)
+    ((1.0, 0.5), None)
+    """
+    if gamma is None or isinstance(gamma, str) or np.ndim(gamma) == 0:
+        return None
+    if np.ndim(gamma) != 1 or np.size(gamma) == 0:
+        raise ValueError(
+            f"gamma has shape {np.shape(gamma)}; pass a number, or one for each feature: "
+            "(n_features,)"
+        )
+    entries = np.asarray(gamma).tolist()
+    for entry in entries:
+        check_gamma(entry)
+    return tuple(float(entry) for entry in entries)
+
+
+def _scaled(
+    kernel: KernelLike, gamma: tuple[float, ...], X: Matrix | None, degree: int, coef0: float
+) -> Scaled:
+    """The kernel of a name with a gamma for each feature: that of scaled columns, with gamma 1."""
+    if not isinstance(kernel, str) or kernel in PLAIN:
+        raise ValueError(
+            f"gamma has {len(gamma)} entries, one for each feature, but kernel={kernel!r} has no "
+            "gamma; use 'rbf', 'laplacian' or 'polynomial' (with degree=1 and coef0=0 it is the "
+            "linear kernel), or scale the columns of X"
+        )
+    plain = find_kernel(kernel, gamma=1.0, degree=degree, coef0=coef0)
+    if X is not None:
+        check_width(len(gamma), X)
+    # A distance grows with the factor of its columns; a product, or a square, with its square.
+    factors = gamma if kernel == "laplacian" else tuple(math.sqrt(entry) for entry in gamma)
+    return Scaled(plain, factors)
 
 
 def depends_on_rows(gamma: Gamma) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from inspect import signature
 
+import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
@@ -25,7 +26,17 @@ RidgeClassifier and SVC count rows in every version.
 """
 
 
+def _refuse_gammas(estimator: Estimator, instead: str) -> None:
+    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
+    if np.ndim(estimator.gamma) > 0:
+        raise ValueError(
+            f"{type(estimator).__name__}(gamma=...) with one number for each feature is refused by "
+            f"scikit-learn; use {instead}, or multiply the columns of X"
+        )
+
+
 def _kernel_ridge(estimator: Estimator) -> Model:
+    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
     choice = KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -56,6 +67,7 @@ def _ridge_classifier(estimator: Estimator) -> Model:
 
 
 def _svm_choice(estimator: Estimator) -> KernelChoice:
+    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
     return KernelChoice(
         estimator.kernel,
         estimator.gamma,

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from everyfold.criteria import InexactWarning
-from everyfold.kernels import Gamma, Kernel, KernelLike, Linear, depends_on_rows, find_kernel
+from everyfold.kernels import (
+    Gamma,
+    Kernel,
+    KernelLike,
+    Linear,
+    depends_on_rows,
+    find_kernel,
+    gamma_of_features,
+)
 from everyfold.losses import Logistic, Loss
 from everyfold.models.targets import Labels, Reading, Target, Voting
 from everyfold.operators import Dense, Nystrom, Primal, Structure
@@ -35,6 +43,19 @@ class KernelChoice:
     coef0: float = 1.0
     params: Any = None
     on_matrices: bool = False
+
+    def __post_init__(self) -> None:
+        # Arrays, lists and tuples of the same numbers are one kernel, and a tuple compares.
+        object.__setattr__(self, "gamma", gamma_of_features(self.gamma) or self.gamma)
+
+    @property
+    def has_gamma_per_feature(self) -> bool:
+        """Whether gamma has a number for each feature."""
+        return isinstance(self.gamma, tuple)
+
+    def resolve_for_any(self) -> Kernel:
+        """The kernel where nothing is known of the rows; raises what is wrong with its name."""
+        return self.resolve(np.eye(len(self.gamma) if isinstance(self.gamma, tuple) else 2))
 
     def resolve(self, X: Matrix) -> Kernel:
         """The kernel for these training rows."""
@@ -192,7 +213,7 @@ class Model:
         if self.operator != "auto" or self.choice.is_precomputed:
             return False
         fits_whole = n_rows is not None and fits(n_rows, n_rows)
-        return not fits_whole and not isinstance(self.choice.resolve(np.eye(2)), Linear)
+        return not fits_whole and not isinstance(self.choice.resolve_for_any(), Linear)
 
     def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure of the model that is kept: not every one can predict new rows."""

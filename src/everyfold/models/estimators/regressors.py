@@ -28,9 +28,10 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         "smooth_epsilon" is the loss of the SVR with its kinks rounded over a width ``h``.
     kernel : {"rbf", "laplacian", "polynomial", "linear", "cosine", "precomputed"} or callable
         The kernel, named as in scikit-learn; ``kernel="precomputed"`` takes the kernel matrix as X.
-    gamma : float, "scale", "auto" or None, default=None
+    gamma : float, "scale", "auto", None or array of shape (n_features,), default=None
         Width of the rbf, laplacian and polynomial kernels; None is 1/n_features. "scale" depends on
-        the training rows, so that every fold of a cross-validation has a kernel of its own.
+        the training rows, so that every fold of a cross-validation has a kernel of its own. An
+        array has a number for each feature.
     degree, coef0 : int and float
         Of the polynomial kernel.
     kernel_params : dict, optional
