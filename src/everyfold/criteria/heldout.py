@@ -152,6 +152,12 @@ class HeldOut(Predictive):
             ]
             yield scored[0] if len(scored) == 1 else _join(folds, groups, scored)
 
+    def of_response(
+        self, problem: Problem, operator: KernelOperator, response: Response, folds: Folds
+    ) -> OutOfFold:
+        """Held-out values from a response that is there already, in the "sum" convention."""
+        return self._ridge(problem, operator, response, folds, list(folds.stacks(problem.w > 0.0)))
+
     def _ridge(
         self,
         problem: Problem,

@@ -46,7 +46,7 @@ from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
 from everyfold.types import Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 
-__all__ = ["not_sped_up", "read", "splits_of"]
+__all__ = ["check_partition", "not_sped_up", "read", "splits_of"]
 
 
 def read(request: Request) -> Data:
@@ -86,7 +86,7 @@ def read(request: Request) -> Data:
     folds = _folds(request, rows, splits, literal=has_steps)
     request.options.check_folds(len(folds), request.cv)
     if request.wants.partition:
-        _check_partition(folds, request.cv)
+        check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
     if _is_left_by_scorer(request, tasks[0], numbered, others):
         refits = _own(own, [(fold.train, fold.test) for fold in folds])
@@ -382,7 +382,8 @@ def splits_of(request: Request) -> list[tuple[Index, Index]]:
     return splits
 
 
-def _check_partition(folds: Folds, cv: Splitter) -> None:
+def check_partition(folds: Folds, cv: Splitter) -> None:
+    """Raise unless every row is tested exactly once."""
     rows = folds.test_rows
     if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
         raise ValueError(

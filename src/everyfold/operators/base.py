@@ -172,6 +172,17 @@ class Response(ABC):
         ]
         return np.concatenate(pieces)
 
+    def moved(self, rows: Index, dz: Array) -> Solution:
+        """How the solution moves if the targets of sets of active rows do: (t, m), (t, m).
+
+        One column for each of the t sets. With ``dz`` what their held-out values are above their
+        targets, the solution that is moved so is that of the rows outside the set.
+        """
+        raise StructureError(
+            f"{type(self).__name__} does not say how its coefficients move with the targets; fit "
+            "the training rows of each fold instead"
+        )
+
     def release(self, rows: Index, g: Array) -> Array:
         r"""The forces :math:`v_S = (I - D_S M_{SS})^{-1} g_S` that undo the rows of one set.
 

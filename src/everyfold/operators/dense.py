@@ -63,6 +63,7 @@ def product(A: Array, B: Array) -> Array:
     return AB
 
 
+_MANY_SETS = 4  # sets of rows are many if there are a quarter as many as rows
 _ROWS = 64  # at a time, when all of K is looked at
 _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
 _SINGLE = float(np.finfo(np.float32).eps)
@@ -267,6 +268,26 @@ class DenseResponse(Response):
     def solution(self) -> Solution:
         """See base class. ``coef`` are the dual coefficients a, zero outside the active rows."""
         return Solution(self._scatter(self._s[:, None] * self._C_z), self._b)
+
+    def moved(self, rows: Index, dz: Array) -> Solution:
+        """See base class; 2 n² flops a set, or G once, 2/3 n³ flops, if there are many."""
+        position = self._positions(rows)
+        B = self._s[position] * dz
+        if _MANY_SETS * len(rows) < len(self._s):
+            apart = np.zeros((len(self._s), len(rows)))
+            apart[position, np.arange(len(rows))[:, None]] = B
+            C_B = self._system.solve(apart)
+        elif rows.shape[1] == 1:
+            C_B = self._system.inverse()[:, position[:, 0]]
+            C_B *= B[:, 0]
+        else:
+            C_B = np.einsum("itm,tm->it", self._system.inverse()[:, position], B)
+        b = np.zeros(len(rows))
+        if self._has_intercept:
+            b = np.einsum("tm,tm->t", self._h[position], B) / self._kappa
+            C_B -= np.outer(self._h, b)
+        C_B *= self._s[:, None]
+        return Solution(self._scatter(C_B), b)
 
     # -- R -----------------------------------------------------------------------------------------
 

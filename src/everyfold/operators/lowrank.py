@@ -342,6 +342,14 @@ class LowRankResponse(Response):
         total = quadratic.s**2 @ quadratic.z - 0.5 * quadratic.pull
         return Solution(coef, self._mean * total - self._centred.centre @ coef)
 
+    def moved(self, rows: Index, dz: Array) -> Solution:
+        """See base class; 2 n c flops for a partition, and 4 c² a set."""
+        B, P = self._quadratic.s[rows] ** 2 * dz, self._inverse.P
+        force = np.stack([B_S @ self._centred.V[S] for S, B_S in zip(rows, B, strict=True)], axis=1)
+        total = B.sum(axis=1)
+        coef = P @ (P.T @ (force - np.outer(self._centred.centre, total)))
+        return Solution(coef, self._mean * total - self._centred.centre @ coef)
+
     def reduced(self) -> Array:
         """See base class."""
         s, z = self._quadratic.s[:, None], self._quadratic.z
@@ -425,6 +433,10 @@ class DualLowRankResponse(LowRankResponse):
         u = product(self._centred.V, primal.coef) + primal.intercept
         a = (quadratic.s**2)[:, None] * (quadratic.z - u) / self.rho
         return Solution(a, primal.intercept)
+
+    def moved(self, rows: Index, dz: Array) -> Solution:
+        """See base class: not for dual coefficients, which predict by another kernel."""
+        return Response.moved(self, rows, dz)
 
 
 def _deflate(Q: Array, B: Array) -> Array:

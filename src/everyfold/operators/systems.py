@@ -457,10 +457,13 @@ class CholeskySystem(RidgeSystem):
         return np.asarray(G_B)
 
     def inverse(self) -> Array:
-        """See base class; 2/3 n³ flops."""
+        """See base class; 2/3 n³ flops, or half of them if L⁻¹ is there."""
         if self._L.size == 0:
             return self._L.copy()
-        half, _ = lapack.dpotri(self._L, lower=1)
+        if "columns" in vars(self):
+            half, _ = lapack.dlauum(self.columns.T, lower=1)
+        else:
+            half, _ = lapack.dpotri(self._L, lower=1)
         return mirror(half)
 
     @cached_property
