@@ -23,8 +23,8 @@ def refitted(found, problem, folds, ridge):
 
 
 @pytest.mark.parametrize("operator", [*cases.OPERATORS, "nystrom_precomputed", "waves"])
-@pytest.mark.parametrize("fold", ["equal", "unequal", "loo", "groups"])
-@pytest.mark.parametrize("weight", cases.WEIGHTS)
+@pytest.mark.parametrize("fold", ["unequal", "loo", "groups"])
+@pytest.mark.parametrize("weight", ["none", "zeros"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_fold_models_equal_refits(operator, fold, weight, intercept):
     problem = cases.problem(1, weight, intercept)
