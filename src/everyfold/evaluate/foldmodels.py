@@ -14,8 +14,11 @@ from sklearn.utils.parallel import Parallel, delayed
 from everyfold.criteria.foldmodels import are_complements, fold_models
 from everyfold.evaluate.bind import bind, rows_of
 from everyfold.evaluate.data import Candidate, Data, Task
+from everyfold.evaluate.planner import choose_preprocessing
 from everyfold.evaluate.read import check_partition, read
 from everyfold.evaluate.request import Request
+from everyfold.models.model import Model
+from everyfold.models.pipelines import read_rows
 from everyfold.models.private import check_method_params, safe_split
 from everyfold.operators import Expansion
 from everyfold.operators.threads import blas_threads
@@ -38,15 +41,22 @@ class Predictors(ABC):
 
 @dataclass(frozen=True)
 class Shared(Predictors):
-    """Functions of the same kernel with coefficients of their own."""
+    """Functions of the same kernel with coefficients of their own, after the same steps."""
 
     expansion: Expansion
     intercept: Array
-    checks_rows = True
+    transformers: Sequence[Estimator] = ()
+
+    @property
+    def checks_rows(self) -> bool:  # type: ignore[override]  # a constant elsewhere
+        """See base class."""
+        return not self.transformers
 
     def __call__(self, X: Matrix) -> Array:
         """See base class; a product of the kernel with the coefficients of all models."""
-        values: Array = self.expansion(X) + self.intercept
+        for transformer in self.transformers:
+            X = transformer.transform(X)
+        values: Array = self.expansion(read_rows(X)) + self.intercept
         return values
 
 
@@ -85,6 +95,8 @@ class KeptFolds:
         Whether the models are those of refits, up to rounding.
     words : str
         How they came about.
+    remark : str
+        What users are to be warned of.
     """
 
     predictors: Predictors
@@ -92,13 +104,14 @@ class KeptFolds:
     fold_of: Index
     is_exact: bool
     words: str
+    remark: str = ""
 
 
 def keep_folds(request: Request) -> KeptFolds:
     """Fit the models of all folds of a request for one regressor and one target.
 
     **Cost** for squared loss and a kernel that all folds share, one factorisation; else a fit for
-    each fold.
+    each fold. Steps of a Pipeline are fitted on each fold, or once, as in a search.
     """
     data = read(request)
     if not data.candidates:  # nothing here knows the estimator
@@ -107,25 +120,26 @@ def keep_folds(request: Request) -> KeptFolds:
         folds = Folds.from_splits(data.own.splits, data.n)
         check_partition(folds, request.cv)
         return _refitted(request, folds)
-    (candidate,), task = data.candidates.values(), data.tasks[0]
-    if _are_shared(candidate, task.folds):
-        found = _shared(data, candidate, task)
-        if found is not None:
-            return found
-    return _refitted(request, task.folds)
+    (candidate,) = data.candidates.values()
+    if _follow_from_one(candidate.model):
+        kind, _ = choose_preprocessing(data, request.options)
+        data = data.prepared(kind)
+        if kind != "per_fold" and are_complements(data.tasks[0].folds):
+            found = _shared(data, candidate, data.tasks[0])
+            if found is not None:
+                return found
+    return _refitted(request, data.tasks[0].folds)
 
 
-def _are_shared(candidate: Candidate, folds: Folds) -> bool:
-    """Whether the models of all folds follow from one fit."""
-    model = candidate.model
+def _follow_from_one(model: Model) -> bool:
+    """Whether the models of all folds follow from one fit, if they have the same rows."""
     is_squared = model.loss.has_constant_curvature and not model.chooses_ridge
-    is_one_kernel = not (candidate.parts.steps or model.has_kernel_per_fold)
-    is_plain = not model.choice.takes_any_rows
-    return is_squared and is_one_kernel and is_plain and are_complements(folds)
+    return is_squared and not model.has_kernel_per_fold and not model.choice.takes_any_rows
 
 
 def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
     """From one factorisation; None if the structure does not say how its coefficients move."""
+    transformers = _fit_steps(data, candidate)
     model, X = candidate.model, rows_of(data, candidate)
     structure = model.structure_to_fit(model.choice.resolve(X), X.shape)
     (problem,) = model.problems(task.target, task.weights)
@@ -134,15 +148,32 @@ def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
         if operator.only_splits or operator.response_rank is not None:
             return None
         models = fold_models(problem, operator, model.ridges[0], task.folds)
-    coef, intercept = models.solution.coef, models.solution.intercept
-    held_out, fold_of = _in_order(task.folds, models.held_out.values[:, 0])
+    remark = _ILL if not models.held_out.is_exact.all() else ""
+    if operator.is_approximation:
+        remark = _APPROXIMATE
+    expansion = operator.expand(models.solution.coef)
     return KeptFolds(
-        Shared(operator.expand(coef), intercept),
-        held_out,
-        fold_of,
-        bool(models.held_out.is_exact.all()) and not operator.is_approximation,
+        Shared(expansion, models.solution.intercept, transformers),
+        *_in_order(task.folds, models.held_out.values[:, 0]),
+        not remark and not transformers,
         f"the models of {len(task.folds)} folds from one factorisation",
+        remark,
     )
+
+
+_ILL = "the system is so ill-conditioned that rounding errors may exceed 1e-6; use a larger ridge"
+_APPROXIMATE = "the kernel is an approximation made of all rows, which refits would make of theirs"
+
+
+def _fit_steps(data: Data, candidate: Candidate) -> list[Estimator]:
+    """The steps of a Pipeline fitted to all rows without y; the rows they make are kept."""
+    X, transformers = data.X, []
+    for step in candidate.parts.steps:
+        transformer, X = step.fit(X, None, check_method_params(X, params=step.params))
+        transformers.append(transformer)
+    if transformers:
+        data.cache.put(("prepared", candidate.rows_key), X)
+    return transformers
 
 
 def _in_order(folds: Folds, values: Array) -> tuple[Array, Index]:

@@ -24,7 +24,7 @@ from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import check_workers
 
-__all__ = ["plan"]
+__all__ = ["choose_preprocessing", "plan"]
 
 Preprocessing = Literal["none", "per_fold", "once"]
 
@@ -71,7 +71,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     """The plan of the candidates that are sped up."""
     options = request.options
     notes, pooled = _check_scorers(data, request)
-    kind, more = _choose_preprocessing(data, options)
+    kind, more = choose_preprocessing(data, options)
     notes += more
     data = data.prepared(kind, pooled)
     _check_order(data, options, kind)
@@ -234,7 +234,7 @@ def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
             kernel.structure.check(data.n, task.weights, task.folds.helds)
 
 
-def _choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, list[str]]:
+def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, list[str]]:
     """Whether each fold prepares its own rows, and what is to be said about it."""
     if not data.has_steps:
         return "none", []

@@ -28,6 +28,7 @@ from everyfold.types import (
     Fallback,
     Matrix,
     Params,
+    Preprocessing,
     RandomState,
     Splitter,
     Targets,
@@ -53,9 +54,9 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
     ----------
     estimator : regressor
         For ``KernelRidge``, ``Ridge``, ``LSSVR`` and ``KernelRegressor`` with squared loss the
-        models of all folds come from one factorisation. Others (``SVR``, smooth losses, Pipelines,
-        a gamma that is chosen by the training rows) are fitted on each fold; those that nothing
-        here knows, too, by ``fallback``.
+        models of all folds come from one factorisation. Others (``SVR``, smooth losses, steps of a
+        Pipeline or a gamma that belong to the training rows) are fitted on each fold; those that
+        nothing here knows, too, by ``fallback``.
     confidence_level : float or sequence of float, default=0.9
         The share of new rows that their intervals are to cover; several give several intervals.
     method : {"plus", "base", "minmax"}, default="plus"
@@ -67,8 +68,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         test sets are a partition.
     n_jobs : int, default=None
         Fits at a time, where folds are fitted one by one.
-    fallback : {"warn", "refit", "refuse"}, default="warn"
-        As in :class:`FastGridSearchCV`.
+    preprocessing, fallback
+        As in :class:`FastGridSearchCV`: beyond 20 folds the steps of a Pipeline are fitted once.
     random_state : int, RandomState or None, default=None
         Of the shuffled folds.
 
@@ -117,6 +118,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         method: Literal["plus", "base", "minmax"] = "plus",
         cv: Splitter = 5,
         n_jobs: int | None = None,
+        preprocessing: Preprocessing = "auto",
         fallback: Fallback = "warn",
         random_state: RandomState = None,
     ) -> None:
@@ -125,6 +127,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self.method = method
         self.cv = cv
         self.n_jobs = n_jobs
+        self.preprocessing = preprocessing
         self.fallback = fallback
         self.random_state = random_state
 
@@ -156,7 +159,11 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         splitter = self._splitter()
         metadata = route("cross_val_predict", self.estimator, splitter, None, groups, fit_params)
         options = Options(
-            n_confirm=0, error_score="raise", n_jobs=self.n_jobs, fallback=self.fallback
+            n_confirm=0,
+            preprocessing=self.preprocessing,
+            error_score="raise",
+            n_jobs=self.n_jobs,
+            fallback=self.fallback,
         )
         wants = Wants(partition=True, selects_by=None)
         request = Request(
@@ -268,13 +275,9 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self._predictors, self._fold_of = kept.predictors, kept.fold_of
         if not np.isfinite(self.conformity_scores_).all():
             raise ValueError("a fold has no finite predictions; use a larger ridge")
-        if not kept.is_exact:
-            warnings.warn(
-                "the models of the folds may differ from refits: the system is ill-conditioned "
-                "(use a larger ridge), or its kernel is an approximation made of all rows",
-                InexactWarning,
-                stacklevel=3,
-            )
+        if kept.remark:
+            words = f"the models of the folds may differ from refits: {kept.remark}"
+            warnings.warn(words, InexactWarning, stacklevel=3)
 
     # -- new rows ------------------------------------------------------------------------------
 
