@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.model_selection import ParameterGrid, ParameterSampler
+from sklearn.model_selection import ParameterGrid
 
 from everyfold.criteria import Closed
 from everyfold.criteria.granularity import Granularity
 from everyfold.operators.structure import OperatorChoice
+from everyfold.selection.draws import check_free_ridges, draw
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
     ErrorScore,
@@ -212,6 +213,12 @@ class FastRandomizedSearchCV(FastSearchCV):
         Lists, or distributions with an ``rvs`` method, as in scikit-learn.
     n_iter : int, default=10
         The number of candidates.
+    free_ridges : int, default=0
+        Evaluates so many further ridges for every kernel that is drawn: values of alpha or C from
+        their own distribution, one from each of so many parts of equal probability. They are
+        further candidates, after the ``n_iter`` of scikit-learn, which do not change. Ridges of one
+        kernel share its work: eight of them take three to six times that of one, where eight draws
+        of their own would take eight times, and the winner is the best of all.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
 operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         As in :class:`FastGridSearchCV`.
@@ -247,6 +254,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         param_distributions: Any,
         *,
         n_iter: int = 10,
+        free_ridges: int = 0,
         scoring: Scorer = None,
         n_jobs: int | None = None,
         refit: Refit = True,
@@ -269,6 +277,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         self.estimator = estimator
         self.param_distributions = param_distributions
         self.n_iter = n_iter
+        self.free_ridges = free_ridges
         self.scoring = scoring
         self.n_jobs = n_jobs
         self.refit = refit
@@ -289,6 +298,6 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         self.pre_dispatch = pre_dispatch
 
     def _candidates(self) -> Iterable[Params]:
-        return ParameterSampler(  # type: ignore[no-any-return]
-            self.param_distributions, self.n_iter, random_state=self.random_state
-        )
+        asked = self.estimator, self.param_distributions
+        check_free_ridges(*asked, self.free_ridges)
+        return draw(*asked, self.n_iter, self.random_state, self.free_ridges)
