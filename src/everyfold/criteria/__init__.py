@@ -9,6 +9,7 @@ from everyfold.criteria.closed import (
     SpanRule,
 )
 from everyfold.criteria.conjugate import ConjugateGradient
+from everyfold.criteria.gradient import ErrorSlopes, HeldOutError
 from everyfold.criteria.granularity import (
     Granularity,
     choose_granularity,
@@ -28,10 +29,12 @@ __all__ = [
     "ConjugateGradient",
     "EigenvaluePerturbation",
     "EigenvalueRatio",
+    "ErrorSlopes",
     "Fold",
     "Folds",
     "Granularity",
     "HeldOut",
+    "HeldOutError",
     "InexactWarning",
     "OutOfFold",
     "Predictive",

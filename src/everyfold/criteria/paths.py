@@ -15,7 +15,8 @@ from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
 from everyfold.criteria.single import check_fits, leave_each, refit_each
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators.base import KernelOperator, Part, Solution, Splits
-from everyfold.operators.dense import DenseMatrix, product
+from everyfold.operators.dense import DenseMatrix
+from everyfold.operators.products import product
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32

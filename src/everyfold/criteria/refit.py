@@ -10,7 +10,7 @@ import numpy as np
 from everyfold.criteria.base import is_trusted
 from everyfold.criteria.loop import FoldAnswer, FoldSolver
 from everyfold.operators.base import KernelOperator, Part, Solution, Splits
-from everyfold.operators.dense import product
+from everyfold.operators.products import product
 from everyfold.solve import Fit, Problem, solve_path
 from everyfold.types import Array, Route
 

@@ -43,6 +43,7 @@ from everyfold.kernels.distances import (
     squared_distances,
     squared_norms,
 )
+from everyfold.kernels.slopes import sum_manhattan, sum_products, sum_squares
 from everyfold.types import AnyArray, Array, Matrix
 
 __all__ = [
@@ -98,6 +99,15 @@ class Kernel(ABC):
     def diagonal(self, X: Matrix) -> Array:
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
+
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+        r"""The sums :math:`\sum_{ik} w_{ik}\,\partial k(x_i, y_k)/\partial\log\gamma_j`, (d,).
+
+        :math:`\gamma_j` is the gamma of feature j; a single gamma has the sum of all.
+        """
+        raise ValueError(
+            f"{self} has no gamma for each feature; use 'rbf', 'laplacian' or 'polynomial'"
+        )
 
     def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """What to pass as Y for some of the training rows: the rows ``taken``, of numbers ``rows``.
@@ -163,6 +173,12 @@ class RBF(Kernel):
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
 
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+        """See base class: −gamma (x_j − y_j)² k."""
+        rows, others = operands(X, Y)
+        H = weights * self(rows, others)
+        return -self.gamma * sum_squares(H, dense(rows), dense(others))
+
 
 @dataclass(frozen=True)
 class Laplacian(Kernel):
@@ -199,6 +215,12 @@ class Laplacian(Kernel):
     def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
+
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+        """See base class: −gamma |x_j − y_j| k."""
+        rows, others = operands(X, Y)
+        H = weights * self(rows, others)
+        return -self.gamma * sum_manhattan(H, dense(rows), dense(others))
 
 
 @dataclass(frozen=True)
@@ -251,6 +273,13 @@ class Polynomial(Kernel):
             block += self.coef0
             raise_to(block, int(self.degree))
         return out
+
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+        """See base class: gamma x_j y_j times the derivative of the power."""
+        rows, others = operands(X, Y)
+        lower = Polynomial(max(self.degree - 1, 0), self.gamma, self.coef0)
+        H = self.degree * weights * lower(rows, others)
+        return self.gamma * sum_products(H, dense(rows), dense(others))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from everyfold.operators.systems import CHUNK, solve_stack
 from everyfold.types import Array, Index, Matrix, Route
 
 __all__ = [
+    "Differentiates",
     "DualModel",
     "Expansion",
     "KernelOperator",
@@ -131,6 +132,15 @@ class Response(ABC):
     @abstractmethod
     def residual_blocks(self, rows: Index) -> Array:
         """The blocks R_SS, (t, m, m), of t sets of m *active* rows given as an array (t, m)."""
+
+    def residual_matmat(self, B: Array) -> Array:
+        """R B on the active rows for an (n, k) matrix, 0 elsewhere.
+
+        By default through M, which loses digits as the ridge goes to 0.
+        """
+        root = np.sqrt(self.curvature)[:, None]
+        made: Array = (np.where(root > 0.0, B, 0.0) - root * self.matmat(root * B)) / self.scale
+        return made
 
     @abstractmethod
     def residual_diagonal(self) -> Array:
@@ -373,6 +383,18 @@ class Multiplies(ABC):
     @abstractmethod
     def diagonal(self) -> Array:
         """The diagonal of K."""
+
+
+class Differentiates(ABC):
+    """An ability: how the matrix changes with the kernel's parameters."""
+
+    @abstractmethod
+    def slopes(self, left: Array, right: Array) -> Array:
+        r"""The sums :math:`\langle B, \partial K/\partial\log\gamma_j\rangle` for all features j.
+
+        B is the symmetric part of :math:`LR^\top`, for L and R of shape (n, k). A kernel with one
+        gamma for all features has the sum of the d numbers.
+        """
 
 
 class KernelOperator(Splits, Multiplies):

@@ -10,7 +10,8 @@ import numpy as np
 
 from everyfold.kernels import Kernel, Precomputed
 from everyfold.operators.base import KernelOperator, Quadratic, Response, StructureError
-from everyfold.operators.dense import KernelExpansion, product
+from everyfold.operators.dense import KernelExpansion
+from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import CHUNK
 from everyfold.types import Array, Index, Matrix, Route

@@ -8,10 +8,11 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, eigvalsh, lapack
+from scipy.linalg import eigvalsh, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
+    Differentiates,
     DualModel,
     Expansion,
     KernelOperator,
@@ -19,6 +20,7 @@ from everyfold.operators.base import (
     Response,
     Solution,
 )
+from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import RidgeSystem, factorise
 from everyfold.types import Array, Index, Matrix, Route
@@ -52,24 +54,13 @@ class Dense(Structure):
         return n_rows
 
 
-def product(A: Array, B: Array) -> Array:
-    """A B through the BLAS that also factorises, without a copy of ``A`` in C or Fortran order."""
-    right, trans = (B, 0) if B.flags.f_contiguous else (B.T, 1)
-    AB: Array
-    if A.flags.f_contiguous and not A.flags.c_contiguous:
-        AB = blas.dgemm(1.0, A, right, trans_b=trans)
-    else:
-        AB = blas.dgemm(1.0, A.T, right, trans_a=1, trans_b=trans)
-    return AB
-
-
 _MANY_SETS = 4  # sets of rows are many if there are a quarter as many as rows
 _ROWS = 64  # at a time, when all of K is looked at
 _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
-class DenseMatrix(KernelOperator):
+class DenseMatrix(KernelOperator, Differentiates):
     """A symmetric matrix held in memory."""
 
     def __init__(self, K: Array, kernel: Kernel | None = None, X: Matrix = None) -> None:
@@ -197,6 +188,13 @@ class DenseMatrix(KernelOperator):
         """See base class: the kernel between the new rows and these."""
         return self.expand(np.empty((self.n, 0))).link(X)
 
+    def slopes(self, left: Array, right: Array) -> Array:
+        """See base class; n² flops for each column and each feature, and 24 n² bytes."""
+        if self._kernel is None:
+            raise TypeError("a bare matrix has no gamma; bind it to a kernel and data")
+        weights = product(left, right.T)
+        return self._kernel.slopes(self._X, None, 0.5 * (weights + weights.T))
+
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class."""
         if self._kernel is None:
@@ -308,6 +306,10 @@ class DenseResponse(Response):
         h = self._h / np.sqrt(self._kappa) if self._has_intercept else None
         return self._system.solve_blocks(position, B, h)
 
+    def residual_matmat(self, B: Array) -> Array:
+        """See base class; 2 n² flops a column."""
+        return self._scatter(self._residual(B[self._active]))
+
     def residual_blocks(self, rows: Index) -> Array:
         """See base class."""
         position = self._positions(rows)
@@ -345,12 +347,15 @@ class DenseResponse(Response):
 
     def _lift(self, B: Array) -> Array:
         """Fitted values of all rows for a working response z of the active ones, ``B = S z``."""
+        b = self._h @ B / self._kappa if self._has_intercept else np.zeros(B.shape[1])
+        return product(self._K_active, self._s[:, None] * self._residual(B)) + b
+
+    def _residual(self, B: Array) -> Array:
+        """C B on the active rows."""
         C_B = self._system.solve(B)
-        b = np.zeros(B.shape[1])
         if self._has_intercept:
-            b = (self._h @ B) / self._kappa
-            C_B = C_B - np.outer(self._h, b)
-        return product(self._K_active, self._s[:, None] * C_B) + b
+            C_B = C_B - np.outer(self._h, (self._h @ B) / self._kappa)
+        return C_B
 
     def matmat(self, B: Array) -> Array:
         r"""See base class.

@@ -18,8 +18,9 @@ from scipy.linalg import lapack, solve_triangular
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import Expansion
-from everyfold.operators.dense import KernelExpansion, product
+from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
+from everyfold.operators.products import product
 from everyfold.operators.systems import CHUNK, EPS
 from everyfold.types import Array, Matrix
 

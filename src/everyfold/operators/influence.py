@@ -21,8 +21,9 @@ import numpy as np
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import Quadratic, Response, Solution
-from everyfold.operators.dense import DenseMatrix, product
+from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
+from everyfold.operators.products import product
 from everyfold.operators.systems import CHUNK
 from everyfold.types import Array, Index, Matrix, Route
 

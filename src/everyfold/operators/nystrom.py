@@ -12,11 +12,12 @@ from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
 from everyfold.operators.base import KernelOperator, StructureError
-from everyfold.operators.dense import Dense, KernelExpansion, product
+from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
 from everyfold.operators.influence import InfluenceMatrix
 from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
+from everyfold.operators.products import product
 from everyfold.operators.structure import Outline, Structure
 from everyfold.operators.systems import CHUNK
 from everyfold.rows.memory import Held, Sampled

@@ -16,8 +16,8 @@ from operator import add
 import numpy as np
 from scipy.linalg import blas, lapack
 
-from everyfold.operators.dense import product
 from everyfold.operators.features import FeatureMap
+from everyfold.operators.products import product
 from everyfold.operators.systems import EPS, mirror, refuse
 from everyfold.rows.batches import NEVER, TOTAL, Batch
 from everyfold.types import Array
