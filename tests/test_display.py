@@ -5,14 +5,26 @@ import builtins
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import loguniform
+from sklearn.calibration import calibration_curve
 from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import confusion_matrix, roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold import LSSVR, CVCurveDisplay, CVSurfaceDisplay, FastGridSearchCV
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    CVCurveDisplay,
+    CVSurfaceDisplay,
+    FastGridSearchCV,
+    FastRandomizedSearchCV,
+    KernelLogisticClassifier,
+    OutOfFoldDisplay,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -144,3 +156,105 @@ def test_missing_matplotlib_is_named(search, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     with pytest.raises(ImportError, match=r"everyfold\[plot\]"):
         CVSurfaceDisplay.from_search(search)
+
+
+# -- colours, points and names -----------------------------------------------------------------
+
+
+def test_colours_resolve_the_region_of_the_best(search):
+    display = CVSurfaceDisplay.from_search(search)
+    scores = search.cv_results_["mean_test_score"]
+    folds = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(5)])
+    best = int(np.argmax(scores))
+    low = scores[best] - 10.0 * folds[:, best].std(ddof=1) / np.sqrt(5)
+    assert display.mesh_.get_clim()[0] == pytest.approx(max(low, scores.min()))
+    assert display.colorbar_.extend == ("min" if low > scores.min() else "neither")
+    display.scores[0, 0] = -1e6  # a hopeless corner leaves the colours of the others alone
+    assert display.plot().mesh_.get_clim()[0] == pytest.approx(low)
+    assert display.colorbar_.extend == "min"
+
+
+def test_the_metric_is_named(search):
+    assert CVSurfaceDisplay.from_search(search).colorbar_.ax.get_ylabel() == "mean test R²"
+    how = {"scoring": "neg_mean_absolute_error"}
+    other = FastGridSearchCV(LSSVR(), {"alpha": ALPHAS, "gamma": GAMMAS}, **how).fit(X, y)
+    assert "neg_mean_absolute_error" in CVCurveDisplay.from_search(other).ax_.get_ylabel()
+    labels = FastGridSearchCV(LSSVC(), {"alpha": ALPHAS, "gamma": GAMMAS}).fit(X, y > 0.0)
+    assert "accuracy" in CVCurveDisplay.from_search(labels).ax_.get_ylabel()
+
+
+def test_a_random_search_is_drawn_as_points():
+    ranges = {"alpha": loguniform(1e-3, 10.0), "gamma": loguniform(1e-2, 10.0)}
+    search = FastRandomizedSearchCV(LSSVR(), ranges, n_iter=12, random_state=0).fit(X, y)
+    display = CVSurfaceDisplay.from_search(search)
+    assert display.is_scattered
+    found = {tuple(point) for point in display.mesh_.get_offsets().data.tolist()}
+    assert found == {(p["alpha"], p["gamma"]) for p in search.cv_results_["params"]}
+    points, colours = display.mesh_.get_offsets().data.tolist(), display.mesh_.get_array()
+    at = {tuple(point): colour for point, colour in zip(points, colours, strict=True)}
+    scores = search.cv_results_["mean_test_score"]
+    for params, score in zip(search.cv_results_["params"], scores, strict=True):
+        assert at[params["alpha"], params["gamma"]] == score
+
+
+def test_curves_are_coloured_and_named_in_the_order_of_the_other_parameter():
+    grid = {"alpha": ALPHAS, "gamma": np.logspace(-2, 1, 9)}
+    search = FastGridSearchCV(LSSVR(), grid, cv=5).fit(X, y)
+    display = CVCurveDisplay.from_search(search)
+    names = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert names == [f"gamma={gamma:.3g}" for gamma in grid["gamma"]]
+    colours = {line.get_label(): line.get_color() for line in display.lines_}
+    lightness = [np.dot(colours[name][:3], [0.3, 0.59, 0.11]) for name in names]
+    assert (np.diff(lightness) > 0.0).all()
+    assert len(display.ax_.collections) == 1  # the band of the best alone
+
+
+# -- held-out values ---------------------------------------------------------------------------
+
+
+def test_predicted_against_measured(search):
+    display = OutOfFoldDisplay.from_search(search)
+    assert display.kind == "predicted"
+    held = cross_val_predict(search.best_estimator_, X, y, cv=5)
+    points = display.ax_.collections[0].get_offsets()
+    assert_allclose(np.asarray(points), np.column_stack([held, y]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels(n_classes):
+    labels = np.array(["a", "b", "c"])[np.digitize(y, np.quantile(y, [0.5, 0.8])[: n_classes - 1])]
+    search = FastGridSearchCV(LSSVC(), {"alpha": ALPHAS, "gamma": GAMMAS}, cv=4).fit(X, labels)
+    display = OutOfFoldDisplay.from_search(search)
+    held = cross_val_predict(search.best_estimator_, X, labels, cv=4)
+    assert (display.displays_[0].confusion_matrix == confusion_matrix(labels, held)).all()
+    display = OutOfFoldDisplay.from_search(search, kind="roc")
+    method = {"method": "decision_function", "cv": 4}
+    values = cross_val_predict(search.best_estimator_, X, labels, **method).reshape(60, -1)
+    each = ["b"] if n_classes == 2 else ["a", "b", "c"]
+    for k, label in enumerate(each):
+        area = roc_auc_score(labels == label, values[:, k])
+        assert f"{label} (AUC = {area:.2f})" in [line.get_label() for line in display.ax_.lines]
+
+
+def test_calibration_of_probabilities():
+    labels = np.where(y > 0.0, "yes", "no")
+    grid = {"C": [0.1, 1.0], "gamma": [0.1, 1.0]}
+    search = FastGridSearchCV(KernelLogisticClassifier(), grid, cv=4).fit(X, labels)
+    display = OutOfFoldDisplay.from_search(search, kind="calibration")
+    how = {"method": "predict_proba", "cv": 4}
+    held = cross_val_predict(search.best_estimator_, X, labels, **how)[:, 1]
+    truth, predicted = calibration_curve(labels == "yes", held, n_bins=10, strategy="quantile")
+    assert_allclose(display.displays_[0].prob_true, truth)
+    assert_allclose(display.displays_[0].prob_pred, predicted, rtol=1e-6)
+
+
+def test_kinds_that_do_not_fit(search):
+    with pytest.raises(ValueError, match="kind='roc' is not for this target"):
+        OutOfFoldDisplay.from_search(search, kind="roc")
+    with pytest.raises(ValueError, match="use one of"):
+        OutOfFoldDisplay.from_search(search, kind="lift")
+    labels = FastGridSearchCV(LSSVC(), {"alpha": ALPHAS}).fit(X, y > 0.0)
+    with pytest.raises(ValueError, match="logistic loss"):
+        OutOfFoldDisplay.from_search(labels, kind="calibration")
+    with pytest.raises(ValueError, match="were not kept"):
+        OutOfFoldDisplay.from_search(labels, candidate=(labels.best_index_ + 1) % 5)

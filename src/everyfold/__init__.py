@@ -1,7 +1,7 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
 
 from everyfold.criteria import InexactWarning, choose_granularity, granularity_bound
-from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.display import CVCurveDisplay, CVSurfaceDisplay, OutOfFoldDisplay
 from everyfold.models.estimators import (
     LSSVC,
     LSSVR,
@@ -37,6 +37,7 @@ __all__ = [
     "KernelLogisticClassifier",
     "KernelRegressor",
     "Nystrom",
+    "OutOfFoldDisplay",
     "QuadraticSVR",
     "RandomFourier",
     "SearchPlan",

@@ -43,6 +43,8 @@ class OutOfFoldPredictions:
         Whether every value equals that of a refit up to rounding or the solver's own tolerance.
     status : str
         How certain they are, in the words of ``cv_results_["status"]``.
+    truth : array of shape (n_samples,) or (n_samples, n_targets)
+        The y of all rows.
     """
 
     values: AnyArray
@@ -50,6 +52,7 @@ class OutOfFoldPredictions:
     repeats: Index
     is_exact: bool
     status: str
+    truth: AnyArray
 
 
 @dataclass(frozen=True)
@@ -157,7 +160,7 @@ class Keeper:
             values, spread = _votes(found, kept, repeats)
         else:
             values, spread = _means(found, kept.rows, repeats)
-        return OutOfFoldPredictions(values, spread, repeats, is_exact, status)
+        return OutOfFoldPredictions(values, spread, repeats, is_exact, status, kept.whole.truth)
 
     def labelled(self, number: int) -> tuple[Array, AnyArray, AnyArray]:
         """Every held-out decision value of a candidate, the label of its row, and all labels."""

@@ -1,0 +1,183 @@
+"""Scores over one parameter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, pyplot, short
+from everyfold.types import Array, Params, Search
+
+MOST_BANDS = 6
+"""With more lines than that only the best has a band, and their names stand beside the picture."""
+
+
+class CVCurveDisplay:
+    """Scores over one parameter, with bands of one standard error; one line for all the others.
+
+    Create it with :meth:`from_search`.
+
+    Parameters
+    ----------
+    lines : list of tuples (label, x, scores, errors)
+    best : tuple (x, score), optional
+        The winner.
+    x_name, metric : str
+    label : str, optional
+        What the metric is called; ``metric`` if None.
+    order : sequence of int, optional
+        The place of each line in the order of its parameter, which gives its colour.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_
+        Of matplotlib, once plotted.
+    """
+
+    def __init__(
+        self,
+        *,
+        lines: list[tuple[str, Array, Array, Array]],
+        best: tuple[float, float] | None,
+        x_name: str,
+        metric: str,
+        label: str | None = None,
+        order: Sequence[int] | None = None,
+    ) -> None:
+        self.lines = lines
+        self.best = best
+        self.x_name = x_name
+        self.metric = metric
+        self.label = metric if label is None else label
+        self.order = list(range(len(lines))) if order is None else list(order)
+        self.is_ordered = order is not None
+
+    @classmethod
+    def from_search(
+        cls,
+        search: Search,
+        *,
+        x: str | None = None,
+        metric: str | None = None,
+        max_lines: int = 16,
+        ax: Axes = None,
+    ) -> CVCurveDisplay:
+        """Draw the curves of a fitted search.
+
+        Parameters
+        ----------
+        search : fitted search
+            This library's or scikit-learn's.
+        x : str, optional
+            The parameter along the axis; by default the ridge.
+        metric : str, optional
+            Which of several scores; by default the one ``refit`` names.
+        max_lines : int, default=16
+            Combinations of the other parameters to show, the best ones. If they differ in one
+            number, their colours and names are in its order.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : CVCurveDisplay
+        """
+        table = Table.of(search, metric)
+        numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
+        if x is None and not numeric:
+            raise ValueError(
+                "a curve needs a numeric parameter with several values; none was found"
+            )
+        x = numeric[0] if x is None else x
+        if x not in numeric:
+            table.column(x)
+            raise ValueError(f"parameter {x!r} is not numeric with several values")
+        values = np.asarray(table.column(x), dtype=np.float64)
+        best = None
+        if table.best is not None:
+            best = float(values[table.best]), float(table.mean[table.best])
+        lines = _lines(table, x, values)[:max_lines]
+        order = _order(table, x, [label for label, *_ in lines])
+        names = {"x_name": x, "metric": table.metric, "label": table.label}
+        display = cls(lines=lines, best=best, order=order, **names)
+        return display.plot(ax=ax)
+
+    def _look(self, ax: Axes) -> None:
+        """Show what is near the best: hopeless scores must not flatten the lines of all others."""
+        scores = np.concatenate([scores for _, _, scores, _ in self.lines])
+        errors = np.concatenate([errors for *_, errors in self.lines])
+        if not np.isfinite(scores).any():
+            return
+        top = int(np.nanargmax(scores))
+        low = scores[top] - 20.0 * errors[top]
+        lowest = np.nanmin(np.where(np.isfinite(scores), scores - errors, np.nan))
+        if lowest < low < scores[top]:
+            ax.set_ylim(low, scores[top] + 2.0 * errors[top])
+
+    def plot(self, *, ax: Axes = None) -> CVCurveDisplay:
+        """Draw; returns itself."""
+        plt = pyplot()
+        if ax is None:
+            _, ax = plt.subplots(layout="constrained")
+        colours = [None] * len(self.lines)
+        if self.is_ordered:
+            steps = np.linspace(0.0, 0.92, max(len(self.lines), 2))
+            colours = [plt.get_cmap("viridis")(steps[place]) for place in self.order]
+        self.lines_ = []
+        for k, (label, x, scores, errors) in enumerate(self.lines):
+            how = {"marker": "o", "markersize": 3, "color": colours[k], "zorder": 3 - (k > 0)}
+            (line,) = ax.plot(x, scores, label=label or None, **how)
+            self.lines_.append(line)
+            if k == 0 or len(self.lines) <= MOST_BANDS:
+                colour = line.get_color()
+                ax.fill_between(x, scores - errors, scores + errors, alpha=0.15, color=colour)
+        if self.best is not None:
+            ax.plot(*self.best, "*", markersize=14, color="red", markeredgecolor="white", zorder=5)
+        everything = np.unique(np.concatenate([x for _, x, _, _ in self.lines]))
+        ax.set_xscale("log" if is_log_spaced(everything) else "linear")
+        ax.set(xlabel=short(self.x_name), ylabel=f"mean test {self.label} ± one std. error")
+        if any(label for label, *_ in self.lines):
+            handles = [self.lines_[k] for k in np.argsort(self.order)]
+            place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
+            place = place if len(handles) > MOST_BANDS else {"loc": "best"}
+            ax.legend(handles=handles, frameon=False, fontsize="small", **place)
+        self._look(ax)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+def _order(table: Table, x: str, labels: Sequence[str]) -> list[int] | None:
+    """The places of lines in the order of the one number they differ in, if they do."""
+    others = [key.removeprefix("param_") for key in table.results if key.startswith("param_")]
+    others = [name for name in others if name != x and len(set(map(str, table.column(name)))) > 1]
+    if len(others) != 1 or others[0] not in table.numeric():
+        return None
+    values = {_label_of(params, x): params[others[0]] for params in table.results["params"]}
+    ranks = np.argsort(np.argsort([values[label] for label in labels]))
+    return [int(rank) for rank in ranks]
+
+
+def _label_of(params: Params, x: str) -> str:
+    """A candidate's other parameters in words."""
+    others = {short(name): value for name, value in params.items() if name != x}
+    return ", ".join(f"{name}={_brief(value)}" for name, value in others.items())
+
+
+def _lines(table: Table, x: str, values: Array) -> list[tuple[str, Array, Array, Array]]:
+    """One line for each combination of the other parameters, the best first."""
+    groups: dict[str, list[int]] = {}
+    for k, params in enumerate(table.results["params"]):
+        groups.setdefault(_label_of(params, x), []).append(k)
+    lines = []
+    for label, members in groups.items():
+        chosen = np.array(members)[np.argsort(values[members])]
+        lines.append((label, values[chosen], table.mean[chosen], table.error[chosen]))
+
+    def best_score(line: tuple[str, Array, Array, Array]) -> float:
+        return float(np.max(np.nan_to_num(line[2], nan=-np.inf)))
+
+    return sorted(lines, key=best_score, reverse=True)
+
+
+def _brief(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,141 @@
+"""Pictures of what the folds' models say of rows that they were not fitted on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibrationDisplay
+from sklearn.metrics import ConfusionMatrixDisplay, PredictionErrorDisplay, RocCurveDisplay
+
+from everyfold.display.table import Axes, pyplot
+from everyfold.types import AnyArray, Search
+
+__all__ = ["OutOfFoldDisplay"]
+
+Kind = Literal["predicted", "confusion", "roc", "calibration"]
+
+_METHODS = {
+    "predicted": "predict",
+    "confusion": "predict",
+    "roc": "decision_function",
+    "calibration": "predict_proba",
+}
+
+
+class OutOfFoldDisplay:
+    """Out-of-fold values of a candidate beside what is true.
+
+    Create it with :meth:`from_search`. Drawn by scikit-learn's own displays.
+
+    Parameters
+    ----------
+    kind : {"predicted", "confusion", "roc", "calibration"}
+    truth, values : arrays
+        What was measured, and what the models of other folds say, of rows that were held out.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Of matplotlib, once plotted.
+    displays_ : list
+        scikit-learn's displays: one, or for "roc" of several classes one for each.
+    """
+
+    def __init__(self, *, kind: Kind, truth: AnyArray, values: AnyArray) -> None:
+        self.kind = kind
+        self.truth = truth
+        self.values = values
+
+    @classmethod
+    def from_search(
+        cls,
+        search: Search,
+        *,
+        kind: Kind | None = None,
+        candidate: int | None = None,
+        ax: Axes = None,
+    ) -> OutOfFoldDisplay:
+        """Draw what a fitted search of this library keeps (``keep_predictions``).
+
+        Parameters
+        ----------
+        search : fitted FastGridSearchCV or FastRandomizedSearchCV
+        kind : {"predicted", "confusion", "roc", "calibration"}, optional
+            "predicted" against measured numbers; of labels, the "confusion" matrix, the "roc"
+            curve (of each class against the others if there are several), or the "calibration"
+            curve of probabilities, for two classes and the logistic loss. By default the first
+            that there is.
+        candidate : int, optional
+            Its index in ``cv_results_``; the best if None.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : OutOfFoldDisplay
+        """
+        labels = search.out_of_fold(candidate)
+        is_number = not is_classifier(search)
+        kind = ("predicted" if is_number else "confusion") if kind is None else kind
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind={kind!r} is not known; use one of {list(get_args(Kind))}")
+        if (kind == "predicted") != is_number or labels.truth.ndim > 1:
+            raise ValueError(
+                f"kind={kind!r} is not for this target: one column of numbers is 'predicted', "
+                "labels are 'confusion', 'roc' or 'calibration'"
+            )
+        values = search.out_of_fold(candidate, _METHODS[kind]).values
+        is_held = labels.repeats > 0
+        display = cls(kind=kind, truth=labels.truth[is_held], values=values[is_held])
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Axes = None) -> OutOfFoldDisplay:
+        """Draw; returns itself."""
+        if ax is None:
+            _, ax = pyplot().subplots(layout="constrained")
+        self.displays_ = list(getattr(self, f"_{self.kind}")(ax))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _predicted(self, ax: Axes) -> list[Any]:
+        how = {"kind": "actual_vs_predicted", "ax": ax, "subsample": None}
+        shown = PredictionErrorDisplay.from_predictions(self.truth, self.values, **how)
+        ax.set(xlabel="out-of-fold prediction", ylabel="measured")
+        return [shown]
+
+    def _confusion(self, ax: Axes) -> list[Any]:
+        shown = ConfusionMatrixDisplay.from_predictions(
+            self.truth, self.values, ax=ax, cmap="Blues", colorbar=False
+        )
+        ax.set(xlabel="out-of-fold prediction", ylabel="true label")
+        return [shown]
+
+    def _roc(self, ax: Axes) -> list[Any]:
+        classes = np.unique(self.truth)
+        columns = self.values if self.values.ndim > 1 else self.values[:, None]
+        each = classes[1:] if columns.shape[1] == 1 else classes
+        shown = [
+            RocCurveDisplay.from_predictions(
+                self.truth == label,
+                columns[:, k],
+                name=str(label),
+                ax=ax,
+                plot_chance_level=k == len(each) - 1,
+            )
+            for k, label in enumerate(each)
+        ]
+        positive = f" (positive: {each[0]})" if len(each) == 1 else " of each class"
+        ax.set(xlabel="false positive rate", ylabel=f"true positive rate{positive}")
+        return shown
+
+    def _calibration(self, ax: Axes) -> list[Any]:
+        classes = np.unique(self.truth)
+        if len(classes) != 2:
+            raise ValueError(f"kind='calibration' is for two classes, not for {len(classes)}")
+        how = {"n_bins": 10, "strategy": "quantile", "name": "out of fold", "ax": ax}
+        truth = self.truth == classes[1]
+        shown = CalibrationDisplay.from_predictions(truth, self.values[:, 1], **how)
+        label = f"mean out-of-fold probability of {classes[1]}"
+        ax.set(xlabel=label, ylabel=f"share of {classes[1]}")
+        return [shown]

@@ -1,0 +1,117 @@
+"""The numbers of a search that are worth a picture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_is_fitted
+
+from everyfold.types import AnyArray, Array, Params, Search
+
+RIDGES = ("alpha", "C")
+
+
+Axes: TypeAlias = Any
+"""Axes of matplotlib, which need not be installed."""
+
+
+def pyplot() -> Any:
+    """Matplotlib, or how to get it."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(
+            "displays need matplotlib, which is not installed; run pip install 'everyfold[plot]'"
+        ) from error
+    return plt
+
+
+@dataclass(frozen=True)
+class Table:
+    """The numbers of a search that are worth a picture."""
+
+    results: Params
+    metric: str
+    best: int | None
+    n_splits: int
+    label: str
+    """What the metric is called."""
+
+    @classmethod
+    def of(cls, search: Search, metric: str | None) -> Table:
+        """Those of a fitted search; refuses a metric that it has not."""
+        check_is_fitted(search, "cv_results_")
+        results = search.cv_results_
+        if metric is None:
+            chosen = search.refit if isinstance(search.refit, str) else None
+            metric = chosen if search.multimetric_ else "score"
+        if f"mean_test_{metric}" not in results:
+            names = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
+            raise ValueError(f"metric={metric!r} is not in cv_results_; use one of {names}")
+        best = getattr(search, "best_index_", None)
+        return cls(results, str(metric), best, search.n_splits_, _label(search, str(metric)))
+
+    @property
+    def mean(self) -> Array:
+        """Mean test scores."""
+        mean: Array = self.results[f"mean_test_{self.metric}"]
+        return mean
+
+    @property
+    def error(self) -> Array:
+        """Standard errors of the means over the folds."""
+        spread: Array = self.results[f"std_test_{self.metric}"]
+        # std_test_score divides by the number of folds; a standard error of a mean does not.
+        error: Array = spread / np.sqrt(max(self.n_splits - 1, 1))
+        return error
+
+    def column(self, name: str) -> AnyArray:
+        """The values of a searched parameter."""
+        if f"param_{name}" not in self.results:
+            known = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
+            raise ValueError(f"parameter {name!r} was not searched; use one of {known}")
+        column: AnyArray = np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
+        return column
+
+    def numeric(self) -> list[str]:
+        """The searched parameters that are numbers throughout and take several values."""
+        names = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
+        return [name for name in names if is_numeric(self.column(name))]
+
+
+def _label(search: Search, metric: str) -> str:
+    """The name of a metric; that of a single one is not in the table."""
+    scoring = getattr(search, "scoring", None)
+    if metric != "score" or getattr(search, "criterion", None) is not None:
+        return metric
+    if scoring is None:
+        return "accuracy" if is_classifier(search) else "R²"
+    function = getattr(scoring, "_score_func", scoring)
+    return scoring if isinstance(scoring, str) else getattr(function, "__name__", metric)
+
+
+def is_numeric(values: AnyArray) -> bool:
+    """Whether values are numbers, and not all the same."""
+    if any(isinstance(value, bool | np.bool_) for value in values):
+        return False
+    try:
+        numbers = values.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isfinite(numbers).all()) and len(np.unique(numbers)) > 1
+
+
+def is_log_spaced(values: Array) -> bool:
+    """Whether values are more evenly spread by their logarithms than as they are."""
+    if (values <= 0.0).any() or len(values) < 3:
+        return bool((values > 0.0).all() and values.max() / values.min() >= 10.0)
+    steps, ratios = np.diff(values), np.diff(np.log(values))
+    return bool(ratios.std() / ratios.mean() < steps.std() / steps.mean())
+
+
+def short(name: str) -> str:
+    """The name of a parameter without the step of a Pipeline."""
+    return name.rsplit("__", 1)[-1]
