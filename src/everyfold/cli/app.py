@@ -186,9 +186,11 @@ def predict(options: PredictOptions) -> None:
     model = modelfile.load(options.model_file)
     content = read_file(options.data, options.header)
     with naming(options.data):
-        X = content.rows(model.layout)
+        X, ids = content.rows(model.layout), content.ids(model.layout, options.id)
     predicted, decided = model.predict(X)
     columns, header = [predicted], ["prediction"]
+    if ids is not None:
+        header, columns = [ids[0], *header], [ids[1], *columns]
     if options.decision:
         is_one = decided.ndim == 1
         columns += [decided] if is_one else list(decided.T)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,12 @@ from everyfold.types import AnyArray, Matrix
 Column: TypeAlias = AnyArray
 """One column: numbers with NaN for missing cells, or text with "" for them."""
 
+_LIKE_AN_ID = re.compile(
+    r"(?i)(?<![a-z])(id|patient|subject|person|participant|user|customer|group|family)s?(?![a-z])"
+    r"|[a-z]I[dD]$"
+)
+"""Names of columns whose equal cells may mean rows of one person, plot or machine."""
+
 _SMALL = 20_000_000
 """Entries up to which a sparse matrix becomes dense, which is faster and can be centred."""
 
@@ -27,7 +34,8 @@ class Layout:
     """Where the features of a model are found in a file.
 
     By ``names``, where the file had some, or by ``positions`` in a table of ``width`` columns.
-    ``target`` is what that was called, ``index_base`` the first index of svmlight files, 0 or 1.
+    ``target`` and ``id`` are what those columns were called, ``index_base`` the first index of
+    svmlight files, 0 or 1.
     """
 
     n_features: int
@@ -36,6 +44,7 @@ class Layout:
     width: int = 0
     target: str = "y"
     index_base: int = 1
+    id: str | None = None
 
     def __post_init__(self) -> None:
         if any(len(each) != self.n_features for each in (self.names, self.positions) if each):
@@ -45,36 +54,106 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Roles:
+    """The columns that are no features, by name or position; the target is the last if None."""
+
+    target: str | None = None
+    groups: str | None = None
+    weights: str | None = None
+    id: str | None = None
+    drop: Sequence[str] = ()
+
+    @property
+    def beside(self) -> dict[str, str]:
+        """The columns that say something of rows, by what they say."""
+        named = {"groups": self.groups, "weights": self.weights, "id": self.id}
+        return {role: name for role, name in named.items() if name is not None}
+
+
+@dataclass(frozen=True)
 class Data:
-    """Features, target and where they came from."""
+    """Features, target and where they came from; groups, weights and ids of rows, if any.
+
+    ``repeating`` says of columns that are called like ids, and are no groups, what they hold.
+    """
 
     X: Matrix
     y: Column
     layout: Layout
+    groups: Column | None = None
+    weights: Column | None = None
+    id: Column | None = None
+    repeating: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns, with names if the file has them."""
+    """Columns, with names if the file has them; ``raw`` are their cells as they were read."""
 
     names: tuple[str, ...] | None
     columns: Sequence[Column]
+    raw: Sequence[Any] | None = None
 
-    def training(self, target: str | None, drop: Sequence[str]) -> Data:
-        """Features and target, which is the last column unless another is named."""
-        dropped = [self._find("--drop", name) for name in drop]
-        left = [i for i in range(len(self.columns)) if i not in dropped]
+    def training(self, roles: Roles) -> Data:
+        """Features, target, and what is known of rows besides."""
+        dropped = [self._find("--drop", name) for name in roles.drop]
+        beside = {role: self._find(f"--{role}", name) for role, name in roles.beside.items()}
+        taken = [*dropped, *beside.values()]
+        left = [i for i in range(len(self.columns)) if i not in taken]
         if not left:
             raise BadInput("no columns are left; give fewer --drop")
-        goal = left[-1] if target is None else self._find("--target", target)
+        goal = left[-1] if roles.target is None else self._find("--target", roles.target)
+        for role in (role for role, i in beside.items() if i == goal):
+            raise BadInput(f"--{role} {roles.beside[role]!r} is the target; name another column")
         positions = tuple(i for i in left if i != goal)
         if not positions:
             raise BadInput("there is a target but no feature; the file needs two columns or more")
-        y = _check_target(self.columns[goal], self._call(goal))
-        called = self.names[goal] if self.names else str(goal)
+        y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
         names, width = self._unique_names(positions), len(self.columns)
-        layout = Layout(len(positions), names, positions, width, called)
-        return Data(self._matrix(positions), y, layout)
+        called = None if roles.id is None else self._name(beside["id"])
+        layout = Layout(len(positions), names, positions, width, self._name(goal), id=called)
+        columns = {role: self._beside(role, i) for role, i in beside.items()}
+        others = [i for i in range(width) if i != goal and i != beside.get("groups")]
+        return Data(
+            self._matrix(positions), y, layout, **columns, repeating=self._repeating(others)
+        )
+
+    def _beside(self, role: str, i: int) -> Column:
+        """A column that says something of the rows, which it must do of all."""
+        column = _check_complete(self.columns[i], f"--{role}, {self._call(i)},")
+        if role == "weights":
+            _check_feature(column, f"--weights, {self._call(i)},")
+            if (row := _first(column < 0)) is not None or not column.any():
+                wrong = "is 0 everywhere" if row is None else f"is {column[row]:g} in row {row + 1}"
+                raise BadInput(f"--weights, {self._call(i)}, {wrong}; weights are 0 or more")
+            return column
+        return self._words(i)
+
+    def _repeating(self, positions: Sequence[int]) -> list[str]:
+        """Columns that are called like ids and have values that several rows share."""
+        found = []
+        for i in positions if self.names is not None else ():
+            n, n_values = len(self.columns[i]), len(np.unique(self.columns[i]))
+            if _LIKE_AN_ID.search(self._name(i)) and 1 < n_values < n:
+                found.append(f"{self._call(i)} has {n_values} values in {n} rows")
+        return found
+
+    def ids(self, layout: Layout, name: str | None) -> tuple[str, Column] | None:
+        """The name and the cells of the column of ids: the one named, or that of the training."""
+        known = layout.id if layout.id in (self.names or ()) else None
+        if name is None and known is None:
+            return None
+        i = self._find("--id", known if name is None else name)  # type: ignore[arg-type]
+        return self._name(i), self._words(i)
+
+    def _words(self, i: int) -> Column:
+        """The cells as text: a number with a leading 0 or 18 digits is a name, too."""
+        column = self.columns[i]
+        if self.raw is not None:
+            cells = self.raw[i].to_pylist()
+            return np.array(["" if cell is None else str(cell).strip() for cell in cells])
+        is_whole = column.dtype.kind == "f" and bool(np.all(column == np.round(column)))
+        return (column.astype(np.int64) if is_whole else column).astype(str)
 
     def rows(self, layout: Layout) -> NDArray[np.float64]:
         """The features that a model wants: by name where there are names, else by position."""
@@ -121,6 +200,9 @@ class Table:
             warnings.warn(words, stacklevel=2)
         return names if len(set(names)) == len(names) else None
 
+    def _name(self, i: int) -> str:
+        return self.names[i] if self.names is not None else str(i)
+
     def _call(self, i: int) -> str:
         return f"column {self.names[i]!r}" if self.names is not None else f"column {i}"
 
@@ -141,14 +223,17 @@ class Apart:
     y: Column | None
     index_base: int | None = None
 
-    def training(self, target: str | None, drop: Sequence[str]) -> Data:
+    def training(self, roles: Roles) -> Data:
         """Features and target."""
-        if target is not None or drop:
-            option = "--drop" if drop else "--target"
-            raise BadInput(f"{option} does not apply: the file itself says what is the target")
+        given = {"target": roles.target, "drop": roles.drop, **roles.beside}
+        for option in (option for option, value in given.items() if value):
+            raise BadInput(
+                f"--{option} does not apply: the file itself says what is the target, and has no "
+                "other columns; use a table (CSV, Parquet)"
+            )
         if self.y is None:
             raise BadInput("the file has no array 'y'; it needs X and y")
-        y = _check_target(self.y, "'y'")
+        y = _check_complete(self.y, "the target, 'y',")
         n, d = self.X.shape
         if len(y) != n:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
@@ -164,6 +249,11 @@ class Apart:
             was = f"the model was fitted on {layout.n_features}"
             raise BadInput(f"the data have {X.shape[1]} features, but {was}")
         return X
+
+    def ids(self, layout: Layout, name: str | None) -> None:
+        """There are none."""
+        if name is not None:
+            raise BadInput(f"--id {name!r} does not apply: the file has no columns but features")
 
     def _aligned(self, layout: Layout) -> csr_matrix:
         """The matrix by the indices of the training file, of which this one may lack some."""
@@ -210,16 +300,20 @@ def is_number(word: str) -> bool:
     return True
 
 
-def _check_target(y: Column, called: str) -> Column:
-    """The target without missing cells, labels as text."""
-    if y.ndim != 1:
-        raise BadInput(f"the target, {called}, has shape {y.shape}; it must be one column")
-    if y.dtype.kind in "fiub":
-        _check_feature(y, f"the target, {called},")
-        return y
-    words = y.astype(str)
+def _first(mask: AnyArray) -> int | None:
+    """Where it is true for the first time."""
+    return int(np.argmax(mask)) if mask.any() else None
+
+
+def _check_complete(column: Column, called: str) -> Column:
+    """The column without missing cells, labels as text."""
+    if column.ndim != 1:
+        raise BadInput(f"{called} has shape {column.shape}; it must be one column")
+    if column.dtype.kind in "fiub":
+        _check_feature(column, called)
+        return column
+    words = column.astype(str)
     missing = int(np.count_nonzero(words == ""))
     if missing:
-        cells = f"{missing} missing cells (empty or NaN) of {len(y)}"
-        raise BadInput(f"the target, {called}, has {cells}")
+        raise BadInput(f"{called} has {missing} missing cells (empty or NaN) of {len(words)}")
     return words

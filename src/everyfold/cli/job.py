@@ -6,8 +6,9 @@ import copy
 import math
 import sys
 import time
+import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
 
@@ -15,18 +16,17 @@ import numpy as np
 from rich import progress
 from rich.console import Console
 from sklearn.base import clone
-from sklearn.metrics import get_scorer_names
-from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold
 
-from everyfold.cli.data import Data
-from everyfold.cli.manners import BadInput, Failure, choose, naming, say
+from everyfold.cli import settings
+from everyfold.cli.data import Column, Data, Roles
+from everyfold.cli.manners import BadInput, Failure, naming, say
 from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
-from everyfold.types import Estimator, Params, Search, Splitter
+from everyfold.types import Estimator, Matrix, Params, Search
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
@@ -62,7 +62,7 @@ class Job:
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
         try:
-            plan: SearchPlan = self.search([self.grid]).plan(self.data.X, self.data.y)
+            plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
             return plan
         except (ValueError, TypeError) as error:
             raise BadInput(str(error)) from error
@@ -71,7 +71,24 @@ class Job:
         """The estimator with these parameters, fitted on all rows."""
         estimator = clone(self.choice.pipeline(self.data.X))
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
-        return estimator.fit(self.data.X, self.data.y)
+        return estimator.fit(*self.rows, **self.weights)
+
+    @property
+    def rows(self) -> tuple[Matrix, Column]:
+        """What is fitted."""
+        return self.data.X, self.data.y
+
+    @property
+    def weights(self) -> Params:
+        """The weights of rows, as a fit takes them."""
+        name, weights = f"{self.choice.prefix}sample_weight", self.data.weights
+        return {} if weights is None else {name: weights}
+
+    @property
+    def metadata(self) -> Params:
+        """Weights and groups, as a search takes them."""
+        groups = self.data.groups
+        return self.weights if groups is None else {**self.weights, "groups": groups}
 
 
 def read_model(options: ModelOptions) -> tuple[Data, Choice]:
@@ -79,54 +96,23 @@ def read_model(options: ModelOptions) -> tuple[Data, Choice]:
     check_names(options.model, options.kernel, options.task)
     content = read_file(options.data, options.header)
     with naming(options.data):
-        data = content.training(options.target, options.drop)
+        known = {item.name: getattr(options, item.name) for item in fields(Roles)}
+        data = content.training(Roles(**known))
         task, data = decide_task(options.model, options.task, data)
     return data, Choice(options.model, options.kernel, task, options.standardise)
 
 
 def read_job(options: SearchOptions) -> Job:
     """Check everything that can be checked before the work."""
-    order: Any = math.inf if options.order == "inf" else options.order
-    if order not in ("exact", "screen", math.inf):
-        order = _read_whole("--order", options.order, 1, "auto", ", exact, screen, inf")
-    confirm = _read_whole("--confirm", options.confirm, 0, "auto")
-    choose("--preprocessing", options.preprocessing, ("auto", "per_fold", "once"))
-    if options.scoring is not None:
-        choose("--scoring", options.scoring, get_scorer_names())
-    if options.n_jobs == 0:
-        raise BadInput("--n-jobs must not be 0")
-    if options.top < 1:
-        raise BadInput("--top must be at least 1")
+    settings.check(options)
     data, choice = read_model(options)
-    usual = "neg_mean_squared_error" if options.cv == "loo" else "r2"
-    usual = "accuracy" if choice.task == "classification" else usual
-    settings = {
-        **{"scoring": options.scoring or usual, "cv": _read_cv(options, choice, data)},
-        **{"order": order, "n_confirm": confirm, "preprocessing": options.preprocessing},
-        **{"n_jobs": options.n_jobs, "random_state": options.seed},
-    }
-    return Job(data, choice, read_grid(options.grid, choice, data, options.seed), settings)
-
-
-def _read_whole(option: str, text: str, least: int, word: str, more: str = "") -> Any:
-    if text == word:
-        return word
-    if text.isdecimal() and int(text) >= least:
-        return int(text)
-    raise BadInput(f"{option} {text!r} is not {word}{more} or a whole number of at least {least}")
-
-
-def _read_cv(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
-    if options.cv == "loo":
-        return LeaveOneOut()
-    folds = _read_whole("--cv", options.cv, 2, "loo")
-    kind, largest, what = KFold, len(data.y), "rows"
-    if choice.task == "classification":
-        largest = int(np.unique(data.y, return_counts=True)[1].max())
-        kind, what = StratifiedKFold, "rows in the largest class"
-    if folds > largest:
-        raise BadInput(f"--cv {folds}: there are only {largest} {what}; use fewer folds or loo")
-    return kind(folds, shuffle=True, random_state=options.seed)
+    for words in data.repeating if data.groups is None else ():
+        advice = "name it as --groups, or the score may promise too much"
+        warnings.warn(
+            f"{words}: if equal cells mean rows that belong together, {advice}", stacklevel=2
+        )
+    grid = read_grid(options.grid, choice, data, options.seed)
+    return Job(data, choice, grid, settings.read(options, choice, data))
 
 
 # -- what came out -------------------------------------------------------------------------------
@@ -250,10 +236,10 @@ def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
 
 
 def _run(outcome: Outcome, grids: Sequence[Grid], is_quiet: bool) -> None:
-    data, search = outcome.job.data, outcome.job.search(grids)
+    job, search = outcome.job, outcome.job.search(grids)
     search.progress_kind = partial(Watcher, is_quiet)
     try:
-        search.fit(data.X, data.y)
+        search.fit(*job.rows, **job.metadata)
     except (ValueError, TypeError) as error:
         if hasattr(search, "watcher"):
             raise

@@ -23,6 +23,8 @@ _FILES = "CSV, Parquet, svmlight or NumPy file, gzipped or not; - is CSV on stan
 _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
 _HEADER = "Whether a CSV file begins with names; found out."
 _SCALE = "Scale features to mean 0 and variance 1."
+_GROUPS = "Rows with the same value are held out together."
+_CV = "Folds: 10, 10x5 (ten times five), group:5, time:5; loo leaves one out."
 _TARGET = "Name or position; else the last column."
 _TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
 _GRID = 'Such as "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Others get default grids.'
@@ -46,6 +48,9 @@ class ModelOptions(Common):
     kernel: str = _option("rbf", "--kernel -k", f"One of {', '.join(KERNELS)}.", "NAME")
     target: str | None = _option(None, "--target -t", _TARGET, "COLUMN")
     drop: list[str] = _option([], "--drop", "Leave a column out; may repeat.", "COLUMN")
+    groups: str | None = _option(None, "--groups", _GROUPS, "COLUMN")
+    weights: str | None = _option(None, "--weights", "Weights of the rows in every fit.", "COLUMN")
+    id: str | None = _option(None, "--id", "Names of the rows, for predictions.", "COLUMN")
     task: str = _option("auto", "--task", _TASK, "TASK")
     standardise: bool = _option(True, "--standardise/--no-standardise", _SCALE)
     seed: int = _option(0, "--seed", "Of the shuffled folds and of sampling.", "N")
@@ -56,7 +61,7 @@ class ModelOptions(Common):
 class SearchOptions(ModelOptions):
     """What ``search`` and ``plan`` take."""
 
-    cv: str = _option("10", "--cv", "Folds; loo leaves one out.", "N|loo")
+    cv: str = _option("10", "--cv", _CV, "FOLDS")
     grid: list[str] = _option([], "--grid -g", _GRID, "NAME=VALUES")
     scoring: str | None = _option(
         None, "--scoring", "A scorer of scikit-learn; accuracy or r2.", "NAME"
@@ -94,6 +99,7 @@ class PredictOptions(Common):
     )
     data: Path = _DATA
     out: Path | None = _option(None, "--out -o", "Write there, not to stdout.", "FILE.csv")
+    id: str | None = _option(None, "--id", "Names of the rows; that of the training.", "COLUMN")
     decision: bool = _option(False, "--decision", "Add the values that the labels are decided by.")
 
 

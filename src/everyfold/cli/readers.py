@@ -75,10 +75,11 @@ def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
     first = [column[0].as_py().strip() for column in cells]
     if has_header is None:
         has_header = _is_header(first, cells)
-    columns = [_from_text(column[int(has_header) :]) for column in cells]
-    if len(columns[0]) == 0:
+    below = [column[int(has_header) :] for column in cells]
+    if len(below[0]) == 0:
         raise BadInput("there is a header but no row of data")
-    return Table(tuple(first) if has_header else None, columns)
+    columns = [_from_text(column) for column in below]
+    return Table(tuple(first) if has_header else None, columns, below)
 
 
 def _decode(raw: bytes) -> str:
@@ -168,7 +169,8 @@ def _read_parquet(raw: bytes) -> Table:
     if table.num_rows == 0 or not kept:
         raise BadInput("the table has no rows or no columns")
     names = tuple(table.column_names[i] for i in kept)
-    return Table(names, [_from_arrow(table.column(i)) for i in kept])
+    columns = [table.column(i) for i in kept]
+    return Table(names, [_from_arrow(column) for column in columns], columns)
 
 
 def _read_svmlight(raw: bytes) -> Apart:
