@@ -30,7 +30,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_matrix
 from sklearn.datasets import dump_svmlight_file, load_diabetes, load_iris
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV, KFold, StratifiedKFold
+from sklearn.metrics import r2_score, root_mean_squared_error
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_predict,
+)
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -350,16 +357,19 @@ def test_a_winner_that_needs_no_model_is_warned_of_once(cli, tmp_path):
     assert not cli("search", "rare.csv", *constant, "-g", "C=0.001", "--quiet").err
 
 
-def test_scores_of_single_rows_are_refused_before_work(cli, tmp_path):
-    X, y = load_diabetes(return_X_y=True, as_frame=True)
-    X.assign(target=y)[:40].to_csv(tmp_path / "few.csv", index=False)
-    args = ("few.csv", "--model", "ridge", "-k", "linear", "--cv", "loo")
-    for command in ("search", "plan"):
-        done = cli(command, *args, "--scoring", "r2")
-        assert done.code == 2
-        assert "use scoring='neg_mean_squared_error'" in done.err
-    done = cli("search", *args, "--scoring", "neg_root_mean_squared_error")
-    assert done.err.count("of single rows is the mean absolute error") == 1
+def test_scores_of_single_rows_are_those_of_all_rows_together(cli, tmp_path):
+    X, y = (part[:40] for part in load_diabetes(return_X_y=True))
+    np.savez(tmp_path / "few.npz", X=X, y=y)
+    model = ("few.npz", "--model", "ridge", "-k", "linear", "-g", "alpha=1", "--no-standardise")
+    args = (*model, "--cv", "loo", "--scoring")
+    values = cross_val_predict(KernelRidge(), X, y, cv=LeaveOneOut())
+    done = cli("search", *args, "r2")
+    assert done.err.count("scores are those of all held-out rows together") == 1
+    *_, score, exact = done.out.splitlines()[2].split()  # there is no standard error
+    assert (score, exact) == (f"{r2_score(y, values):.4f}", "yes")
+    best = json.loads(cli("search", *args, "neg_root_mean_squared_error", "--json").out)["best"]
+    assert_allclose(best["mean_test_score"], -root_mean_squared_error(y, values), rtol=1e-8)
+    assert best["standard_error"] is None
 
 
 def test_confirm_scores_again_by_refits(cli, iris):
@@ -886,6 +896,7 @@ def test_the_session_of_the_documentation(cli, tmp_path):
             assert done.code == 0, done.err
     assert len(pd.read_csv(tmp_path / "all.csv")) == 27
     assert list(pd.read_csv(tmp_path / "predictions.csv")) == ["prediction"]
+    assert list(pd.read_csv(tmp_path / "named.csv")) == ["flower", "prediction"]
     assert {"best.skops", "model.skops", "surface.png"} <= {
         path.name for path in tmp_path.iterdir()
     }

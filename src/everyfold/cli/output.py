@@ -31,8 +31,12 @@ _SCORES += ["confirmed_test_score"]
 def records(outcome: Outcome) -> list[Params]:
     """One record for each candidate: the winner first, then by rank."""
     results, folds = dict(outcome.search.cv_results_), outcome.search.n_splits_
-    # std_test_score divides by the number of folds; a standard error does not.
-    results["standard_error"] = results["std_test_score"] / math.sqrt(folds - 1)
+    # std_test_score divides by the number of folds; a standard error does not. One number, of all
+    # held-out rows together or of one fit, has none.
+    is_one = folds < 2 or any(plan.pooled for plan in outcome.plans)
+    results["standard_error"] = results["std_test_score"] / (
+        math.nan if is_one else math.sqrt(folds - 1)
+    )
     splits = [key for i in range(folds) if (key := f"split{i}_test_score") in results]
     place = results["rank_test_score"].astype(float)
     place[outcome.search.best_index_] = 0
@@ -58,9 +62,8 @@ def show_table(outcome: Outcome, top: int) -> None:
         table.add_column(Text(name), justify="right", no_wrap=True)
     for row in rows[:top]:
         cells = [str(row["rank"]), *(_brief(value) for value in row["params"].values())]
-        cells += [f"{row['mean_test_score']:.4f}", f"{row['standard_error']:.4f}"]
-        cells.append("yes" if row["is_exact"] else "no")
-        cells.append(f"{row['confirmed_test_score']:.4f}".replace("nan", ""))
+        cells += [_score(row[name]) for name in ("mean_test_score", "standard_error")]
+        cells += ["yes" if row["is_exact"] else "no", _score(row["confirmed_test_score"])]
         table.add_row(*(Text(cell) for cell in cells[: len(header)]))
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     with console.capture() as captured:
@@ -68,6 +71,10 @@ def show_table(outcome: Outcome, top: int) -> None:
     lines = [line.rstrip() for line in captured.get().splitlines()]
     lines += [f"… and {len(rows) - top} more (--top, --out)"] if len(rows) > top else []
     sys.stdout.write("".join(f"{line}\n" for line in lines if line))
+
+
+def _score(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}"
 
 
 def _brief(value: object) -> str:
