@@ -5,7 +5,9 @@ bundled sets. ``bias``: ten problems, each drawn several times with few rows; th
 refitted winner on many new rows is the truth, and ``best_score_``, BBC-CV and nested
 cross-validation are compared with it (squared errors in units of the variance of y). ``nested``:
 nested 5 x 5 folds of a 16 x 16 grid of KernelRidge; scikit-learn is timed on some candidates,
-and its time for all is in proportion. Times are those of the processor, with one BLAS thread.
+and its time for all is in proportion. ``readers``: what probabilities add to a search of SVC, and
+what a jackknife+ at 1000 rows costs beside one fit and beside refits, of which some are timed (and
+MAPIE's whole, where it is installed). Times are those of the processor, with one BLAS thread.
 
 Run with ``python benchmarks/honest.py [part ...]``; all parts by default.
 """
@@ -16,12 +18,13 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import sklearn.datasets as sets
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -30,6 +33,7 @@ from threadpoolctl import threadpool_limits
 from everyfold import (
     LSSVC,
     LSSVR,
+    FastCalibratedClassifierCV,
     FastCrossConformalRegressor,
     FastGridSearchCV,
     cross_val_score,
@@ -204,7 +208,45 @@ def nested(sample: int = 4) -> None:
     print(f"    {theirs / ours:.1f}x; scores differ by at most {gap:.1e}")
 
 
-PARTS = {"coverage": coverage, "bias": bias, "nested": nested}
+def readers(repeats: int = 5, sample: int = 40) -> None:
+    """Probabilities after a search beside the search; a jackknife+ beside a fit and refits."""
+
+    def timed(function: Callable[[], Any], times: int = repeats) -> float:
+        found = []
+        for _ in range(times):
+            start = time.process_time()
+            function()
+            found.append(time.process_time() - start)
+        return min(found)
+
+    X, y = sets.make_classification(1500, 12, n_informative=6, flip_y=0.1, random_state=0)
+    grid = {"C": np.logspace(-1, 2, 6), "gamma": np.logspace(-3, 0, 6)}
+    search = FastGridSearchCV(SVC(), grid, cv=5)
+    search.fit(X[:200], y[:200])  # compiles
+    alone = timed(lambda: search.fit(X, y))
+    calibrated = timed(lambda: FastCalibratedClassifierCV(search).fit(X, y))
+    print(f"readers: a search of SVC {alone:.2f} s, with probabilities {calibrated / alone:.2f}x")
+
+    X, y = sets.make_friedman1(1100, noise=1.0, random_state=0)
+    X, y, new = X[:1000], y[:1000], X[1000:]
+    model = KernelRidge(alpha=0.3, kernel="rbf", gamma=0.3)
+    ours = FastCrossConformalRegressor(model, cv=-1)
+    fit, fits = timed(lambda: model.fit(X, y)), timed(lambda: ours.fit_conformalize(X, y))
+    refits = timed(lambda: [model.fit(X[i:], y[i:]) for i in [1] * sample], 1) * len(y) / sample
+    each = timed(lambda: ours.predict_interval(new)) / len(new)
+    print(f"    KernelRidge, 1000 rows: a fit {1e3 * fit:.0f} ms, a jackknife+ {fits / fit:.1f}x")
+    print(f"    1000 refits {refits:.0f} s ({sample} timed), {refits / fits:.0f}x a jackknife+")
+    print(f"    the interval of a new row {1e6 * each:.0f} µs")
+    if find_spec("mapie") is not None:
+        from mapie.regression import CrossConformalRegressor
+
+        theirs = CrossConformalRegressor(model, cv=LeaveOneOut())
+        seconds = timed(lambda: theirs.fit_conformalize(X, y), 1)
+        gap = np.abs(theirs.predict_interval(new)[1] - ours.predict_interval(new)[1]).max()
+        print(f"    MAPIE {seconds:.0f} s, {seconds / fits:.0f}x; intervals differ by {gap:.1e}")
+
+
+PARTS = {"coverage": coverage, "bias": bias, "nested": nested, "readers": readers}
 
 
 def main() -> None:

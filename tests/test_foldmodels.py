@@ -39,10 +39,12 @@ def test_fold_models_equal_refits(operator, fold, weight, intercept):
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_sets_of_any_size(size):
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_sets_of_any_size(size, shuffle):
     """Few sets are solved for, many are read off the inverse."""
     problem, found = cases.problem(1, "random"), cases.item("rbf")
-    folds = Folds.from_splits(KFold(cases.N // size).split(np.empty(cases.N)), cases.N)
+    splitter = KFold(cases.N // size, shuffle=shuffle, random_state=0 if shuffle else None)
+    folds = Folds.from_splits(splitter.split(np.empty(cases.N)), cases.N)
     models = fold_models(problem, found.operator, 0.03, folds)
     ours = found.K_new @ models.solution.coef + models.solution.intercept
     assert_allclose(ours, refitted(found, problem, folds, 0.03), atol=1e-10)

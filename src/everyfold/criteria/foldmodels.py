@@ -77,7 +77,9 @@ def fold_models(
             coef[:, stack.folds] = whole.coef
             continue
         change = response.moved(stack.rows, values[stack.slots] - problem.y[stack.rows, 0])
-        np.add(change.coef, whole.coef, out=change.coef)
-        coef[:, stack.folds] = change.coef
+        if len(stack.folds) == len(folds):  # in one pass: for single rows these are n² numbers
+            np.add(change.coef, whole.coef, out=coef[:, :-1])
+        else:
+            coef[:, stack.folds] = change.coef + whole.coef
         intercept[stack.folds] += change.intercept
     return FoldModels(held_out, Solution(coef, intercept))

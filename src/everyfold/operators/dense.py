@@ -276,7 +276,9 @@ class DenseResponse(Response):
             apart[position, np.arange(len(rows))[:, None]] = B
             C_B = self._system.solve(apart)
         elif rows.shape[1] == 1:
-            C_B = self._system.inverse()[:, position[:, 0]]
+            lone, C_B = position[:, 0], self._system.inverse()
+            if len(lone) < len(C_B) or (np.diff(lone) != 1).any():
+                C_B = C_B[:, lone]
             C_B *= B[:, 0]
         else:
             C_B = np.einsum("itm,tm->it", self._system.inverse()[:, position], B)
