@@ -53,7 +53,7 @@ class Known:
         return self.values
 
 
-def plain_bbc(columns, y, scorer, *, count, seed, groups=None, classes=None):
+def plain_bbc(columns, y, scorer, *, count, seed, groups=None, classes=None, weights=None):
     """BBC-CV as printed: for every bootstrap, select on the bag and score outside it."""
     rng, scores = np.random.default_rng(seed), []
     units = np.arange(len(y)) if groups is None else np.unique(groups)
@@ -66,7 +66,8 @@ def plain_bbc(columns, y, scorer, *, count, seed, groups=None, classes=None):
             continue
 
         def score(column, rows):
-            return scorer(Known(column[rows], classes), np.zeros((len(rows), 1)), y[rows])
+            how = {} if weights is None else {"sample_weight": weights[rows]}
+            return scorer(Known(column[rows], classes), np.zeros((len(rows), 1)), y[rows], **how)
 
         best = max(range(len(columns)), key=lambda c: score(columns[c], bag))
         scores.append(score(columns[best], rest))
@@ -118,6 +119,15 @@ def test_bbc_draws_groups_as_wholes_and_prefers_what_a_scorer_does(numbers):
     columns = columns_of(search, "predict")
     how = {"count": 20, "seed": 0, "groups": groups}
     plain = plain_bbc(columns, numbers[1], upside_down, **how)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+
+
+def test_bbc_with_weights(numbers):
+    weights = np.random.default_rng(2).exponential(size=70) ** 2
+    search = ridge_search().fit(*numbers, sample_weight=weights)
+    found = search.honest_score(n_bootstraps=20, sample_weight=weights)
+    how = {"count": 20, "seed": 0, "weights": weights}
+    plain = plain_bbc(columns_of(search, "predict"), numbers[1], get_scorer("r2"), **how)
     np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
 
 

@@ -99,6 +99,16 @@ def test_three_classes_and_weights(shared):
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
 
 
+def test_weights_count_within_as_in_the_loop(numbers, shared):
+    """Where fits get weights, scikit-learn's search scores its folds with them."""
+    fine = {"alpha": np.logspace(-4, 1, 8), "gamma": [0.3, 1.0]}
+    weights = np.random.default_rng(2).exponential(size=70) ** 2
+    how = {"inner": 3, "cv": 4, "params": {"sample_weight": weights}}
+    ours, theirs = both(KernelRidge(kernel="rbf"), fine, *numbers, **how)
+    assert shared
+    np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("estimator", "grid"),
     [(SVC(), COSTS), (LSSVC(), {"alpha": [0.1, 1.0], "gamma": [0.03, 0.3]})],

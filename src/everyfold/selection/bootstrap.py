@@ -11,7 +11,7 @@ import numpy as np
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.scores import Judge
 from everyfold.models.targets import Target
-from everyfold.types import Array, Index, Scorer
+from everyfold.types import Array, Index, Params, Scorer
 
 __all__ = ["HeldOutTable", "bootstrap", "together"]
 
@@ -36,10 +36,15 @@ class HeldOutTable:
     rows: Index
     values: Sequence[Array]
 
+    def judge(self, scorer: Scorer, params: Params) -> Judge:
+        """Scores values of any rows; the scorer gets what ``params`` has of them, and no X."""
+        y = self.target.truth
+        return Judge(scorer, self.target, (np.zeros((len(y), 1)), y), params, np.nan)
+
 
 def bootstrap(
     table: HeldOutTable,
-    scorer: Scorer,
+    judge: Judge,
     groups: Index | None,
     count: int,
     random_state: int | None,
@@ -52,7 +57,6 @@ def bootstrap(
     **Cost** for accuracy, squared and absolute errors and R² a product of (count × m) and
     (m × candidates) matrices; for other scorers a call for each bag and candidate.
     """
-    judge = _judge(table.target, scorer)
     counts = np.stack(list(_draws(table.rows, groups, count, np.random.default_rng(random_state))))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a bag of one class has no score, and does not count
@@ -60,16 +64,10 @@ def bootstrap(
         return _outside(judge, table, counts, winners)
 
 
-def together(table: HeldOutTable, scorer: Scorer) -> Array:
+def together(table: HeldOutTable, judge: Judge) -> Array:
     """The scores of all candidates on all held-out rows together."""
-    judge, parts = _judge(table.target, scorer), [table.rows]
+    parts = [table.rows]
     return np.array([_scores(judge, table.target, own, parts)[0] for own in table.values])
-
-
-def _judge(target: Target, scorer: Scorer) -> Judge:
-    """Scores held-out values of any rows; scorers see no columns of X."""
-    y = target.truth
-    return Judge(scorer, target, (np.zeros((len(y), 1)), y), {}, np.nan)
 
 
 def _draws(

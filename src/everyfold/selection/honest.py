@@ -116,7 +116,7 @@ class HonestSearch:
             Of bootstraps, and of the folds of "repeated".
         **params
             As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn
-            as wholes.
+            as wholes, and rows are scored with their weights, as scikit-learn's searches do.
 
         Returns
         -------
@@ -125,9 +125,8 @@ class HonestSearch:
         check_is_fitted(self, "cv_results_")
         self._check_honest(method, confidence, params.get("groups"))
         if method == "bbc":
-            asked = params.get("groups"), n_bootstraps, random_state
             words = f"BBC-CV: {n_bootstraps} bootstraps of held-out rows, scored outside the bag"
-            best, scores = self._bootstrapped(*asked)
+            best, scores = self._bootstrapped(params, n_bootstraps, random_state)
             tails = (1.0 - confidence) / 2.0
             low, high = np.quantile(scores, [tails, 1.0 - tails]).tolist()
             return _record(scores, (low, high), confidence, best, words)
@@ -254,18 +253,20 @@ class HonestSearch:
             )
 
     def _bootstrapped(
-        self, groups: Targets, n_bootstraps: int, random_state: int | None
+        self, params: Params, n_bootstraps: int, random_state: int | None
     ) -> tuple[float, Array]:
         """The best score of all rows together, and the scores of bootstraps."""
         if n_bootstraps < 2:
             raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
         table = self._keeper.table(self._numbers)
+        rest = {name: value for name, value in params.items() if name != "groups"}
+        groups = params.get("groups")
         labels = None if groups is None else np.asarray(groups)[table.rows]
-        scorer = self.scorer_[self.refit] if self.multimetric_ else self.scorer_
-        scores = bootstrap(table, scorer, labels, n_bootstraps, random_state)
+        judge = table.judge(self.scorer_[self.refit] if self.multimetric_ else self.scorer_, rest)
+        scores = bootstrap(table, judge, labels, n_bootstraps, random_state)
         if np.isnan(scores).all():
             raise ValueError("no bootstrap has a score; the metric needs more rows, or classes")
-        return float(np.nanmax(together(table, scorer))), scores[~np.isnan(scores)]
+        return float(np.nanmax(together(table, judge))), scores[~np.isnan(scores)]
 
     def _outer(
         self,

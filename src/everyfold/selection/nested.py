@@ -58,7 +58,9 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     request = request.indexed()
     outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
     inner = list(_inner(request, outer))
-    asked, _ = search._request(request.X, request.y, request.metadata.fit)
+    asked, _ = clone(search)._request(request.X, request.y, request.metadata.fit)
+    if asked.options.n_jobs is None:
+        asked = replace(asked, options=replace(asked.options, n_jobs=request.options.n_jobs))
     _check(request, _reason_of_folds(inner, asked))
     winners = _winners(request, asked, inner)
     return _on_outer_folds(request, asked, outer, winners)
@@ -149,7 +151,7 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
         asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
     )
     wants = Wants(mean_scores=False, pools=False, selects_by=None)
-    metadata = Metadata(asked.metadata.fit)
+    metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
     data = read(asked)
     _check(request, "candidates are refitted" if data.foreign or data.refused else "")
