@@ -300,6 +300,7 @@ def test_foreign_regressors_fall_back():
         ({"cv": TimeSeriesSplit(3)}, "partition"),
         ({"estimator": SVC()}, "is a classifier"),
         ({"estimator": KernelRidge(kernel=RBF(), alpha=-1.0)}, "alpha"),
+        ({"estimator": Ridge(alpha=[0.1, 1.0])}, "alpha has 2 entries, but y has 1 targets"),
         ({"estimator": RandomForestRegressor(), "cv": TimeSeriesSplit(3)}, "partition"),
     ],
 )

@@ -143,11 +143,12 @@ def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
     model, X = candidate.model, rows_of(data, candidate)
     structure = model.structure_to_fit(model.choice.resolve(X), X.shape)
     (problem,) = model.problems(task.target, task.weights)
+    ((ridge, _),) = model.columns_of_ridges(1)
     with blas_threads(data.n):
         operator = bind(data, candidate, structure, frozenset())
         if operator.only_splits or operator.response_rank is not None:
             return None
-        models = fold_models(problem, operator, model.ridges[0], task.folds)
+        models = fold_models(problem, operator, ridge, task.folds)
     remark = _ILL if not models.held_out.is_exact.all() else ""
     if operator.is_approximation:
         remark = _APPROXIMATE
