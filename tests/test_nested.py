@@ -186,6 +186,20 @@ def test_randomised_search(numbers, shared):
     np.testing.assert_allclose(ours, their_score(search, *numbers, cv=3), rtol=1e-8)
 
 
+def test_outer_folds_of_one_row(numbers, labels):
+    X, y = labels[0][:30], labels[1][:30]
+    grid = {"alpha": [0.1, 1.0]}
+    fast, slow = FastGridSearchCV(LSSVC(), grid, cv=3), GridSearchCV(LSSVC(), grid, cv=3)
+    ours = cross_val_score(fast, X, y, cv=LeaveOneOut())
+    np.testing.assert_array_equal(ours, their_score(slow, X, y, cv=LeaveOneOut()))
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3)
+    X, y = [part[:12] for part in numbers]
+    with pytest.warns(UserWarning, match="not well-defined"):
+        assert np.isnan(cross_val_score(search, X, y, cv=LeaveOneOut())).all()
+    with pytest.raises(ValueError, match="pooled=True does not go with a search"):
+        cross_val_score(search, X, y, cv=LeaveOneOut(), pooled=True)
+
+
 def test_failing_folds_count_as_in_the_loop(labels):
     X, y = labels[0], np.repeat([0, 1], 40)
     with pytest.raises(ValueError, match="fits failed"):

@@ -54,6 +54,11 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     their own folds is left to these searches, one for each outer fold (``NotSpedUp``).
     """
     search = request.estimator
+    if request.wants.pools is True:
+        raise ValueError(
+            "pooled=True does not go with a search, whose winners differ between outer folds; use "
+            "larger folds, or cross_val_predict"
+        )
     _check(request, _reason(search, request))
     request = request.indexed()
     outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
@@ -209,7 +214,11 @@ def _on_outer_folds(
         own = _for_winner(request, asked, winner, [outer[i] for i in folds])
         data = read(own)
         _check(request, next(iter(data.foreign.values()), ""))
-        ((outcome,),) = carry_out(plan(data, own), data, own.options.n_jobs)
+        try:
+            made = plan(data, own)
+        except ValueError as error:  # a score that single rows do not have is NaN in the loop
+            _check(request, str(error))
+        ((outcome,),) = carry_out(made, data, own.options.n_jobs)
         _check(request, "an outer fold fails" if outcome.failures else "")
         parts += list(_by_fold(outcome, folds))
     assert data is not None
