@@ -458,7 +458,7 @@ class Untouchable:
     [
         (RandomForestClassifier(), {"max_depth": [1, 2]}, "sklearn.model_selection"),
         (make_pipeline(StandardScaler(), RandomForestClassifier()), {}, "RandomForestClassifier"),
-        (TransformedTargetRegressor(Ridge()), {"regressor__alpha": [1]}, "y transformed"),
+        (TransformedTargetRegressor(SVR(), transformer=StandardScaler()), {}, "squared loss"),
         (Ridge(), {"positive": [False, True]}, "positive=False"),
         (KernelRidge(), {"kernel": ["rbf", "sigmoid"]}, "sigmoid"),
         (Ridge(), {"colour": [1]}, "colour"),

@@ -75,7 +75,7 @@ def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
 
 def _is_plain(candidate: Candidate) -> bool:
     model = candidate.model
-    if not model.loss.has_constant_curvature or model.operator != "auto":
+    if not model.loss.has_constant_curvature or model.operator != "auto" or model.warp is not None:
         return False
     if model.choice.depends_on_rows or model.choice.is_precomputed:
         return False

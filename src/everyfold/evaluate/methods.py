@@ -244,6 +244,8 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
     """Whether the squared errors of every fold's held-out rows are all that is asked for."""
     if task.judge is None or task.with_train or not task.judge.needs_errors_only:
         return False
+    if models[0].warp is not None:
+        return False
     if task.keeps_values and task.best_by is None:
         return False
     q = task.target.columns.shape[1]

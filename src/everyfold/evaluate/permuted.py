@@ -82,7 +82,7 @@ def _shares_all(
 ) -> bool:
     """Whether one factorisation serves all orders, with folds in common or each with its own."""
     model, target = candidate.model, task.target
-    is_plain = model.loss.has_constant_curvature and not model.chooses_ridge
+    is_plain = model.loss.has_constant_curvature and not model.chooses_ridge and not model.warp
     if not is_plain or len(model.ridges) > 1 or model.class_weight is not None or target.has_pairs:
         return False
     each = chain(folds, (folds[0] for _ in range(len(versions) - len(folds))))

@@ -37,6 +37,7 @@ from everyfold.models.pipelines import (
     freeze,
     read_rows,
     take_apart,
+    warp_of,
 )
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.models.sources import check_model, read_source
@@ -219,7 +220,7 @@ def _models(request: Request, others: _Others) -> list[_Readable]:
         final = final_step(estimator)
         try:
             take_apart(estimator, {})
-            model = options.apply(read_estimator(final))
+            model = _warped(options.apply(read_estimator(final)), estimator)
             if options.is_of_low_rank and not hasattr(final, "operator"):
                 model = replace(model, is_stand_in=True)
             model.choice.resolve_for_any()
@@ -233,6 +234,21 @@ def _models(request: Request, others: _Others) -> list[_Readable]:
             found.append(_Readable(number, estimator, model))
     others.check_any(found)
     return _judged_alike(found, request.scorer, others)
+
+
+def _warped(model: Model, estimator: Estimator) -> Model:
+    """The model with the transformation of its targets, if there is one."""
+    warp = warp_of(estimator)
+    if warp is None:
+        return model
+    is_shared = model.loss.has_constant_curvature and not model.chooses_ridge
+    is_several = len(model.ridges) > 1 and not model.chooses_ridge
+    if is_several or not (is_shared or warp.is_fixed):
+        raise ValueError(
+            "every fold of TransformedTargetRegressor(transformer=...) has targets of its own, "
+            "which share a factorisation for squared loss and one alpha only"
+        )
+    return replace(model, warp=warp, flattens=False)
 
 
 def _judged_alike(found: Sequence[_Readable], scorer: Scorer, others: _Others) -> list[_Readable]:

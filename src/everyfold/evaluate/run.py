@@ -27,6 +27,7 @@ from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.views import sampled
 from everyfold.models.targets import Labels
+from everyfold.models.warps import Warped
 from everyfold.operators import KernelOperator, StructureError
 from everyfold.operators.base import Splits
 from everyfold.rows.folds import Folds, chosen
@@ -170,14 +171,19 @@ def _records(
     if len(tile.folds) == 0:
         empty = np.empty(0)
         return [OutOfFold(np.empty((0, 1)), empty.astype(bool), empty, empty)] * len(candidates)
-    q = task.target.columns.shape[1]
     models = [candidate.model for candidate in candidates]
-    problems = models[0].problems(task.target, task.weights)
+    warp, target = models[0].warp, task.target
+    warped = None if warp is None else Warped(warp, target.columns, tile.folds)
+    target = target if warped is None else warped.target
+    q = target.columns.shape[1]
+    problems = models[0].problems(target, task.weights)
     owners = [model.columns_of_ridges(q) for model in models]
     ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
     found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
     if task.criterion is None and not models[0].loss.has_constant_curvature:
         found = [_without_unconverged(record, tile.folds) for record in found]
+    if warped is not None and task.criterion is None:
+        found = [warped.back(record) for record in found]
     if method.is_of_another_model:
         found = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in found]
     by_ridge = dict(zip(ridges, found, strict=True))

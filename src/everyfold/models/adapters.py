@@ -200,7 +200,6 @@ _ADVICE = {
     "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
-    "TransformedTargetRegressor": "its regressor, with y transformed beforehand",
     "GaussianProcessRegressor": "KernelRidge with the same kernel",
 }
 

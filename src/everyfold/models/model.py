@@ -24,6 +24,7 @@ from everyfold.kernels import (
 )
 from everyfold.losses import Logistic, Loss
 from everyfold.models.targets import Labels, Reading, Target, Voting
+from everyfold.models.warps import Warp
 from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.memory import check_memory, fits
 from everyfold.operators.structure import OperatorChoice
@@ -117,6 +118,8 @@ class Model:
     """Whether y has to be one column."""
     flattens: bool = False
     """Whether a single column of y is predicted without its second axis."""
+    warp: Warp | None = None
+    """How each training set transforms its targets, and values back."""
     C: float | None = None
     """The penalty as it was given, of which ``ridges`` keeps all but the last digit."""
     shrinking: bool = True

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import process_routing
@@ -15,6 +17,7 @@ from sklearn.utils.validation import check_array
 
 from everyfold.kernels.distances import Objects
 from everyfold.models.private import check_method_params, safe_split
+from everyfold.models.warps import Warp
 from everyfold.types import Estimator, Index, Matrix, Params, Targets
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
@@ -129,7 +132,7 @@ def _is_estimator(value: object) -> bool:
 
 
 def final_step(estimator: Estimator) -> Estimator:
-    """The model at the end of a Pipeline, nested or not.
+    """The model at the end of a Pipeline, nested or not, or in a TransformedTargetRegressor.
 
     Examples
     --------
@@ -138,9 +141,30 @@ def final_step(estimator: Estimator) -> Estimator:
     >>> final_step(make_pipeline("passthrough", Ridge()))
     Ridge()
     """
-    while type(estimator) is Pipeline:
-        estimator = estimator.steps[-1][1]
+    while type(estimator) in (Pipeline, TransformedTargetRegressor):
+        is_pipeline = type(estimator) is Pipeline
+        estimator = estimator.steps[-1][1] if is_pipeline else _regressor(estimator)
     return estimator
+
+
+def _regressor(estimator: TransformedTargetRegressor) -> Estimator:
+    return LinearRegression() if estimator.regressor is None else estimator.regressor
+
+
+def warp_of(estimator: Estimator) -> Warp | None:
+    """How an estimator transforms its targets, if it does; by scikit-learn's wrapper alone.
+
+    It may stand around a Pipeline or at the end of one.
+    """
+    found = None
+    while type(estimator) in (Pipeline, TransformedTargetRegressor):
+        if type(estimator) is Pipeline:
+            estimator = estimator.steps[-1][1]
+            continue
+        if found is not None:
+            raise ValueError("TransformedTargetRegressor within another one is not sped up")
+        found, estimator = Warp.of(estimator), _regressor(estimator)
+    return found
 
 
 def take_apart(estimator: Estimator, params: Params) -> Parts:
@@ -156,7 +180,10 @@ def take_apart(estimator: Estimator, params: Params) -> Parts:
     (Ridge(), {'sample_weight': [1]})
     """
     steps: list[Step] = []
-    while type(estimator) is Pipeline:
+    while type(estimator) in (Pipeline, TransformedTargetRegressor):
+        if type(estimator) is TransformedTargetRegressor:
+            estimator = _unwrapped(estimator, params)
+            continue
         if getattr(estimator, "transform_input", None) is not None:
             raise ValueError(
                 "Pipeline(transform_input=...) is not supported; use transform_input=None, or "
@@ -169,6 +196,17 @@ def take_apart(estimator: Estimator, params: Params) -> Parts:
                 steps.append(Step(transformer, routed[name]))
         estimator, params = final, routed[last]
     return Parts(tuple(steps), estimator, params)
+
+
+def _unwrapped(estimator: TransformedTargetRegressor, params: Params) -> Estimator:
+    """The regressor of a TransformedTargetRegressor, which gets the same metadata."""
+    if params and get_config()["enable_metadata_routing"]:
+        raise ValueError("metadata routed through TransformedTargetRegressor are not sped up")
+    regressor = _regressor(estimator)
+    inside = take_apart(regressor, {}).steps if type(regressor) is Pipeline else ()
+    if not all(_is_blind(step.transformer) for step in inside):
+        raise ValueError("steps within TransformedTargetRegressor may look at the transformed y")
+    return regressor
 
 
 def _route_steps(pipeline: Estimator, params: Params) -> dict[str, Params]:

@@ -28,6 +28,11 @@ def check_model(model: Model) -> None:
             f"loss={model.loss} needs many passes over the rows; for a source of rows use "
             "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()"
         )
+    if model.warp is not None:
+        raise ValueError(
+            "TransformedTargetRegressor looks at the targets of each training set together; for a "
+            "source of rows use its regressor, with y transformed beforehand"
+        )
     if model.voting is not None:
         raise ValueError(
             "multi_class='ovo' fits each pair of classes to rows of its own; for a source of rows "
