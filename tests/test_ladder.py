@@ -63,6 +63,21 @@ def test_the_winner_is_exact_and_near_the_best(seed, model):
     check_choice(*searches(model, xy=data(seed=seed), scoring="neg_mean_squared_error"))
 
 
+@pytest.mark.parametrize(
+    ("rows", "seconds", "climbs"), [(400, 0.0, True), (400, np.inf, False), (401, 0.0, False)]
+)
+def test_fewer_rows_climb_if_they_are_costly(monkeypatch, rows, seconds, climbs):
+    monkeypatch.setattr(ladder, "LADDER_ROWS", 1000)
+    monkeypatch.setattr(ladder, "COSTLY_ROWS", rows)
+    monkeypatch.setattr(ladder, "COSTLY_SECONDS", seconds)
+    climbing, dense = searches()
+    check_choice(climbing, dense)
+    assert (set(climbing.cv_results_["status"]) == {"exact"}) is not climbs
+    assert ("at low rank first" in str(climbing.plan_)) is climbs
+    is_exact = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, order="exact").plan(*data())
+    assert "at low rank first" not in str(is_exact)
+
+
 def waves(kind, seed, n=600):
     """Sums of waves: long ones, short ones or both; some noise."""
     rng = np.random.default_rng(seed)

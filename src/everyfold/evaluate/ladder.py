@@ -27,6 +27,9 @@ from everyfold.types import Array, Order
 LADDER_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
 
+COSTLY_ROWS, COSTLY_SECONDS = 1000, 5.0
+"""From this many rows on it is too slow if all of them together should take so many seconds."""
+
 FIRST_RANK = 128
 
 CERTAIN = 0.03
@@ -59,18 +62,22 @@ ITERATIVE_RANK = 1000
 
 
 def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
-    """Whether a search may begin with low ranks: its kernels are large, and nobody asked otherwise.
+    """Whether a search begins with low ranks: its kernels are costly, and nobody asked otherwise.
 
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if order not in ("auto", "screen", np.inf) or data.n < LADDER_ROWS:
+    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LADDER_ROWS):
         return False
     if any(kernel.outline.is_per_fold for kernel in kernels):
         return False
     if any(task.with_train or not task.folds.are_removable for task in data.tasks):
         return False
     candidates = list(data.candidates.values())
-    return len(candidates) > CONTENDERS and all(_is_plain(c) for c in candidates)
+    if len(candidates) <= CONTENDERS or not all(_is_plain(c) for c in candidates):
+        return False
+    if data.n >= LADDER_ROWS:
+        return True
+    return sum(unit.seconds for unit in cut(data, kernels, order)) > COSTLY_SECONDS
 
 
 def _is_plain(candidate: Candidate) -> bool:

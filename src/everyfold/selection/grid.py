@@ -79,9 +79,10 @@ class FastGridSearchCV(FastSearchCV):
         for squared loss, "gacv" and "span" for the hinge (SVC, HuberSVC). Does not go with
         ``scoring``, ``cv`` and what else is of folds.
     operator : {"auto", "dense"} or Structure, default="auto"
-        How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on,
-        for squared loss, all candidates are then evaluated at low rank first and the best on the
-        full matrix (``cv_results_["status"]`` says which), where "dense" evaluates all on it.
+        How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on
+        (from 1000 on if the full matrices should take more than 5 seconds), for squared loss, all
+        candidates are then evaluated at low rank first and the best on the full matrix
+        (``cv_results_["status"]`` says which), where "dense" evaluates all on it.
     ridge_scaling : {"sum", "mean"}, default="sum"
         Whether a ridge stays what it is when rows are left out (scikit-learn), or is multiplied by
         the number of rows. With "mean", ``best_estimator_`` has the ridge times the rows.
