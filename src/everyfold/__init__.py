@@ -16,6 +16,7 @@ from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, Search
 from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.selection.curves import learning_curve, validation_curve
 from everyfold.selection.functions import cross_val_predict, cross_val_score
+from everyfold.selection.gradient import FastGradientSearchCV
 from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.selection.permutations import permutation_test_score
 from everyfold.selection.validate import cross_validate
@@ -29,6 +30,7 @@ __all__ = [
     "Dense",
     "FastCalibratedClassifierCV",
     "FastCrossConformalRegressor",
+    "FastGradientSearchCV",
     "FastGridSearchCV",
     "FastRandomizedSearchCV",
     "HuberSVC",

@@ -1,0 +1,288 @@
+"""A search along the gradient: its start, its optimum and its choice, against plain loops."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from numpy.testing import assert_allclose
+from scipy import sparse
+from sklearn.base import clone, is_classifier
+from sklearn.datasets import load_iris
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    FastGradientSearchCV,
+    KernelClassifier,
+    KernelRegressor,
+    Nystrom,
+)
+from everyfold.kernels import resolve_gamma
+from everyfold.selection import gradient
+
+random = np.random.default_rng(1)
+X = random.uniform(-1.5, 1.5, size=(120, 4))
+y = np.sin(3.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.1 * random.normal(size=120)
+LABELS = np.where(y > 0.0, "up", "down")
+NEW = random.uniform(-1.5, 1.5, size=(400, 4))
+TRUTH = np.sin(3.0 * NEW[:, 0]) + 0.5 * NEW[:, 1]
+START = {"gamma": 0.25, "alpha": 0.05}
+FOLDS = KFold(4, shuffle=True, random_state=0)
+
+
+def quick(estimator=None, **params):
+    usual = {"cv": FOLDS, "shrinkage": 0.01, "max_iter": 8, "start": START}
+    return FastGradientSearchCV(estimator or LSSVR(), **{**usual, **params})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_grid():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(gradient, "START_GAMMAS", np.array([0.1, 0.3, 1.0]))
+        patch.setattr(gradient, "START_RIDGES", np.array([0.01, 0.1, 1.0]))
+        yield
+
+
+@pytest.fixture(scope="module")
+def found():
+    return FastGradientSearchCV(LSSVR(), cv=FOLDS, max_iter=20).fit(X, y)
+
+
+def isotropic(X):
+    gammas = resolve_gamma("scale", X) * gradient.START_GAMMAS
+    return {"gamma": gammas, "alpha": gradient.START_RIDGES}
+
+
+def test_finds_the_features_that_matter(found):
+    start = LSSVR(gamma=found.path_[0]["gamma"], alpha=found.path_[0]["alpha"]).fit(X, y)
+    errors = [np.mean((model.predict(NEW) - TRUTH) ** 2) for model in (start, found)]
+    assert errors[1] < 0.2 * errors[0]
+    weights = found.feature_weights_
+    assert max(weights, key=weights.get) == 0
+    assert weights[2] + weights[3] < 0.1
+    assert sum(weights.values()) == pytest.approx(1.0)
+    assert [entry["shrinkage"] for entry in found.path_] == [np.inf, 0.1, 0.01, 0.001]
+    assert "chosen" in found.summary_
+
+
+def test_start_is_the_best_of_the_isotropic_grid(found):
+    theirs = GridSearchCV(LSSVR(), isotropic(X), cv=FOLDS).fit(X, y)
+    assert found.path_[0]["gamma"] == pytest.approx(theirs.best_params_["gamma"])
+    assert found.path_[0]["alpha"] == pytest.approx(theirs.best_params_["alpha"])
+    stay = quick(shrinkage=np.inf, start="auto").fit(X, y)
+    assert stay.best_params_ == pytest.approx(theirs.best_params_)
+    assert_allclose(stay.predict(NEW), theirs.predict(NEW), rtol=1e-6)
+    assert len(stay.path_) == 1
+
+
+def test_outer_scores_of_the_start_are_nested_ones(found):
+    splits = list(FOLDS.split(X))
+    for number, (train, test) in enumerate(splits):
+        place = {row: i for i, row in enumerate(train)}
+        others = [held for k, (_, held) in enumerate(splits) if k != number]
+        helds = [np.array([place[row] for row in held]) for held in others]
+        inner = [(np.setdiff1d(np.arange(len(train)), held), held) for held in helds]
+        grid = isotropic(X[train])
+        best = GridSearchCV(LSSVR(), grid, cv=inner).fit(X[train], y[train])
+        score = best.score(X[test], y[test])
+        assert found.path_[0]["outer_scores"][number] == pytest.approx(score, rel=1e-6)
+
+
+def test_optimum_is_one_of_refits():
+    search = quick(shrinkage=0.05, max_iter=200).fit(X, y)
+    point = search.path_[1]
+
+    def objective(z):
+        model = LSSVR(gamma=np.exp(z[:4]), alpha=np.exp(z[4]))
+        errors = -cross_val_score(model, X, y, cv=FOLDS, scoring="neg_mean_squared_error")
+        return errors.mean() / y.var() + 0.05 * np.var(z[:4])
+
+    at = np.log(np.append(point["gamma"], point["alpha"]))
+    assert objective(at) == pytest.approx(
+        point["cv_error"] / y.var() + 0.05 * np.var(at[:4]), rel=1e-8
+    )
+    steps = 0.2 * np.vstack([np.eye(5), -np.eye(5)])
+    assert min(objective(at + step) for step in steps) > objective(at)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_chooses_by_one_standard_error_of_outer_scores(seed):
+    local = np.random.default_rng(seed)
+    rows = local.normal(size=(40, 3))
+    noisy = np.exp(-(rows**2).sum(axis=1)) + 0.3 * local.normal(size=40)
+    search = FastGradientSearchCV(LSSVR(), cv=4, max_iter=8, start=START).fit(rows, noisy)
+    start, best = search.path_[0]["outer_scores"], search.path_[search.best_index_]["outer_scores"]
+    assert best.mean() >= start.mean()
+    assert search.best_score_ == pytest.approx(best.mean())
+    allowed = {0: 0.0}
+    for k, entry in enumerate(search.path_[1:], start=1):
+        gain = entry["outer_scores"] - start
+        if gain.mean() > np.std(gain, ddof=1) / np.sqrt(len(gain)):
+            allowed[k] = gain.mean()
+    assert search.best_index_ == max(allowed, key=allowed.get)
+
+
+def test_noise_is_not_tuned():
+    local = np.random.default_rng(0)
+    search = FastGradientSearchCV(LSSVR(), cv=5, max_iter=8, start={"gamma": 0.2, "alpha": 1.0})
+    search.fit(local.normal(size=(50, 5)), local.normal(size=50))
+    assert search.best_index_ == 0
+    assert search.path_[-1]["cv_error"] < search.path_[0]["cv_error"]  # which would over-fit
+
+
+def test_kernel_ridge_becomes_its_twin_where_features_differ():
+    search = quick(KernelRidge(kernel="rbf")).fit(X, y)
+    assert type(search.best_estimator_) is KernelRegressor
+    assert not search.best_estimator_.fit_intercept
+    scaled = X * np.sqrt(search.best_params_["gamma"])
+    plain = KernelRidge(kernel="rbf", gamma=1.0, alpha=search.best_params_["alpha"])
+    expected = plain.fit(scaled, y).predict(NEW * np.sqrt(search.best_params_["gamma"]))
+    assert_allclose(search.predict(NEW), expected, rtol=1e-6, atol=1e-9)
+    stay = quick(KernelRidge(kernel="rbf"), shrinkage=np.inf).fit(X, y)
+    assert type(stay.best_estimator_) is KernelRidge
+
+
+@pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
+def test_other_kernels(kernel):
+    search = quick(LSSVR(kernel=kernel, degree=2)).fit(X, y)
+    assert search.path_[1]["cv_error"] < search.path_[0]["cv_error"]
+    assert search.path_[1]["gamma"].shape == (4,)
+
+
+def test_labels():
+    search = quick(LSSVC()).fit(X, LABELS)
+    assert list(search.classes_) == ["down", "up"]
+    assert search.score(X, LABELS) == (search.predict(X) == LABELS).mean()
+    assert search.decision_function(X).shape == (120,)
+    flowers, species = load_iris(return_X_y=True)
+    several = quick(LSSVC(), max_iter=3, cv=3).fit(flowers, species)
+    assert several.decision_function(flowers).shape == (150, 3)
+    assert several.score(flowers, species) > 0.9
+
+
+def test_names_formats_and_targets():
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    search = quick().fit(frame, y)
+    assert list(search.feature_weights_) == ["a", "b", "c", "d"]
+    assert_allclose(search.predict(frame), quick().fit(X, y).predict(X), rtol=1e-6)
+    few = quick(shrinkage=np.inf).fit(sparse.csr_array(X), y)
+    assert_allclose(few.path_[0]["cv_error"], search.path_[0]["cv_error"], rtol=1e-8)
+    both = quick().fit(X, np.column_stack([y, X[:, 2]]))
+    assert both.predict(NEW).shape == (400, 2)
+    assert both.feature_weights_[2] > search.feature_weights_["c"]
+
+
+def test_what_is_tuned():
+    given = {"gamma": 0.3, "alpha": 0.05}
+    ridge = quick(start=given, parameters=("alpha",)).fit(X, y)
+    assert [entry["gamma"] for entry in ridge.path_] == pytest.approx([0.3, 0.3])
+    assert ridge.path_[1]["alpha"] != 0.05
+    gamma = quick(start=given, parameters=("gamma",)).fit(X, y)
+    assert [entry["alpha"] for entry in gamma.path_] == [0.05, 0.05]
+    tied = quick(start=given, per_feature=False).fit(X, y)
+    assert isinstance(tied.path_[1]["gamma"], float)
+    assert tied.path_[1]["cv_error"] < tied.path_[0]["cv_error"]
+    array = quick(start={"gamma": [1.0, 0.1, 0.1, 0.1], "alpha": 0.05}).fit(X, y)
+    assert_allclose(array.path_[0]["gamma"], [1.0, 0.1, 0.1, 0.1])
+
+
+def test_weights_and_groups():
+    groups, weights = np.arange(120) // 3, random.uniform(0.0, 2.0, 120)
+    search = quick(cv=GroupKFold(4), start={"gamma": 0.3, "alpha": 0.05})
+    search.fit(X, y, groups=groups, sample_weight=weights)
+    errors = []
+    for train, test in GroupKFold(4).split(X, y, groups):
+        model = LSSVR(gamma=0.3, alpha=0.05).fit(X[train], y[train], weights[train])
+        errors.append(np.mean((model.predict(X[test]) - y[test]) ** 2))
+    assert search.path_[0]["cv_error"] == pytest.approx(np.mean(errors), rel=1e-8)
+    model = LSSVR(**search.best_params_).fit(X, y, weights)
+    assert_allclose(search.predict(NEW), model.predict(NEW), rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "cv", [LeaveOneOut(), RepeatedKFold(n_splits=3, n_repeats=4, random_state=0)]
+)
+def test_many_folds_are_left_out_in_five_sets(cv):
+    one, other = (quick(cv=cv, max_iter=2, random_state=0).fit(X[:30], y[:30]) for _ in range(2))
+    assert len(one.path_[0]["outer_scores"]) == 5
+    assert_allclose(one.path_[1]["outer_scores"], other.path_[1]["outer_scores"], rtol=1e-12)
+
+
+def test_conventions(capsys):
+    search = quick(n_jobs=2, verbose=1, max_iter=5)
+    with parallel_config("threading"):
+        parallel = clone(search).fit(X, y)
+    assert parallel.summary_ in capsys.readouterr().out
+    serial = quick(max_iter=5).fit(X, y)
+    assert_allclose(parallel.best_params_["gamma"], serial.best_params_["gamma"], rtol=1e-6)
+    assert_allclose(pickle.loads(pickle.dumps(serial)).predict(X), serial.predict(X))
+    table = quick(refit=False, max_iter=2).fit(X, y)
+    assert "gamma" in table.best_params_
+    with pytest.raises(AttributeError, match="refit=False"):
+        table.predict(X)
+    scored = quick(scoring="neg_mean_absolute_error", max_iter=5).fit(X, y)
+    assert scored.score(X, y) == pytest.approx(-np.abs(scored.predict(X) - y).mean())
+    pipeline = make_pipeline(StandardScaler(), quick(max_iter=2)).fit(X, y)
+    assert pipeline.predict(NEW).shape == (400,)
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        (quick(SVC()), "has no closed form"),
+        (quick(LSSVR(kernel="linear")), "without gamma"),
+        (quick(Ridge()), "without gamma"),
+        (quick(LSSVR(operator=Nystrom(5))), "has no gradient"),
+        (quick(KernelRegressor(C=1.0)), "alpha = 1"),
+        (quick(KernelClassifier(multi_class="ovo")), "multi_class='ovr'"),
+        (quick(LSSVC(class_weight="balanced")), "balanced class weights"),
+        (quick(LSSVR(alpha=[1.0, 2.0])), "several ridges"),
+        (quick(make_pipeline(StandardScaler(), LSSVR())), "put them before the search"),
+        (quick(parameters=("C",)), "parameters="),
+        (quick(parameters="gamma"), "parameters="),
+        (quick(loss="logistic"), "loss='logistic'"),
+        (quick(shrinkage=-1.0), "shrinkage=-1.0"),
+        (quick(shrinkage="some"), "shrinkage='some'"),
+        (quick(max_iter=0), "max_iter=0"),
+        (quick(start="best"), "start='best'"),
+        (quick(start={"C": 1.0}), "only 'gamma' and 'alpha'"),
+        (quick(start={"gamma": 0.0}), "must have numbers > 0"),
+        (quick(start={"gamma": [1.0, 1.0]}), "one for each of the 4 features"),
+        (quick(scoring=["r2"]), "is not one scorer"),
+        (quick(cv=[(np.arange(60), np.arange(50, 120))]), "only remove rows"),
+        (quick(cv=[(np.arange(60), np.arange(60, 120))]), "two or more splits"),
+    ],
+)
+def test_refusals(search, words):
+    with pytest.raises(ValueError, match=words):
+        search.fit(X, LABELS if is_classifier(search.estimator) else y)
+
+
+WEIGHTS = "held-out errors are not weighted, as in scikit-learn's searches"
+
+
+@parametrize_with_checks(
+    [FastGradientSearchCV(LSSVR(), cv=3, shrinkage=0.1, max_iter=1, start=START)],
+    expected_failed_checks=lambda _: {
+        "check_sample_weight_equivalence_on_dense_data": WEIGHTS,
+        "check_sample_weight_equivalence_on_sparse_data": WEIGHTS,
+    },
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
