@@ -43,7 +43,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 import everyfold
-from everyfold import LSSVC, LSSVR, KernelLogisticClassifier
+from everyfold import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
 
 EVERYFOLD = [sys.executable, "-c", "from everyfold.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120", "TERM": "xterm"}
@@ -209,11 +209,12 @@ def test_progress_bar_on_a_terminal(iris):
     assert "\x1b[" not in table
 
 
-def test_sigint_gives_130_and_the_finished_candidates(sugar):
+def test_sigint_gives_130_and_the_finished_candidates(cli, sugar, tmp_path):
     process = subprocess.Popen(
         [
             *(*EVERYFOLD, "search", str(sugar), "-t", "progress", "--model", "svr"),
             *("-g", "gamma=logspace(-4,1,100)", "-g", "C=logspace(0,5,30)"),
+            *("--out", str(tmp_path / "done.csv"), "--save", str(tmp_path / "m.skops")),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -235,6 +236,12 @@ def test_sigint_gives_130_and_the_finished_candidates(sugar):
     finished = int(re.search(r"^search +(\d+) candidates", out, re.MULTILINE)[1])
     assert 0 < finished < 3000
     assert "interrupted before all candidates were done" in out
+    rows = pd.read_csv(tmp_path / "done.csv")
+    assert len(rows) == finished
+    best = SVR(C=rows["C"][0], gamma=rows["gamma"][0], epsilon=rows["epsilon"][0])
+    _, columns = read_predictions(cli("predict", "m.skops", sugar).out)
+    expected = scaled(best).fit(X_SUGAR, y_sugar).predict(X_SUGAR)
+    assert_allclose(np.array(columns[0], float), expected, rtol=1e-8)
 
 
 def test_a_broken_pipe_is_quiet(iris):
@@ -545,7 +552,7 @@ BAD_FILES = {
     "quote.csv": (b'a,b,y\n1,2,0\n1,"2"x,1\n', "line 3 is malformed"),
     "latin.csv": ("a,b,y\n1,2,caf\u00e9\n".encode("latin1"), "line 2 is not UTF-8"),
     "zero.csv": (b"a,b\0,y\n1,2,0\n", "not a text file"),
-    "word.csv": (b"a,b,y\n1,2,0\n3,oak,1\n", "column 'b' is not numeric (it has 'oak')"),
+    "word.csv": (b"a,b,y\n1,2,0\n3,oak,1\n", "column 'b' is not numeric (it has 'oak' in row 2)"),
     "nan.csv": (b"a,b,y\n1,,0\n3,NaN,1\n4,5,1\n", "column 'b' has 2 missing cells"),
     "inf.csv": (b"a,b,y\n1,inf,0\n3,4,1\n", "column 'b' has 1 infinite"),
     "label.csv": (b"a,b,y\n1,2,x\n3,4,\n", "the target, column 'y', has 1 missing"),
@@ -592,7 +599,7 @@ BAD_OPTIONS = [
     (["--scoring", "acuracy"], "did you mean 'accuracy'?"),
     (["--order", "first"], "--order 'first' is not auto"),
     (["--order", "1"], "preprocessing='once'"),
-    (["--cv", "1"], "--cv '1'"),
+    (["--cv", "1"], "--cv '1' is not a number of folds from 2 on"),
     (["--cv", "40"], "there are only 25 rows in the largest class"),
     (["--target", "specie"], "did you mean 'species'?"),
     (["--target", "9"], "there are 5 columns"),
@@ -638,7 +645,7 @@ def test_a_failure_during_the_work_is_1(cli, iris, tmp_path):
 def test_debug_shows_the_traceback(cli, iris):
     done = cli("search", iris, "--model", "scv", "--debug")  # the fixture looks for it
     assert done.code == 2
-    assert done.err.endswith("Known are svc, svr, ridge, lssvm, logistic\n")
+    assert "Known are svc, svr, ridge, lssvm, logistic, huber-svc" in done.err
 
 
 # -- fit, predict and the model file ---------------------------------------------------------------
@@ -659,6 +666,11 @@ MODELS = {
     ),
     "lssvm, laplacian": (LSSVC(kernel="laplacian", gamma=0.2), ["gamma=0.2"]),
     "lssvm, cosine": (LSSVC(kernel="cosine"), []),
+    "huber-svc": (HuberSVC(C=10.0, gamma=0.1, h=0.2), ["C=10", "gamma=0.1", "h=0.2"]),
+    "quadratic-svr": (
+        QuadraticSVR(C=10.0, gamma=0.1, epsilon=2.0),
+        ["C=10", "gamma=0.1", "epsilon=2"],
+    ),
 }
 
 
@@ -897,6 +909,7 @@ def test_the_session_of_the_documentation(cli, tmp_path):
     assert len(pd.read_csv(tmp_path / "all.csv")) == 27
     assert list(pd.read_csv(tmp_path / "predictions.csv")) == ["prediction"]
     assert list(pd.read_csv(tmp_path / "named.csv")) == ["flower", "prediction"]
+    assert set(pd.read_csv(tmp_path / "held-out.csv")["folds"]) == {3}
     assert {"best.skops", "model.skops", "surface.png"} <= {
         path.name for path in tmp_path.iterdir()
     }

@@ -8,18 +8,25 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.datasets import load_diabetes
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    KFold,
     LeaveOneGroupOut,
     RepeatedKFold,
     RepeatedStratifiedKFold,
     StratifiedGroupKFold,
     TimeSeriesSplit,
+    cross_val_score,
 )
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from everyfold import LSSVR, Nystrom, RandomFourier
 from tests.test_cli import cli, read_predictions, refused, scaled, server  # noqa: F401
 
 N = 84
@@ -155,13 +162,23 @@ BAD = [
     (["--groups", "y"], "--groups 'y' is the target"),
     (["--weights", "x0"], "--weights, column 'x0', is -"),
     (["--weights", "patient"], "--weights, column 'patient', is not numeric"),
+    (["--operator", "nystrom"], "--operator 'nystrom' is not auto, dense, nystrom:500"),
+    (["--operator", "fourier:0"], "--operator 'fourier:0' is not"),
+    (["--ridge-scaling", "mode"], "--ridge-scaling 'mode' is not known"),
+    (["--criterion", "gvc"], "--criterion 'gvc' is not known; did you mean 'gcv'?"),
+    (["--criterion", "gcv", "--cv", "5"], "--criterion gcv has no folds; leave --cv out"),
+    (["--criterion", "gcv", "--oof", "o.csv"], "leave --oof out"),
+    (["--criterion", "span"], "criterion='span' is not available"),
+    (["--impute", "zero"], "--impute 'zero' is not known"),
+    (["--out", "study.csv"], "--out study.csv is the file that is read; give another name"),
+    (["--out", "a.csv", "--oof", "./a.csv"], "is that of --out, too; give another name"),
 ]
 
 
 @pytest.mark.parametrize(("options", "words"), BAD)
 def test_bad_options(cli, study, options, words):
     args = ("--drop", "row", "--drop", "patient", "-t", "y")
-    refused(cli("plan", study, *NUMBERS, *args, *options, "-q"), words)
+    refused(cli("search", study, *NUMBERS, *args, *options, "-q"), words)
 
 
 def test_files_without_columns_have_no_groups(cli, tmp_path):
@@ -193,3 +210,138 @@ def test_a_repeating_id_is_warned_of(cli, study):
             "m.skops",
         ).err
     )  # has no folds
+
+
+# -- what takes the place of folds, of the kernel and of missing cells -----------------------------
+
+PLAIN = ("--drop", "row", "--drop", "patient", "--drop", "w")
+
+
+def test_a_criterion_has_no_folds(cli, study):
+    done = cli("search", study, *NUMBERS, *PLAIN, "--criterion", "gcv")
+    assert done.code == 0, done.err
+    header, _, first, *_ = done.out.splitlines()
+    assert header.split()[1:4] == ["alpha", "gamma", "-gcv"]
+    alpha, gamma, value = map(float, first.split()[1:4])
+    K = rbf_kernel(StandardScaler().fit_transform(X), gamma=gamma)
+    H = np.linalg.solve(K + alpha * np.eye(N), K).T
+    gcv = np.mean((y - H @ y) ** 2) / (1.0 - np.trace(H) / N) ** 2
+    assert_allclose(value, -gcv, rtol=1e-4)
+    assert "no folds" in cli("plan", study, *NUMBERS, *PLAIN, "--criterion", "gcv").out
+
+
+def test_mean_scaling_multiplies_the_ridge_by_the_rows(cli, study):
+    args = ("--model", "ridge", "--drop", "label", *PLAIN, "-g", "gamma=0.1", "--json")
+    how = ("--ridge-scaling", "mean", "--save", "m.skops", "--cv", "4")
+    found = json.loads(cli("search", study, *args, "-g", "alpha=0.01", *how).out)["best"]
+    model = KernelRidge(kernel="rbf", gamma=0.1, alpha=0.01 * 63)  # rows of a training set
+    folds = KFold(4, **SHUFFLED)
+    assert_allclose(found["splits"], cross_val_score(scaled(model), X, y, cv=folds), rtol=1e-8)
+    _, columns = read_predictions(cli("predict", "m.skops", study).out)
+    expected = scaled(model.set_params(alpha=0.01 * N)).fit(X, y).predict(X)
+    assert_allclose(np.array(columns[0], float), expected, rtol=1e-8)
+    usual, scaled_down = (
+        json.loads(cli("plan", study, *args, *more).out)["grid"]["alpha"]
+        for more in ((), ("--ridge-scaling", "mean"))
+    )
+    assert_allclose(np.array(scaled_down) * N, usual, rtol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["nystrom", "fourier"])
+@pytest.mark.parametrize("model", ["ridge", "lssvm"])
+def test_a_model_of_low_rank_is_saved_as_such(cli, study, kind, model):
+    args = ("--model", model, "-g", "alpha=0.1,1", "-g", "gamma=0.02", "--drop", "label", *PLAIN)
+    how = ("--operator", f"{kind}:15", "--cv", "4", "--json", "--save", "m.skops")
+    done = cli("search", study, *args, *how)
+    assert done.code == 0, done.err
+    record = json.loads(done.out)
+    assert (
+        record["plans"][0]["operator"]
+        == json.loads(cli("plan", study, *args, *how[:-2]).out)["plan"]["operator"]
+    )
+    structure = Nystrom(15, random_state=0) if kind == "nystrom" else RandomFourier(15, 0)
+    alpha = record["best"]["params"]["alpha"]
+    twin = LSSVR(alpha=alpha, gamma=0.02, operator=structure, fit_intercept=model == "lssvm")
+    _, columns = read_predictions(cli("predict", "m.skops", study).out)
+    assert_allclose(np.array(columns[0], float), scaled(twin).fit(X, y).predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("how", ["median", "mean"])
+def test_missing_cells_are_filled_in_within_folds(cli, tmp_path, how):
+    holes = X.copy()
+    holes[::5, 2], holes[3::7, 4] = np.nan, np.nan
+    pd.DataFrame(holes).assign(y=y).to_csv(tmp_path / "holes.csv", index=False)
+    args = ("--model", "ridge", "-g", "alpha=0.1", "-g", "gamma=0.1", "--cv", "4", "--json")
+    refused(cli("search", "holes.csv", *args), "column '2' has 17 missing cells", "--impute median")
+    done = cli("search", "holes.csv", *args, "--impute", how, "--save", "m.skops")
+    assert done.code == 0, done.err
+    model = KernelRidge(kernel="rbf", alpha=0.1, gamma=0.1)
+    whole = make_pipeline(SimpleImputer(strategy=how), StandardScaler(), model)
+    theirs = cross_val_score(whole, holes, y, cv=KFold(4, **SHUFFLED))
+    assert_allclose(json.loads(done.out)["best"]["splits"], theirs, rtol=1e-8)
+    _, columns = read_predictions(cli("predict", "m.skops", "holes.csv").out)
+    assert_allclose(np.array(columns[0], float), whole.fit(holes, y).predict(holes), rtol=1e-8)
+
+
+# -- out-of-fold predictions -----------------------------------------------------------------------
+
+
+def test_out_of_fold_predictions_of_the_winner(cli, study, tmp_path):
+    args = (*NUMBERS[:2], "-g", "alpha=10,100", "-g", "gamma=0.1", "--drop", "label", *BESIDE)
+    done = cli("search", study, *args, "--cv", "4", "--expand", "--json", "--oof", "o.csv")
+    params = json.loads(done.out)["best"]["params"]
+    assert len(json.loads(done.out)["plans"]) > 1  # the winner is of a later round
+    model = scaled(KernelRidge(kernel="rbf", **params))
+    folds = GroupKFold(4, **SHUFFLED).split(X, y, PATIENT)
+    expected = np.empty(N)
+    for train, test in folds:
+        model.fit(X[train], y[train], model__sample_weight=WEIGHT[train])
+        expected[test] = model.predict(X[test])
+    table = pd.read_csv(tmp_path / "o.csv", dtype={"row": str})
+    assert list(table) == ["row", "target", "prediction"]
+    assert table["row"][7] == "007"
+    assert_allclose(table["prediction"], expected, rtol=1e-8)
+    assert "wrote o.csv: out-of-fold predictions of alpha=" in done.err
+
+
+def test_out_of_fold_labels_have_decisions_and_repeats(cli, study, tmp_path):
+    args = (*CLASSES, *PLAIN, "-g", "C=1", "-g", "gamma=0.1", "--cv", "3x4", "--oof", "o.csv")
+    assert cli("search", study, *args).code == 0
+    table = pd.read_csv(tmp_path / "o.csv")
+    assert list(table) == ["row", "target", "prediction", "decision", "spread", "folds"]
+    assert set(table["folds"]) == {3}
+    assert (table["target"] == LABEL).all()
+    decided = np.zeros(N)
+    for train, test in RepeatedStratifiedKFold(n_splits=4, n_repeats=3, random_state=0).split(
+        X, LABEL
+    ):
+        fitted = scaled(SVC(gamma=0.1)).fit(X[train], LABEL[train])
+        decided[test] += fitted.decision_function(X[test]) / 3
+    assert_allclose(table["decision"], decided, atol=5e-3)  # libsvm's own tolerance
+    refused(
+        cli("search", study, *args[:-4], "--cv", "time:4", "--oof", "o.csv"),
+        "--cv time:4 never holds out its first rows",
+    )
+
+
+# -- targets and winners ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["lssvm", "svc", "ridge", "svr"])
+def test_a_bad_cell_of_a_numeric_target_is_named(cli, tmp_path, model):
+    cells = [str(i % 2) for i in range(N)]
+    cells[40] = "1O"
+    frame(y=cells).to_csv(tmp_path / "bad.csv", index=False)
+    words = "the target 'y' has 83 numbers of 84, but '1O' in row 41; correct the cell"
+    refused(cli("plan", "bad.csv", "--model", model), words)
+    if model == "svc":
+        done = cli("plan", "bad.csv", "--model", model, "--task", "classification", "--json")
+        assert done.code == 0, done.err
+
+
+def test_ties_are_told(cli, study):
+    args = (*CLASSES, *PLAIN, "-g", "C=0.001,0.002,0.003", "-g", "gamma=0.1", "--cv", "3")
+    done = cli("search", study, *args)
+    assert "note: 3 candidates share the best score, the first is taken" in done.err
+    lone = cli("search", study, *args[:-5], "C=0.001", *args[-4:])
+    assert "share the best score" not in lone.err

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import typer
 
 import everyfold
 from everyfold.cli import modelfile, output
+from everyfold.cli.files import check_outputs
 from everyfold.cli.job import Job, Outcome, read_job, read_model, run_rounds
-from everyfold.cli.manners import BadInput, check_writable, naming, say
+from everyfold.cli.manners import BadInput, Failure, naming, say
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
 from everyfold.selection.remarks import edge_words
-from everyfold.types import Params
+from everyfold.types import Estimator, Params
 
 app = typer.Typer(
     name="everyfold",
@@ -65,8 +68,7 @@ def search(options: SearchOptions) -> None:
       everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
       everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
     """
-    for name in ("out", "plot", "save"):
-        check_writable(f"--{name}", getattr(options, name))
+    check_outputs({name: getattr(options, name) for name in _WRITERS}, options.data)
     job = read_job(options)
     output.check_plot(options.plot, job)
     _introduce(job, options)
@@ -76,23 +78,39 @@ def search(options: SearchOptions) -> None:
     except KeyboardInterrupt:
         if outcome.plans:
             _report(outcome, options, is_complete=False)
+            _write(outcome, options, ("save", "out"))
         raise
     _report(outcome, options, is_complete=True)
-    if options.out is not None:
-        output.write_results(options.out, outcome)
-    if options.plot is not None:
-        output.write_plot(options.plot, outcome)
-    if options.save is not None:
-        _save(job, outcome.best_params, options)
+    _write(outcome, options, _WRITERS)
+
+
+def _write(outcome: Outcome, options: SearchOptions, names: Iterable[str]) -> None:
+    """Write what was asked for; a file that fails does not keep the next from being written."""
+    failures = []
+    for name in names:
+        path = getattr(options, name)
+        if path is None:
+            continue
+        try:
+            words = _WRITERS[name](path, outcome)
+        except (OSError, ValueError) as error:
+            failures.append(f"--{name} {path} was not written: {error}")
+        else:
+            _tell(f"wrote {path}: {words}", options)
+    if failures:
+        raise Failure("; ".join(failures))
+
+
+def _tell(words: str, options: SearchOptions | FitOptions) -> None:
+    if not options.quiet:
+        say(words)
 
 
 def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
-    if options.quiet:
-        return
     data, target = job.data, f"target {job.data.layout.target!r}"
     if job.choice.task == "classification":
         target += f" with {len(np.unique(data.y))} classes"
-    say(f"{job.choice}: {data.X.shape[0]} rows, {data.X.shape[1]} features, {target}")
+    _tell(f"{job.choice}: {data.X.shape[0]} rows, {data.X.shape[1]} features, {target}", options)
 
 
 def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:
@@ -106,6 +124,9 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
     sys.stdout.flush()
     if options.quiet or not is_complete:
         return
+    if outcome.n_tied > 1:
+        finer = "a score of values, such as roc_auc or neg_log_loss, may tell them apart"
+        say(f"note: {outcome.n_tied} candidates share the best score, the first is taken; {finer}")
     for remark in outcome.search.remarks:
         say(f"warning: {remark.words}")
     for name, side in outcome.edges.items():
@@ -113,11 +134,21 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
 
 
-def _save(job: Job, params: Params, options: SearchOptions | FitOptions) -> None:
-    assert options.save is not None
-    modelfile.save(options.save, job.choice, job.data, params, job.fitted(params))
-    if not options.quiet:
-        say(f"wrote {options.save}: {job.choice}, {output.as_words(params)}")
+def _save(path: Path, outcome: Outcome) -> str:
+    search = outcome.winner
+    return _save_model(path, outcome.job, outcome.best_params, search.best_estimator_)
+
+
+def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
+    modelfile.save(path, job.choice, job.data, params, fitted)
+    return f"{job.choice}, {output.as_words(params)}"
+
+
+_WRITERS: dict[str, Callable[[Path, Outcome], str]] = {
+    **{"save": _save, "out": output.write_results},
+    **{"oof": output.write_out_of_fold, "plot": output.write_plot},
+}
+"""What writes the files of the options: the model first, which took the longest."""
 
 
 def plan(options: SearchOptions) -> None:
@@ -153,7 +184,7 @@ def fit(options: FitOptions) -> None:
     """
     if options.save is None:
         raise BadInput("fit needs --save MODEL.skops, where to write the model")
-    check_writable("--save", options.save)
+    check_outputs({"save": options.save}, options.data)
     data, choice = read_model(options)
     job = Job(data, choice)
     params: Params = {}
@@ -166,9 +197,10 @@ def fit(options: FitOptions) -> None:
         params["gamma"] = central_gamma(choice, data, options.seed)
     _introduce(job, options)
     try:
-        _save(job, params, options)
+        fitted = job.fitted(params)
     except (ValueError, TypeError) as error:
         raise BadInput(str(error)) from error
+    _tell(f"wrote {options.save}: {_save_model(options.save, job, params, fitted)}", options)
 
 
 def predict(options: PredictOptions) -> None:
@@ -182,22 +214,17 @@ def predict(options: PredictOptions) -> None:
       everyfold predict model.skops new.csv
       everyfold predict model.skops new.csv --decision --out predictions.csv
     """
-    check_writable("--out", options.out)
+    check_outputs({"out": options.out}, options.data)
     model = modelfile.load(options.model_file)
     content = read_file(options.data, options.header)
     with naming(options.data):
         X, ids = content.rows(model.layout), content.ids(model.layout, options.id)
     predicted, decided = model.predict(X)
-    columns, header = [predicted], ["prediction"]
-    if ids is not None:
-        header, columns = [ids[0], *header], [ids[1], *columns]
+    columns = {} if ids is None else {ids[0]: ids[1].tolist()}
+    columns["prediction"] = predicted.tolist()
     if options.decision:
-        is_one = decided.ndim == 1
-        columns += [decided] if is_one else list(decided.T)
-        header += ["decision"] if is_one else [f"decision_{c}" for c in model.estimator.classes_]
-    output.write_csv(
-        options.out, header, zip(*(column.tolist() for column in columns), strict=True)
-    )
+        columns |= output.decisions(decided, getattr(model.estimator, "classes_", decided))
+    output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))
 
 
 app.callback(help=as_help(root))(root)

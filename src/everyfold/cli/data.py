@@ -35,7 +35,7 @@ class Layout:
 
     By ``names``, where the file had some, or by ``positions`` in a table of ``width`` columns.
     ``target`` and ``id`` are what those columns were called, ``index_base`` the first index of
-    svmlight files, 0 or 1.
+    svmlight files, 0 or 1. Cells may be missing if the model fills them in.
     """
 
     n_features: int
@@ -45,6 +45,7 @@ class Layout:
     target: str = "y"
     index_base: int = 1
     id: str | None = None
+    may_miss: bool = False
 
     def __post_init__(self) -> None:
         if any(len(each) != self.n_features for each in (self.names, self.positions) if each):
@@ -94,7 +95,7 @@ class Table:
     columns: Sequence[Column]
     raw: Sequence[Any] | None = None
 
-    def training(self, roles: Roles) -> Data:
+    def training(self, roles: Roles, *, may_miss: bool) -> Data:
         """Features, target, and what is known of rows besides."""
         dropped = [self._find("--drop", name) for name in roles.drop]
         beside = {role: self._find(f"--{role}", name) for role, name in roles.beside.items()}
@@ -111,11 +112,16 @@ class Table:
         y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
         names, width = self._unique_names(positions), len(self.columns)
         called = None if roles.id is None else self._name(beside["id"])
-        layout = Layout(len(positions), names, positions, width, self._name(goal), id=called)
+        places = len(positions), names, positions, width, self._name(goal)
+        layout = Layout(*places, id=called, may_miss=may_miss)
         columns = {role: self._beside(role, i) for role, i in beside.items()}
         others = [i for i in range(width) if i != goal and i != beside.get("groups")]
         return Data(
-            self._matrix(positions), y, layout, **columns, repeating=self._repeating(others)
+            self._matrix(positions, may_miss),
+            y,
+            layout,
+            **columns,
+            repeating=self._repeating(others),
         )
 
     def _beside(self, role: str, i: int) -> Column:
@@ -164,13 +170,15 @@ class Table:
                     f"the data have no column {missing[0]!r}, which the model needs "
                     f"({len(missing)} missing); {nearest(missing[0], self.names)}"
                 )
-            return self._matrix([self.names.index(name) for name in layout.names])
+            found = [self.names.index(name) for name in layout.names]
+            return self._matrix(found, layout.may_miss)
         width = len(self.columns)
         if width not in (layout.n_features, layout.width):
             was = f"the model was fitted on {layout.n_features} features"
             raise BadInput(f"the data have {width} columns, but {was}")
         every = range(layout.n_features)
-        return self._matrix(every if width == layout.n_features else layout.positions or every)
+        places = every if width == layout.n_features else layout.positions or every
+        return self._matrix(places, layout.may_miss)
 
     def _find(self, option: str, name: str) -> int:
         """A column by its name or, failing that, by its position."""
@@ -206,9 +214,9 @@ class Table:
     def _call(self, i: int) -> str:
         return f"column {self.names[i]!r}" if self.names is not None else f"column {i}"
 
-    def _matrix(self, positions: Sequence[int]) -> NDArray[np.float64]:
+    def _matrix(self, positions: Sequence[int], may_miss: bool) -> NDArray[np.float64]:
         for i in positions:
-            _check_feature(self.columns[i], self._call(i))
+            _check_feature(self.columns[i], self._call(i), may_miss=may_miss)
         return np.column_stack([self.columns[i] for i in positions]).astype(np.float64)
 
 
@@ -223,7 +231,7 @@ class Apart:
     y: Column | None
     index_base: int | None = None
 
-    def training(self, roles: Roles) -> Data:
+    def training(self, roles: Roles, *, may_miss: bool) -> Data:
         """Features and target."""
         given = {"target": roles.target, "drop": roles.drop, **roles.beside}
         for option in (option for option, value in given.items() if value):
@@ -238,12 +246,13 @@ class Apart:
         if len(y) != n:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
-        _check_matrix(X)
-        return Data(X, y, Layout(d, index_base=1 if self.index_base is None else self.index_base))
+        _check_matrix(X, may_miss)
+        base = 1 if self.index_base is None else self.index_base
+        return Data(X, y, Layout(d, index_base=base, may_miss=may_miss))
 
     def rows(self, layout: Layout) -> Matrix:
         """The features that a model wants, whether or not there is a target."""
-        _check_matrix(self.X)
+        _check_matrix(self.X, layout.may_miss)
         X = self.X if self.index_base is None else self._aligned(layout)
         if X.shape[1] != layout.n_features:
             was = f"the model was fitted on {layout.n_features}"
@@ -265,27 +274,28 @@ class Apart:
         return csr_matrix((self.X.data, self.X.indices + shift, self.X.indptr), shape)
 
 
-def _check_matrix(X: Matrix) -> None:
+def _check_matrix(X: Matrix, may_miss: bool) -> None:
     if X.shape[1] == 0:
         raise BadInput("the data have no features")
     wrong = ~np.isfinite(X.data if is_sparse(X) else X)
     if is_sparse(X) and wrong.any():
         raise BadInput(f"the features have {wrong.sum()} values that are NaN or infinite")
-    if wrong.any():
-        first = int(np.argmax(wrong.any(axis=0)))
-        _check_feature(X[:, first], f"column {first}")
+    for i in np.flatnonzero(wrong.any(axis=0)):
+        _check_feature(X[:, i], f"column {i}", may_miss=may_miss)
 
 
-def _check_feature(column: Column, called: str) -> None:
+def _check_feature(column: Column, called: str, *, may_miss: bool = False) -> None:
     remedy = "or leave the column out with --drop"
     if column.dtype.kind not in "fiub":
-        word = next((str(cell) for cell in column if cell and not is_number(str(cell))), "")
-        raise BadInput(f"{called} is not numeric (it has {word!r}); encode it as numbers, {remedy}")
+        words = [str(cell) for cell in column]
+        row = next((i for i, word in enumerate(words) if word and not is_number(word)), 0)
+        cell = f"it has {words[row]!r} in row {row + 1}"
+        raise BadInput(f"{called} is not numeric ({cell}); encode it as numbers, {remedy}")
     values = column.astype(np.float64)
     missing, infinite = (int(np.count_nonzero(f(values))) for f in (np.isnan, np.isinf))
-    if missing:
+    if missing and not (may_miss and missing < len(values)):
         cells = f"{missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN)"
-        advice = f"fill them in, drop those rows, {remedy}"
+        advice = f"fill them in (features by --impute median), drop those rows, {remedy}"
         raise BadInput(f"{called} has {cells} of {len(values)}; {advice}")
     if infinite:
         raise BadInput(f"{called} has {infinite} infinite cells of {len(values)}")

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
 
@@ -57,7 +57,13 @@ class Job:
         """A search over these grids, not yet begun."""
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
         named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
-        return _Search(estimator, named, refit=False, **self.settings)
+        return _Search(estimator, named, **self.settings)
+
+    @property
+    def judged_by(self) -> str:
+        """What is to be large: a score, or minus a criterion."""
+        scoring: str | None = self.settings["scoring"]
+        return f"-{self.settings['criterion']}" if scoring is None else scoring
 
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
@@ -93,19 +99,21 @@ class Job:
 
 def read_model(options: ModelOptions) -> tuple[Data, Choice]:
     """Check the names of the model, read the data and decide what is to be predicted."""
-    check_names(options.model, options.kernel, options.task)
+    check_names(options.model, options.kernel, options.task, options.impute)
     content = read_file(options.data, options.header)
     with naming(options.data):
         known = {item.name: getattr(options, item.name) for item in fields(Roles)}
-        data = content.training(Roles(**known))
+        data = content.training(Roles(**known), may_miss=options.impute is not None)
         task, data = decide_task(options.model, options.task, data)
-    return data, Choice(options.model, options.kernel, task, options.standardise)
+    rows = options.standardise, options.impute
+    return data, Choice(options.model, options.kernel, task, *rows)
 
 
 def read_job(options: SearchOptions) -> Job:
     """Check everything that can be checked before the work."""
     settings.check(options)
     data, choice = read_model(options)
+    choice = replace(choice, ridge_scaling=options.ridge_scaling, operator=options.operator)
     for words in data.repeating if data.groups is None else ():
         advice = "name it as --groups, or the score may promise too much"
         warnings.warn(
@@ -123,12 +131,14 @@ class Outcome:
     """The finished candidates of one or several rounds.
 
     ``grid`` has all values that were tried, ``plans`` the plan of each round; ``search`` is a
-    fitted search with the candidates of all rounds, or None if none was finished.
+    fitted search with the candidates of all rounds, or None if none was finished, and ``winner``
+    the search of the round that found the best.
     """
 
     job: Job
     grid: Grid
     search: Search = None
+    winner: Search = None
     plans: list[SearchPlan] = field(default_factory=list)
 
     def shorten(self, params: Params) -> Params:
@@ -148,12 +158,23 @@ class Outcome:
     def add(self, search: Search) -> None:
         """Take in the candidates of another round."""
         self.plans.append(search.plan_)
-        self.search = search if self.search is None else _joined(self.search, search)
+        is_better = _best_score(search) > _best_score(self.search)
+        self.winner = search if self.winner is None or is_better else self.winner
+        joined = partial(_joined, self.search, search, is_better)
+        self.search = search if self.search is None else joined()
+
+    @property
+    def n_tied(self) -> int:
+        """How many candidates share the best mean score."""
+        return int(np.count_nonzero(self.search.cv_results_["rank_test_score"] == 1))
 
 
-def _joined(one: Any, two: Any) -> Any:
+def _best_score(search: Any) -> float:
+    return getattr(search, "best_score_", -math.inf)
+
+
+def _joined(one: Any, two: Any, is_better: bool) -> Any:
     """A search as if it had tried the candidates of both."""
-    is_better = getattr(two, "best_score_", -np.inf) > getattr(one, "best_score_", -np.inf)
     whole, tables = copy.copy(two if is_better else one), (one.cv_results_, two.cv_results_)
     whole.best_index_ += len(tables[0]["params"]) if is_better else 0
     whole.cv_results_ = {}
@@ -226,7 +247,7 @@ def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
     while new:
         _run(outcome, new, is_quiet)
         if not np.isfinite(outcome.search.cv_results_["mean_test_score"]).any():
-            scoring = f"--scoring {outcome.job.settings['scoring']} failed in every fold"
+            scoring = f"{outcome.job.judged_by} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
             raise Failure(f"no candidate has a score: {scoring}, {why}")
         if not may_grow or len(outcome.plans) == MOST_ROUNDS or outcome.search.best_score_ <= score:

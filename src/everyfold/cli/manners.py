@@ -72,42 +72,6 @@ def choose(option: str, value: str, known: Iterable[str]) -> None:
         raise BadInput(f"{option} {value!r} is not known; {nearest(value, names)}")
 
 
-def read_bytes(path: Path) -> bytes:
-    """What is in a file."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: there is no such file") from error
-    except IsADirectoryError as error:
-        raise BadInput(f"{path} is a directory; give a file") from error
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
-
-
-def check_writable(option: str, path: Path | None) -> None:
-    """Raise now if a file could not be written after the work."""
-    if path is None:
-        return
-    if path.is_dir():
-        raise BadInput(f"{option} {path} is a directory; give the name of a file")
-    if not path.parent.is_dir():
-        raise BadInput(f"{option} {path} cannot be written: there is no directory {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise BadInput(f"{option} {path} cannot be written: permission denied")
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A binary file that takes its name only once it is complete."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as file:
-            yield file
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 @contextmanager
 def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
     """Turn whatever ends the work into an exit code and, but for a broken pipe, a message."""

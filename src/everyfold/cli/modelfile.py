@@ -18,21 +18,31 @@ from scipy.sparse import csr_matrix
 
 import everyfold
 from everyfold.cli.data import Data, Layout
-from everyfold.cli.manners import BadInput, naming, read_bytes, writing
+from everyfold.cli.files import read_bytes, writing
+from everyfold.cli.manners import BadInput, naming
 from everyfold.cli.models import Choice
 from everyfold.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from everyfold.kernels.distances import is_sparse
-from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
+from everyfold.models.estimators import (
+    LSSVC,
+    LSSVR,
+    HuberSVC,
+    KernelLogisticClassifier,
+    QuadraticSVR,
+)
 from everyfold.models.targets import Labels
 from everyfold.operators.dense import KernelExpansion
-from everyfold.operators.features import LinearExpansion
+from everyfold.operators.features import LinearExpansion, MapExpansion
+from everyfold.operators.nystrom import Nystrom
+from everyfold.operators.randomfourier import RandomFourier, WaveFeatures
 from everyfold.types import AnyArray, Estimator, Matrix, Params
 
 FORMAT, VERSION = "everyfold model", 2
-_ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier)
+_ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR)
 _KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
-_OTHERS = (KernelExpansion, LinearExpansion, Labels, csr_matrix)
-TRUSTED = [f"{t.__module__}.{t.__qualname__}" for t in (*_ESTIMATORS, *_KERNELS, *_OTHERS)]
+_OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
+_TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, Labels, csr_matrix, np.dtype)
+TRUSTED = [f"{t.__module__}.{t.__qualname__}" for t in _TYPES]
 """The types that a file may have besides those that skops itself trusts."""
 
 

@@ -9,16 +9,24 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from everyfold.cli.data import Data
+from everyfold.cli.data import Column, Data, is_number
 from everyfold.cli.manners import BadInput, choose, nearest
 from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.distances import is_sparse
-from everyfold.models.estimators import LSSVC, LSSVR, KernelLogisticClassifier
+from everyfold.models.estimators import (
+    LSSVC,
+    LSSVR,
+    HuberSVC,
+    KernelLogisticClassifier,
+    QuadraticSVR,
+)
+from everyfold.operators import Nystrom, RandomFourier
 from everyfold.types import Estimator, Matrix, Params
 
 Task = Literal["classification", "regression"]
@@ -27,18 +35,29 @@ Value: TypeAlias = Any
 
 Grid: TypeAlias = dict[str, list[Value]]
 
-MODELS = ("svc", "svr", "ridge", "lssvm", "logistic")
+MODELS = ("svc", "svr", "ridge", "lssvm", "logistic", "huber-svc", "quadratic-svr")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
+MANY_NUMBERS = 3
+"""From so many numbers on, a target with a single other cell is one with a bad cell."""
+
 MANY_VALUES = 20
 """A whole-numbered target with more values than this is taken for a quantity, not for labels."""
 
 _TASKS: dict[str, Task] = {
-    **{"svc": "classification", "logistic": "classification", "svr": "regression"}
+    **dict.fromkeys(("svc", "logistic", "huber-svc"), "classification"),
+    **dict.fromkeys(("svr", "quadratic-svr"), "regression"),
 }
 _LIBSVM_KERNELS = {"rbf": "rbf", "polynomial": "poly", "linear": "linear"}
 _KERNEL_PARAMETERS = {
     **{"rbf": ("gamma",), "laplacian": ("gamma",), "polynomial": ("gamma", "degree", "coef0")}
 }
+_OWN_PARAMETERS = {"svr": ("epsilon",), "quadratic-svr": ("epsilon",), "huber-svc": ("h",)}
+_OWN: dict[str, type] = {
+    **{"logistic": KernelLogisticClassifier, "huber-svc": HuberSVC, "quadratic-svr": QuadraticSVR}
+}
+OF_LOW_RANK: dict[str, type] = {"nystrom": Nystrom, "fourier": RandomFourier}
+"""The structures of kernel matrices that make models of their own."""
+
 _SPACINGS = ("logspace", "linspace", "geomspace")
 _WORDS: dict[str, Params] = {
     "gamma": {"scale": "scale", "auto": "auto"},
@@ -48,19 +67,22 @@ _WORDS: dict[str, Params] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """A model that has been chosen, and how its rows are prepared."""
+    """A model that has been chosen, how its rows are prepared, and in which units its ridge is."""
 
     model: str
     kernel: str
     task: Task
     standardised: bool
+    impute: str | None = None
+    ridge_scaling: str = "sum"
+    operator: str = "auto"
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of all parameters, the ridge first."""
         ridge = "alpha" if self.model in ("ridge", "lssvm") else "C"
         names = (ridge, *_KERNEL_PARAMETERS.get(self.kernel, ()))
-        names += ("epsilon",) if self.model == "svr" else ()
+        names += _OWN_PARAMETERS.get(self.model, ())
         return (*names, "class_weight") if self.task == "classification" else names
 
     def check_parameter(self, option: str, name: str) -> None:
@@ -81,30 +103,41 @@ class Choice:
         if self.model in ("svc", "svr"):
             kind = SVC if self.model == "svc" else SVR
             return kind(kernel=_LIBSVM_KERNELS[self.kernel], coef0=1.0)
-        if self.model == "logistic":
-            return KernelLogisticClassifier(kernel=self.kernel)
+        if self.model in _OWN:
+            return _OWN[self.model](kernel=self.kernel)
         if self.task == "classification":
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
+        if self.model == "ridge" and self.operator.partition(":")[0] in OF_LOW_RANK:
+            return LSSVR(kernel=self.kernel, fit_intercept=False)  # predicts by its operator
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
 
     def pipeline(self, X: Matrix) -> Estimator:
-        """The estimator for these rows, standardised before if that was asked for."""
-        if not self.standardised:
-            return self.estimator()
-        scaler = StandardScaler(with_mean=not is_sparse(X))
-        return Pipeline([("scaler", scaler), ("model", self.estimator())])
+        """The estimator for these rows, after the steps that were asked for."""
+        steps = self.steps(X)
+        return Pipeline([*steps, ("model", self.estimator())]) if steps else self.estimator()
+
+    def steps(self, X: Matrix) -> list[tuple[str, Any]]:
+        """What is done to these rows before the model sees them."""
+        steps: list[tuple[str, Any]] = []
+        if self.impute is not None:
+            steps += [("imputer", SimpleImputer(strategy=self.impute, keep_empty_features=True))]
+        if self.standardised:
+            steps += [("scaler", StandardScaler(with_mean=not is_sparse(X)))]
+        return steps
 
     @property
     def prefix(self) -> str:
         """What comes before the names of parameters in the pipeline."""
-        return "model__" if self.standardised else ""
+        return "model__" if self.standardised or self.impute is not None else ""
 
     def __str__(self) -> str:
         return f"{type(self.estimator()).__name__}, {self.kernel} kernel, {self.task}"
 
 
-def check_names(model: str, kernel: str, task: str) -> None:
+def check_names(model: str, kernel: str, task: str, impute: str | None) -> None:
     """Raise if there is no such model, or not with that kernel or for that task."""
+    if impute is not None:
+        choose("--impute", impute, ("median", "mean"))
     choose("--model", model, MODELS)
     choose("--kernel", kernel, KERNELS)
     choose("--task", task, ("auto", "classification", "regression"))
@@ -123,6 +156,8 @@ def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
     fractions = values[values != np.round(values)] if y.dtype.kind == "f" else values[:0]
     is_quantity = y.dtype.kind in "fiu" and (len(values) > MANY_VALUES or fractions.size > 0)
     known = _TASKS.get(model, task)
+    if is_text and task != "classification":
+        _refuse_bad_cells(y, target, known == "regression")
     if known == "regression" or (known == "auto" and is_quantity):
         if is_text:
             advice = "for classification use --model svc, lssvm or logistic"
@@ -136,6 +171,20 @@ def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
         values_are = f"values such as {fractions[0]:g}, which are no class labels"
         raise BadInput(f"{target} has {values_are}; {advice}")
     return "classification", replace(data, y=y.astype(np.int64) if y.dtype.kind == "f" else y)
+
+
+def _refuse_bad_cells(y: Column, target: str, is_regression: bool) -> None:
+    """Name the first cell that is no number, where all but a few are."""
+    is_bad = np.array([not is_number(str(word)) for word in y])
+    n_bad, n = int(is_bad.sum()), len(y)
+    if n - n_bad < MANY_NUMBERS or (n_bad > max(1, n // 100) and not is_regression):
+        return
+    row = int(np.argmax(is_bad))
+    cells = f"{n - n_bad} numbers of {n}, but {str(y[row])!r} in row {row + 1}"
+    advice = "or leave the row out" + (
+        "" if is_regression else "; --task classification for labels"
+    )
+    raise BadInput(f"{target} has {cells}; correct the cell {advice}")
 
 
 # -- grids ---------------------------------------------------------------------------------------
@@ -191,7 +240,7 @@ def _checked(where: str, name: str, value: float) -> Value:
     """A value that the parameter can take."""
     if name == "class_weight":
         raise BadInput(f"{where}: {name} takes {' or '.join(_WORDS[name])}")
-    least, is_open = float(name == "degree"), name in ("C", "gamma")
+    least, is_open = float(name == "degree"), name in ("C", "gamma", "h")
     if not math.isfinite(value) or value < least or (is_open and value == least):
         bound = f"{'greater than' if is_open else 'at least'} {least:g}"
         raise BadInput(f"{where}: {name} must be {bound}")
@@ -208,10 +257,14 @@ def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int)
 
 
 def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Value]:
-    scale = _brief(float(np.std(data.y)) or 1.0) if choice.model == "svr" else 1.0
-    others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * scale)]}
+    spread = _brief(float(np.std(data.y)) or 1.0) if choice.task == "regression" else 1.0
+    others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * spread)]}
+    others["h"] = [0.05]
     if name in others:
         return others[name]
+    scale = spread if choice.model == "svr" else 1.0
+    if choice.ridge_scaling == "mean":  # the same ridges
+        scale = scale * len(data.y) if name == "C" else scale / len(data.y)
     low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
     if name == "gamma":
         scale = central_gamma(choice, data, seed)
@@ -230,8 +283,8 @@ def central_gamma(choice: Choice, data: Data, seed: int) -> float:
     if choice.kernel == "polynomial":
         return _brief(1.0 / d)
     X = data.X[np.sort(np.random.default_rng(seed).permutation(n)[:1000])]
-    if choice.standardised:
-        X = StandardScaler(with_mean=not is_sparse(X)).fit_transform(X)
+    if steps := choice.steps(X):
+        X = Pipeline(steps).fit_transform(X)
     kernel = RBF(1.0) if choice.kernel == "rbf" else Laplacian(1.0)
     distances = kernel.base_matrix(X)
     apart = distances[distances > 0.0]

@@ -24,7 +24,11 @@ _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
 _HEADER = "Whether a CSV file begins with names; found out."
 _SCALE = "Scale features to mean 0 and variance 1."
 _GROUPS = "Rows with the same value are held out together."
-_CV = "Folds: 10, 10x5 (ten times five), group:5, time:5; loo leaves one out."
+_CV = "Folds: 10 (default), 10x5 (ten times five), group:5, time:5; loo leaves one out."
+_CRITERION = "Instead of folds: gcv, gacv, span, … (see the docs)."
+_OPERATOR = "Kernel matrices: auto, dense, nystrom:500 landmarks or fourier:500 waves."
+_SCALING = "mean multiplies C or alpha by the rows of each fit, sum does not."
+_IMPUTE = "Fill missing cells by the median or the mean of the training rows."
 _TARGET = "Name or position; else the last column."
 _TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
 _GRID = 'Such as "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Others get default grids.'
@@ -53,6 +57,7 @@ class ModelOptions(Common):
     id: str | None = _option(None, "--id", "Names of the rows, for predictions.", "COLUMN")
     task: str = _option("auto", "--task", _TASK, "TASK")
     standardise: bool = _option(True, "--standardise/--no-standardise", _SCALE)
+    impute: str | None = _option(None, "--impute", _IMPUTE, "HOW")
     seed: int = _option(0, "--seed", "Of the shuffled folds and of sampling.", "N")
     save: Path | None = _option(None, "--save", "Write the fitted model.", "MODEL.skops")
 
@@ -61,11 +66,14 @@ class ModelOptions(Common):
 class SearchOptions(ModelOptions):
     """What ``search`` and ``plan`` take."""
 
-    cv: str = _option("10", "--cv", _CV, "FOLDS")
+    cv: str | None = _option(None, "--cv", _CV, "FOLDS")
     grid: list[str] = _option([], "--grid -g", _GRID, "NAME=VALUES")
     scoring: str | None = _option(
         None, "--scoring", "A scorer of scikit-learn; accuracy or r2.", "NAME"
     )
+    criterion: str | None = _option(None, "--criterion", _CRITERION, "NAME")
+    operator: str = _option("auto", "--operator", _OPERATOR, "KIND")
+    ridge_scaling: str = _option("sum", "--ridge-scaling", _SCALING, "HOW")
     order: str = _option(
         "auto", "--order", "auto, exact, screen, inf, or 1, 2, … (see the docs).", "ORDER"
     )
@@ -80,6 +88,9 @@ class SearchOptions(ModelOptions):
     top: int = _option(10, "--top", "Candidates to show.", "N")
     json: bool = _option(False, "--json", "Print JSON instead of a table.")
     out: Path | None = _option(None, "--out -o", "Write all candidates.", "FILE.csv")
+    oof: Path | None = _option(
+        None, "--oof", "Write the winner's held-out predictions.", "FILE.csv"
+    )
     plot: Path | None = _option(None, "--plot", "Draw the cross-validation surface.", "FILE.png")
 
 

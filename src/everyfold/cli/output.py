@@ -19,10 +19,11 @@ from rich.table import Table
 from rich.text import Text
 
 import everyfold
+from everyfold.cli.files import writing
 from everyfold.cli.job import Job, Outcome
-from everyfold.cli.manners import BadInput, writing
+from everyfold.cli.manners import BadInput
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.types import Params
+from everyfold.types import AnyArray, Params
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
@@ -54,7 +55,7 @@ def records(outcome: Outcome) -> list[Params]:
 def show_table(outcome: Outcome, top: int) -> None:
     """Print the best candidates."""
     rows = records(outcome)
-    header = ["rank", *rows[0]["params"], outcome.job.settings["scoring"], "std. error", "exact"]
+    header = ["rank", *rows[0]["params"], outcome.job.judged_by, "std. error", "exact"]
     if not all(math.isnan(row["confirmed_test_score"]) for row in rows):
         header.append("refitted")
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
@@ -102,7 +103,7 @@ def show_json(job: Job, record: Params) -> None:
         "rows": job.data.X.shape[0],
         "features": job.data.X.shape[1],
         "target": job.data.layout.target,
-        "scoring": job.settings["scoring"],
+        "scoring": job.judged_by,
     }
     text = json.dumps(_plain({**known, **record}), allow_nan=False, indent=2)
     sys.stdout.write(f"{text}\n")
@@ -144,7 +145,7 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[
         file.write(text.getvalue().encode())
 
 
-def write_results(path: Path, outcome: Outcome) -> None:
+def write_results(path: Path, outcome: Outcome) -> str:
     """All candidates, the best first, with the score of every fold."""
     rows = records(outcome)
     splits = [f"split{i}_test_score" for i in range(len(rows[0]["splits"]))]
@@ -154,6 +155,30 @@ def write_results(path: Path, outcome: Outcome) -> None:
     ]
     header = ["rank", *rows[0]["params"], *_SCORES, *splits]
     write_csv(path, header, [[_cell(value) for value in row] for row in cells])
+    return f"{len(rows)} candidates"
+
+
+def write_out_of_fold(path: Path, outcome: Outcome) -> str:
+    """What the winner says of every row that it was not fitted on; how exact that is."""
+    data, search = outcome.job.data, outcome.winner
+    found = search.out_of_fold()
+    name, ids = data.layout.id or "row", range(len(data.y)) if data.id is None else data.id.tolist()
+    columns = {name: ids, "target": data.y.tolist(), "prediction": found.values.tolist()}
+    if outcome.job.choice.task == "classification":
+        decided = search.out_of_fold(method="decision_function").values
+        columns |= decisions(decided, np.unique(data.y))
+    if found.repeats.max() > 1:
+        columns |= {"spread": found.spread.tolist(), "folds": found.repeats.tolist()}
+    rows = zip(*columns.values(), strict=True)
+    write_csv(path, list(columns), [[_cell(value) for value in row] for row in rows])
+    return f"out-of-fold predictions of {as_words(outcome.best_params)}: {found.status}"
+
+
+def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:
+    """Columns of the values that labels are decided by: one, or one for each class."""
+    if decided.ndim == 1:
+        return {"decision": decided.tolist()}
+    return {f"decision_{c}": v.tolist() for c, v in zip(classes, decided.T, strict=True)}
 
 
 def _cell(value: object) -> object:
@@ -183,9 +208,10 @@ def _numeric(job: Job) -> list[str]:
     return [n for n, values in several.items() if all(isinstance(v, int | float) for v in values)]
 
 
-def write_plot(path: Path, outcome: Outcome) -> None:
+def write_plot(path: Path, outcome: Outcome) -> str:
     """Draw the surface over two parameters, or the curve over one."""
     kind = CVSurfaceDisplay if len(_numeric(outcome.job)) > 1 else CVCurveDisplay
     display: Any = kind.from_search(outcome.search)
     with writing(path) as file:
         display.figure_.savefig(file, format=path.suffix.lstrip(".").lower(), dpi=150)
+    return outcome.job.judged_by

@@ -20,7 +20,8 @@ from pyarrow.parquet import read_table
 from sklearn.datasets import load_svmlight_file
 
 from everyfold.cli.data import Apart, Column, Table, is_number
-from everyfold.cli.manners import BadInput, naming, read_bytes
+from everyfold.cli.files import read_bytes
+from everyfold.cli.manners import BadInput, naming
 from everyfold.rows.checks import StreamError
 from everyfold.rows.files import refuse_line
 from everyfold.types import AnyArray, Params

@@ -22,8 +22,9 @@ from sklearn.model_selection import (
 
 from everyfold.cli.data import Data
 from everyfold.cli.manners import BadInput, choose
-from everyfold.cli.models import Choice
+from everyfold.cli.models import OF_LOW_RANK, Choice
 from everyfold.cli.options import SearchOptions
+from everyfold.criteria.named import CLOSED
 from everyfold.types import Params, Splitter
 
 _FOLDS = re.compile(r"(?:(?P<repeats>[1-9]\d*)x|(?P<kind>group|time):)?(?P<count>\d+)")
@@ -33,10 +34,16 @@ def check(options: SearchOptions) -> None:
     """Raise if a value is not one of its option, before the data are read."""
     _read_order(options.order)
     _read_whole("--confirm", options.confirm, 0, "auto")
-    _read_folds(options.cv)
+    _read_folds(options)
+    _read_operator(options.operator)
+    choose("--ridge-scaling", options.ridge_scaling, ("sum", "mean"))
     choose("--preprocessing", options.preprocessing, ("auto", "per_fold", "once"))
     if options.scoring is not None:
         choose("--scoring", options.scoring, get_scorer_names())
+    if options.criterion is not None:
+        choose("--criterion", options.criterion, CLOSED)
+        for name in (n for n in ("cv", "scoring", "groups", "oof") if getattr(options, n)):
+            raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
     if options.n_jobs == 0:
         raise BadInput("--n-jobs must not be 0")
     if options.top < 1:
@@ -48,8 +55,13 @@ def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
     is_single = options.cv == "loo" and data.groups is None
     usual = "neg_mean_squared_error" if is_single else "r2"
     usual = "accuracy" if choice.task == "classification" else usual
+    has_folds = options.criterion is None
     return {
-        **{"scoring": options.scoring or usual, "cv": _splitter(options, choice, data)},
+        "scoring": options.scoring or usual if has_folds else None,
+        "cv": _splitter(options, choice, data) if has_folds else None,
+        **{"criterion": options.criterion, "operator": _read_operator(options.operator)},
+        **{"ridge_scaling": options.ridge_scaling, "refit": options.save is not None},
+        "keep_predictions": "best" if options.oof is not None else None,
         **{"order": _read_order(options.order), "preprocessing": options.preprocessing},
         "n_confirm": _read_whole("--confirm", options.confirm, 0, "auto"),
         **{"n_jobs": options.n_jobs, "random_state": options.seed},
@@ -71,14 +83,19 @@ def _read_whole(option: str, text: str, least: int, word: str, more: str = "") -
     raise BadInput(f"{option} {text!r} is not {word}{more} or a whole number of at least {least}")
 
 
-def _read_folds(text: str) -> tuple[str, int, int]:
-    """Their kind, their number, and how often they are drawn anew.
+def _read_operator(text: str) -> Any:
+    kind, _, count = text.partition(":")
+    if text in ("auto", "dense"):
+        return text
+    if kind not in OF_LOW_RANK or not count.isdecimal() or int(count) < 1:
+        known = "auto, dense, nystrom:500 (landmarks) or fourier:500 (random waves)"
+        raise BadInput(f"--operator {text!r} is not {known}")
+    return OF_LOW_RANK[kind](int(count))
 
-    Examples
-    --------
-    >>> _read_folds("10x5"), _read_folds("group:3")
-    (('', 5, 10), ('group', 3, 1))
-    """
+
+def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
+    """Their kind, their number, and how often they are drawn anew."""
+    text = options.cv or "10"
     if text == "loo":
         return "loo", 0, 1
     found = _FOLDS.fullmatch(text)
@@ -89,7 +106,7 @@ def _read_folds(text: str) -> tuple[str, int, int]:
 
 
 def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
-    kind, count, repeats = _read_folds(options.cv)
+    kind, count, repeats = _read_folds(options)
     has_labels, shuffled = choice.task == "classification", {"random_state": options.seed}
     if data.groups is not None:
         return _group_splitter(options, data, has_labels)
@@ -103,8 +120,11 @@ def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
         what = "rows in the largest class"
     if count > largest:
         raise BadInput(
-            f"--cv {options.cv}: there are only {largest} {what}; use fewer folds or loo"
+            f"--cv {options.cv or 10}: there are only {largest} {what}; use fewer folds or loo"
         )
+    if kind == "time" and has_labels and options.oof is not None:
+        never = f"--cv {options.cv} never holds out its first rows, which have no label then"
+        raise BadInput(f"--oof: {never}; use other folds, or leave --oof out")
     if kind == "time":
         return TimeSeriesSplit(count)
     if repeats > 1:
@@ -115,14 +135,14 @@ def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
 
 def _group_splitter(options: SearchOptions, data: Data, has_labels: bool) -> Splitter:
     """Folds that keep groups together; loo leaves out one group at a time."""
-    kind, count, repeats = _read_folds(options.cv)
+    kind, count, repeats = _read_folds(options)
     n_groups = len(np.unique(np.asarray(data.groups)))
     if kind == "time" or repeats > 1:
         advice = f"use --cv group:{count} or --cv loo, or leave --groups out"
         raise BadInput(f"--cv {options.cv} would tear --groups apart; {advice}")
     if max(count, 2) > n_groups:
         few = f"only {n_groups} groups in --groups {options.groups}"
-        raise BadInput(f"--cv {options.cv}: there are {few}; use fewer folds")
+        raise BadInput(f"--cv {options.cv or 10}: there are {few}; use fewer folds")
     if kind == "loo":
         return LeaveOneGroupOut()
     splitter = StratifiedGroupKFold if has_labels else GroupKFold
