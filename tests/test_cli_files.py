@@ -7,8 +7,12 @@ import sys
 import threading
 from contextlib import suppress
 
+import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from typer.testing import CliRunner
 
+from everyfold.cli import app
 from everyfold.cli.files import check_outputs, writing
 from everyfold.cli.manners import BadInput
 
@@ -131,3 +135,22 @@ def test_partial_files_of_dead_runs_are_removed_and_others_stay(tmp_path):
     check_outputs({"out": path}, tmp_path / "in.csv")
     assert leftovers(tmp_path) == [foreign.name]
     assert path.read_bytes() == b"old"
+
+
+def test_the_model_is_first_and_what_fails_does_not_keep_the_others_back(tmp_path, monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    np.savez(tmp_path / "iris.npz", X=X, y=y)
+    tried = []
+
+    def fail(path, outcome):
+        tried.append((path.name, (tmp_path / "all.csv").exists()))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setitem(app._WRITERS, "save", fail)
+    grid = ["-g", "alpha=0.1", "-g", "gamma=0.1", "--cv", "3"]
+    files = ["--out", str(tmp_path / "all.csv"), "--save", str(tmp_path / "m.skops")]
+    argv = ["search", str(tmp_path / "iris.npz"), "-m", "lssvm", *grid, *files]
+    done = CliRunner().invoke(app.app, argv)
+    assert (done.exit_code, tried) == (1, [("m.skops", False)])
+    assert "m.skops was not written: [Errno 28] No space left on device" in done.stderr
+    assert (tmp_path / "all.csv").read_text().startswith("rank,alpha,gamma,mean_test_score")
