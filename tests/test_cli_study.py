@@ -2,11 +2,13 @@
 
 # ruff: noqa: F811  (pytest finds fixtures by their names)
 import json
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_diabetes
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
@@ -19,6 +21,7 @@ from sklearn.model_selection import (
     RepeatedKFold,
     RepeatedStratifiedKFold,
     StratifiedGroupKFold,
+    StratifiedKFold,
     TimeSeriesSplit,
     cross_val_score,
 )
@@ -345,3 +348,43 @@ def test_ties_are_told(cli, study):
     assert "note: 3 candidates share the best score, the first is taken" in done.err
     lone = cli("search", study, *args[:-5], "C=0.001", *args[-4:])
     assert "share the best score" not in lone.err
+
+
+# -- probabilities ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [[], ["--groups", "patient"], ["--weights", "w"]])
+@pytest.mark.parametrize("command", ["fit", "search"])
+def test_probabilities_are_calibrated_on_held_out_rows(cli, study, command, how):
+    grid = [("-p" if command == "fit" else "-g", word) for word in ("C=1", "gamma=0.1")]
+    args = (*CLASSES[:2], *CLASSES[-4:], *(word for pair in grid for word in pair))
+    beside = [name for name in ("row", "patient", "w") if name not in how]
+    dropped = (word for name in beside for word in ("--drop", name))
+    done = cli(command, study, *args, *dropped, *how, "--proba", "--save", "m.skops")
+    assert done.code == 0, done.err
+    assert "sample_weight" not in done.err
+    splitter = StratifiedGroupKFold if "--groups" in how else StratifiedKFold
+    groups = PATIENT if "--groups" in how else None
+    splits = list(splitter(5, **SHUFFLED).split(X, LABEL, groups))
+    fit = {"sample_weight": WEIGHT, "model__sample_weight": WEIGHT} if "w" in how else {}
+    theirs = CalibratedClassifierCV(scaled(SVC(gamma=0.1)), cv=splits, ensemble=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of sample_weight in a Pipeline
+        theirs.fit(X, LABEL, **fit)
+    header, columns = read_predictions(
+        cli("predict", "m.skops", study, "--proba", "--decision").out
+    )
+    assert header == ["prediction", "probability_high", "probability_low", "decision"]
+    found = np.array(columns[1:3], float).T
+    assert_allclose(found, theirs.predict_proba(X), atol=2e-3)  # libsvm's own tolerance
+    inner = theirs.calibrated_classifiers_[0].estimator
+    assert_allclose(np.array(columns[3], float), inner.decision_function(X), atol=1e-8)
+
+
+def test_probabilities_that_are_not_there(cli, study):
+    args = (*CLASSES[:2], *CLASSES[-4:], *PLAIN, "-p", "C=1", "--save", "m.skops")
+    assert cli("fit", study, *args).code == 0
+    refused(cli("predict", "m.skops", study, "--proba"), "fit and save it with --proba")
+    refused(cli("search", study, *CLASSES, *PLAIN, "--proba"), "--proba needs --save")
+    numbers = (*NUMBERS, *PLAIN, "--proba", "--save", "n.skops")
+    refused(cli("search", study, *numbers), "--proba is for labels, not numbers")

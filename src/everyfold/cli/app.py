@@ -140,6 +140,8 @@ def _save(path: Path, outcome: Outcome) -> str:
 
 
 def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
+    if job.calibration_seed is not None:
+        fitted = job.calibrated(fitted, job.calibration_seed)
     modelfile.save(path, job.choice, job.data, params, fitted)
     return f"{job.choice}, {output.as_words(params)}"
 
@@ -186,7 +188,7 @@ def fit(options: FitOptions) -> None:
         raise BadInput("fit needs --save MODEL.skops, where to write the model")
     check_outputs({"save": options.save}, options.data)
     data, choice = read_model(options)
-    job = Job(data, choice)
+    job = Job(data, choice, calibration_seed=options.seed if options.proba else None)
     params: Params = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
@@ -213,6 +215,7 @@ def predict(options: PredictOptions) -> None:
     Examples:
       everyfold predict model.skops new.csv
       everyfold predict model.skops new.csv --decision --out predictions.csv
+      everyfold predict model.skops new.csv --proba --id patient
     """
     check_outputs({"out": options.out}, options.data)
     model = modelfile.load(options.model_file)
@@ -222,6 +225,8 @@ def predict(options: PredictOptions) -> None:
     predicted, decided = model.predict(X)
     columns = {} if ids is None else {ids[0]: ids[1].tolist()}
     columns["prediction"] = predicted.tolist()
+    if options.proba:
+        columns |= model.probabilities(X)
     if options.decision:
         columns |= output.decisions(decided, getattr(model.estimator, "classes_", decided))
     output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))

@@ -16,6 +16,7 @@ import numpy as np
 from rich import progress
 from rich.console import Console
 from sklearn.base import clone
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from everyfold.cli import settings
 from everyfold.cli.data import Column, Data, Roles
@@ -24,6 +25,7 @@ from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, r
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.selection import FastGridSearchCV, SearchPlan
+from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
 from everyfold.types import Estimator, Matrix, Params, Search
@@ -46,12 +48,13 @@ class _Search(FastGridSearchCV):
 
 @dataclass(frozen=True)
 class Job:
-    """Data, model, grid, and the settings of the search."""
+    """Data, model, grid, the settings of the search, and a seed if probabilities are wanted."""
 
     data: Data
     choice: Choice
     grid: Grid = field(default_factory=dict)
     settings: Params = field(default_factory=dict)
+    calibration_seed: int | None = None
 
     def search(self, grids: Sequence[Grid]) -> Search:
         """A search over these grids, not yet begun."""
@@ -79,6 +82,21 @@ class Job:
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
         return estimator.fit(*self.rows, **self.weights)
 
+    def calibrated(self, fitted: Estimator, seed: int) -> Estimator:
+        """The same model with probabilities, from its decisions on five folds of held-out rows."""
+        groups, folds = self.data.groups, {"shuffle": True, "random_state": seed}
+        cv = (StratifiedKFold if groups is None else StratifiedGroupKFold)(5, **folds)
+        splits = list(cv.split(*self.rows, groups))
+        model = FastCalibratedClassifierCV(clone(fitted), cv=splits, random_state=seed)
+        with warnings.catch_warnings():
+            # Steps get their weights by name, as the warning advises.
+            warnings.filterwarnings("ignore", "Pipeline.fit has no sample_weight")
+            return model.fit(*self.rows, sample_weight=self.data.weights, **self._named_weights)
+
+    @property
+    def _named_weights(self) -> Params:
+        return self.weights if self.choice.prefix else {}
+
     @property
     def rows(self) -> tuple[Matrix, Column]:
         """What is fitted."""
@@ -105,6 +123,9 @@ def read_model(options: ModelOptions) -> tuple[Data, Choice]:
         known = {item.name: getattr(options, item.name) for item in fields(Roles)}
         data = content.training(Roles(**known), may_miss=options.impute is not None)
         task, data = decide_task(options.model, options.task, data)
+    if options.proba and (task == "regression" or options.save is None):
+        words = "is for labels, not numbers" if task == "regression" else "needs --save MODEL.skops"
+        raise BadInput(f"--proba {words}; leave it out, or give that")
     rows = options.standardise, options.impute
     return data, Choice(options.model, options.kernel, task, *rows)
 
@@ -120,7 +141,8 @@ def read_job(options: SearchOptions) -> Job:
             f"{words}: if equal cells mean rows that belong together, {advice}", stacklevel=2
         )
     grid = read_grid(options.grid, choice, data, options.seed)
-    return Job(data, choice, grid, settings.read(options, choice, data))
+    seed = options.seed if options.proba else None
+    return Job(data, choice, grid, settings.read(options, choice, data), seed)
 
 
 # -- what came out -------------------------------------------------------------------------------
@@ -247,7 +269,8 @@ def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
     while new:
         _run(outcome, new, is_quiet)
         if not np.isfinite(outcome.search.cv_results_["mean_test_score"]).any():
-            scoring = f"{outcome.job.judged_by} failed in every fold"
+            asked = "criterion" if outcome.job.settings["criterion"] else "scoring"
+            scoring = f"--{asked} {outcome.job.settings[asked]} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
             raise Failure(f"no candidate has a score: {scoring}, {why}")
         if not may_grow or len(outcome.plans) == MOST_ROUNDS or outcome.search.best_score_ <= score:

@@ -35,14 +35,19 @@ from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.features import LinearExpansion, MapExpansion
 from everyfold.operators.nystrom import Nystrom
 from everyfold.operators.randomfourier import RandomFourier, WaveFeatures
+from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.types import AnyArray, Estimator, Matrix, Params
 
 FORMAT, VERSION = "everyfold model", 2
 _ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR)
 _KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
 _OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
-_TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, Labels, csr_matrix, np.dtype)
-TRUSTED = [f"{t.__module__}.{t.__qualname__}" for t in _TYPES]
+_OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype)
+_TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, *_OTHERS)
+TRUSTED = [
+    *(f"{t.__module__}.{t.__qualname__}" for t in _TYPES),
+    *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
+]
 """The types that a file may have besides those that skops itself trusts."""
 
 
@@ -56,10 +61,23 @@ class SavedModel:
 
     def predict(self, X: Matrix) -> tuple[AnyArray, AnyArray]:
         """Predictions, and the values that they are decided by: for numbers the same."""
-        X = csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
-        predicted = self.estimator.predict(X)
-        has_values = hasattr(self.estimator, "decision_function")
-        return predicted, self.estimator.decision_function(X) if has_values else predicted
+        X, estimator = self._rows(X), self.estimator
+        predicted = estimator.predict(X)
+        if isinstance(estimator, FastCalibratedClassifierCV):
+            estimator = estimator.calibrated_classifiers_[0].estimator
+        has_values = hasattr(estimator, "decision_function")
+        return predicted, estimator.decision_function(X) if has_values else predicted
+
+    def probabilities(self, X: Matrix) -> dict[str, list[float]]:
+        """A column for each class."""
+        if not hasattr(self.estimator, "predict_proba"):
+            raise BadInput("--proba: the model has no probabilities; fit and save it with --proba")
+        found = self.estimator.predict_proba(self._rows(X)).T
+        pairs = zip(self.estimator.classes_, found, strict=True)
+        return {f"probability_{label}": column.tolist() for label, column in pairs}
+
+    def _rows(self, X: Matrix) -> Matrix:
+        return csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
 
 
 def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Estimator) -> None:

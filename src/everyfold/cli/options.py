@@ -29,6 +29,7 @@ _CRITERION = "Instead of folds: gcv, gacv, span, … (see the docs)."
 _OPERATOR = "Kernel matrices: auto, dense, nystrom:500 landmarks or fourier:500 waves."
 _SCALING = "mean multiplies C or alpha by the rows of each fit, sum does not."
 _IMPUTE = "Fill missing cells by the median or the mean of the training rows."
+_PROBA = "Save the model with probabilities, calibrated on held-out rows."
 _TARGET = "Name or position; else the last column."
 _TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
 _GRID = 'Such as "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Others get default grids.'
@@ -59,6 +60,7 @@ class ModelOptions(Common):
     standardise: bool = _option(True, "--standardise/--no-standardise", _SCALE)
     impute: str | None = _option(None, "--impute", _IMPUTE, "HOW")
     seed: int = _option(0, "--seed", "Of the shuffled folds and of sampling.", "N")
+    proba: bool = _option(False, "--proba", _PROBA)
     save: Path | None = _option(None, "--save", "Write the fitted model.", "MODEL.skops")
 
 
@@ -111,6 +113,7 @@ class PredictOptions(Common):
     data: Path = _DATA
     out: Path | None = _option(None, "--out -o", "Write there, not to stdout.", "FILE.csv")
     id: str | None = _option(None, "--id", "Names of the rows; that of the training.", "COLUMN")
+    proba: bool = _option(False, "--proba", "Add the probabilities of the classes.")
     decision: bool = _option(False, "--decision", "Add the values that the labels are decided by.")
 
 

@@ -44,6 +44,8 @@ def check(options: SearchOptions) -> None:
         choose("--criterion", options.criterion, CLOSED)
         for name in (n for n in ("cv", "scoring", "groups", "oof") if getattr(options, n)):
             raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
+    if options.proba and options.ridge_scaling == "mean":
+        raise BadInput("--proba does not go with --ridge-scaling mean; use sum")
     if options.n_jobs == 0:
         raise BadInput("--n-jobs must not be 0")
     if options.top < 1:
