@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from everyfold.evaluate.data import Data, Outcome, join, without_values
+from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.run import run, score_together
 from everyfold.evaluate.tiles import Unit, gather
 from everyfold.evaluate.workers import map_unordered
+from everyfold.operators.threads import SINGLE_THREAD_ROWS
 
 __all__ = ["carry_out"]
 
 
-def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterator[list[Outcome]]:
+def carry_out(
+    plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Journal | None = None
+) -> Generator[list[Outcome], None, None]:
     """The outcomes of all candidates as they get complete, round after round.
 
-    A later outcome of a candidate takes the place of an earlier one.
+    A later outcome of a candidate takes the place of an earlier one. Units that the journal has are
+    not repeated, and all others are written to it.
     """
     data = data.prepared(plan.kind, plan.pooled)
     history: list[list[Outcome]] = []
@@ -26,7 +31,7 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
     while units:
         history.append([])
         waiting: dict[int, list[Outcome]] = {}
-        for outcomes in _mapped(units, data, n_jobs):
+        for outcomes in _mapped(units, data, n_jobs, journal):
             complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
@@ -37,8 +42,30 @@ def carry_out(plan: SearchPlan, data: Data, n_jobs: int | None = None) -> Iterat
         units = plan.rounds.after(history, data)
 
 
-def _mapped(units: Sequence[Unit], data: Data, n_jobs: int | None) -> Iterator[list[Outcome]]:
-    """The outcomes of units as they get done.
+def _mapped(
+    units: Sequence[Unit], data: Data, n_jobs: int | None, journal: Journal | None
+) -> Iterator[list[Outcome]]:
+    """The outcomes of units: those that a journal has, and the others as they get done."""
+    if journal is None:
+        for _, outcomes in _done(units, data, n_jobs, is_single=False):
+            yield outcomes
+        return
+    left = []
+    for unit in units:
+        known = journal.find(unit)
+        if known is None:
+            left.append(unit)
+        else:
+            yield known
+    for unit, outcomes in _done(left, data, n_jobs, is_single=True):
+        journal.append(unit, outcomes)
+        yield outcomes
+
+
+def _done(
+    units: Sequence[Unit], data: Data, n_jobs: int | None, *, is_single: bool
+) -> Iterator[tuple[Unit, list[Outcome]]]:
+    """Units and their outcomes as they get done; ``is_single`` hands them out one by one.
 
     Units with threads of their own come one after the other; refits share nothing with each other,
     and are not ours to limit.
@@ -46,10 +73,14 @@ def _mapped(units: Sequence[Unit], data: Data, n_jobs: int | None) -> Iterator[l
     work: Callable[[Unit], list[Outcome]] = partial(run, data)
     for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
         jobs = 1 if alike[0].threads > 1 else n_jobs
-        if alike[0].order == "refit":
-            yield from map_unordered(work, alike, jobs, pieces=len(alike))
-        else:
-            yield from map_unordered(work, alike, jobs, data.n)
+        is_refit = alike[0].order == "refit"
+        yield from map_unordered(
+            work,
+            alike,
+            jobs,
+            SINGLE_THREAD_ROWS if is_refit else data.n,
+            pieces=len(alike) if is_refit or is_single else None,
+        )
 
 
 def _complete(

@@ -38,6 +38,11 @@ class Seeds:
             return int(given)
         return int(check_random_state(given).randint(LARGEST_SEED))
 
+    @property
+    def are_drawn(self) -> bool:
+        """Whether something needed the seed of operators."""
+        return "of_operators" in vars(self)
+
     @cached_property
     def own(self) -> int:
         """For what the search chooses itself; 0 unless asked for."""

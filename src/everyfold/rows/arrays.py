@@ -23,7 +23,7 @@ from everyfold.rows.checks import (
 )
 from everyfold.rows.source import RowSource, naming
 from everyfold.rows.stamps import maps_of
-from everyfold.types import Matrix, Targets
+from everyfold.types import Matrix, Params, Targets
 
 _PARTS = {"X", "y", "sample_weight", "fold"}
 
@@ -150,6 +150,13 @@ class IteratedRows(RowSource):
     def __repr__(self) -> str:
         name = getattr(self._make, "__qualname__", type(self._make).__name__)
         return f"IteratedRows({name})"
+
+    def identity(self) -> Params:
+        """See base class."""
+        raise StreamError(
+            f"{self!r} cannot be recognised in another process, as a journal must; write the rows "
+            "to a Parquet file, or leave journal out"
+        )
 
     def _peek(self) -> Piece:
         pieces = self._start()

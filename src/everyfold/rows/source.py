@@ -67,6 +67,13 @@ class RowSource(ABC):
         """The files that the rows come from, as far as they are known."""
         return []
 
+    def identity(self) -> Params:
+        """What the same rows are known by in another process: files by size and time of writing."""
+        late = {"_first", "_stamps", "n_rows"}
+        known = {name: value for name, value in vars(self).items() if name not in late}
+        files = {str(path): Stamp.of(path) for path in self._files()}
+        return {"kind": type(self).__name__, **known, "files": files}
+
     def __getstate__(self) -> Params:
         # Another machine may have another copy of a file; its rows are still compared.
         return {name: value for name, value in vars(self).items() if name != "_stamps"}

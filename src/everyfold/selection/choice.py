@@ -1,4 +1,4 @@
-"""Which candidate wins."""
+"""Which candidate wins, and what its refit needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from everyfold.evaluate.data import Data
+from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV
-from everyfold.types import Array, Params, Refit, Scorer
+from everyfold.types import Array, Estimator, Params, Refit, Scorer
 
-__all__ = ["ONE_STANDARD_ERROR", "best_index", "check_rule", "is_rule"]
+__all__ = [
+    "ONE_STANDARD_ERROR",
+    "best_index",
+    "check_rule",
+    "check_weightless",
+    "is_rule",
+    "scale_ridge",
+]
 
 ONE_STANDARD_ERROR = "one_standard_error"
 
@@ -65,3 +74,24 @@ def _within_one_error(results: Params, t: int, ridges: Array) -> int:
         )
     order = np.lexsort((near, -means[near], -ridges[near]))
     return int(near[order[0]])
+
+
+def check_weightless(data: Data) -> None:
+    """Refuse what the winner, refitted by scikit-learn, would predict wrongly with."""
+    lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
+    if data.stream is None and lost and data.n_weighted < data.n:
+        raise ValueError(
+            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and kernel="
+            f"{lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its support vectors "
+            "without these rows and the kernel with them, so that best_estimator_ would predict "
+            "from the wrong ones; leave these rows out, or pass refit=False"
+        )
+
+
+def scale_ridge(estimator: Estimator, n: int) -> None:
+    """The ridge of all rows in the "mean" convention, which estimators do not know."""
+    final = final_step(estimator)
+    if getattr(final, "C", None) is not None:
+        final.set_params(C=final.C / n)
+    else:
+        final.set_params(alpha=np.multiply(final.alpha, n))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
@@ -111,6 +112,12 @@ class FastGridSearchCV(FastSearchCV):
         iterations. It is drawn once, so that the same number gives the same results, whatever
         ``n_jobs``. With None, operators without a seed differ from search to search, and what the
         search chooses itself does not.
+    journal : str or path, default=None
+        A file that every finished unit of work is written to (a kernel on all folds, or a fold with
+        a few kernels), on disk before the next one counts. The same call goes on from there after
+        its process was killed, repeats nothing that is written, and has the same scores to the last
+        bit. A journal of other data, folds, candidates, options or versions is refused, and so is
+        one that another process is using. ``n_jobs`` and ``verbose`` may change.
     pre_dispatch : int or str, default="2*n_jobs"
         Accepted for compatibility.
 
@@ -170,6 +177,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         pooled: Pooled = "auto",
         fallback: Fallback = "warn",
         random_state: RandomState = None,
+        journal: str | os.PathLike[str] | None = None,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         self.estimator = estimator
@@ -191,6 +199,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         self.pooled = pooled
         self.fallback = fallback
         self.random_state = random_state
+        self.journal = journal
         self.pre_dispatch = pre_dispatch
 
     def _candidates(self) -> Iterable[Params]:
@@ -221,7 +230,7 @@ class FastRandomizedSearchCV(FastSearchCV):
         kernel share its work: eight of them take three to six times that of one, where eight draws
         of their own would take eight times, and the winner is the best of all.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
-operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
+operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispatch
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Gives the candidates that scikit-learn's search would try, and the seed of every other
@@ -273,6 +282,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         pooled: Pooled = "auto",
         fallback: Fallback = "warn",
         random_state: RandomState = None,
+        journal: str | os.PathLike[str] | None = None,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         self.estimator = estimator
@@ -296,9 +306,15 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, pre_dispatch
         self.pooled = pooled
         self.fallback = fallback
         self.random_state = random_state
+        self.journal = journal
         self.pre_dispatch = pre_dispatch
 
     def _candidates(self) -> Iterable[Params]:
+        if self.journal is not None and self.random_state is None:
+            raise ValueError(
+                "random_state=None draws other candidates in every call, so that no journal could "
+                "be gone on with; pass random_state=0"
+            )
         asked = self.estimator, self.param_distributions
         check_free_ridges(*asked, self.free_ridges)
         return draw(*asked, self.n_iter, self.random_state, self.free_ridges)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +23,7 @@ from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
+from everyfold.evaluate.journal import opened
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import not_sped_up, read
@@ -29,7 +32,14 @@ from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
-from everyfold.selection.choice import ONE_STANDARD_ERROR, best_index, check_rule, is_rule
+from everyfold.selection.choice import (
+    ONE_STANDARD_ERROR,
+    best_index,
+    check_rule,
+    check_weightless,
+    is_rule,
+    scale_ridge,
+)
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
@@ -42,8 +52,9 @@ from everyfold.selection.remarks import (
 )
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
+from everyfold.selection.termination import sigterm_raises
 from everyfold.selection.threshold import TunedThreshold, tune
-from everyfold.types import Estimator, Matrix, Params, Scorer, Targets
+from everyfold.types import Matrix, Params, Scorer, Targets
 
 
 @dataclass
@@ -92,6 +103,7 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
         "keep_predictions": [StrOptions({"best", "all"}), None],
         "pooled": ["boolean", StrOptions({"auto"})],
         "random_state": ["random_state"],
+        "journal": [str, os.PathLike, None],
     }
 
     progress_kind: Callable[..., Progress] = Progress
@@ -123,18 +135,20 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
 
         Raises
         ------
-        KeyboardInterrupt
-            If interrupted. What had been finished by then is in the usual attributes, the best of
-            it refitted.
+        KeyboardInterrupt, SystemExit, Exception
+            If interrupted, by Ctrl-C or SIGTERM (in the main thread, unless there is a handler), or
+            if something fails. What had been finished by then is in the usual attributes, the best
+            of it refitted.
         """
         state = self._begin(X, y, params)
-        try:
-            self._evaluate(state)
-        except KeyboardInterrupt:
-            self._keep_what_is_finished(state)
-            raise
-        state.progress.end_search()
-        self._finish(state)
+        with sigterm_raises():
+            try:
+                self._evaluate(state)
+            except BaseException as error:
+                self._keep_what_is_finished(state, error)
+                raise
+            state.progress.end_search()
+            self._finish(state)
         state.progress.end()
         return self
 
@@ -264,7 +278,7 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
         data = read(request)
         made = plan(data, request)
         if self.refit:
-            _check_weightless(data)
+            check_weightless(data)
         if not isinstance(X, RowSource):
             request = request.indexed()
         size = made.kernels, len(request.candidates)
@@ -277,24 +291,30 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        contexts = state.progress.begin(state.plan)
-        data = state.data.called_by(self, contexts)
-        for outcomes in carry_out(state.plan, data, self.n_jobs):
-            is_new = any(outcome.number not in state.history for outcome in outcomes)
-            is_alone = outcomes[0].status == REFITTED
-            for outcome in outcomes:
-                if outcome.failure is not None and self.error_score == "raise":
-                    raise outcome.failure.error
-                found = state.refits if outcome.is_refit else state.history
-                found[outcome.number] = without_values(outcome)
-                if not outcome.is_refit and not is_alone:
-                    state.keeper.take(outcome, state.data)
-            if is_alone:
-                continue
-            if is_new:
-                state.progress.advance(len(state.history))
-            else:
-                state.progress.refine(len(outcomes))
+        with opened(self.journal, state.request, state.data) as journal:
+            contexts = state.progress.begin(state.plan)
+            data = state.data.called_by(self, contexts)
+            with closing(carry_out(state.plan, data, self.n_jobs, journal)) as done:
+                for outcomes in done:
+                    self._take(state, outcomes)
+
+    def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
+        """Note outcomes of candidates that got complete together."""
+        is_new = any(outcome.number not in state.history for outcome in outcomes)
+        is_alone = outcomes[0].status == REFITTED
+        for outcome in outcomes:
+            if outcome.failure is not None and self.error_score == "raise":
+                raise outcome.failure.error
+            found = state.refits if outcome.is_refit else state.history
+            found[outcome.number] = without_values(outcome)
+            if not outcome.is_refit and not is_alone:
+                state.keeper.take(outcome, state.data)
+        if is_alone:
+            return
+        if is_new:
+            state.progress.advance(len(state.history))
+        else:
+            state.progress.refine(len(outcomes))
 
     # -- after the work ------------------------------------------------------------------------
 
@@ -350,9 +370,19 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
             if remark.is_warning:
                 warnings.warn(remark.words, UserWarning, stacklevel=6)
 
-    def _keep_what_is_finished(self, state: _Run) -> None:
+    def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
         if not state.history:
+            return
+        try:
+            table = self._tabulate(state)
+            self._choose(state, table.results)
+            self._confirm(state, table.results)
+            self._record(state, table, ("interrupted before all candidates were done",))
+            if self.refit and hasattr(self, "best_index_"):
+                self._refit_best(state)
+        except Exception as other:
+            error.add_note(f"what was finished before could not all be kept: {other!r}")
             return
         warnings.warn(
             f"the search was interrupted: cv_results_ has {len(state.finished)} of "
@@ -360,12 +390,6 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
             UserWarning,
             stacklevel=4,
         )
-        table = self._tabulate(state)
-        self._choose(state, table.results)
-        self._confirm(state, table.results)
-        self._record(state, table, ("interrupted before all candidates were done",))
-        if self.refit and hasattr(self, "best_index_"):
-            self._refit_best(state)
 
     def _tabulate(self, state: _Run) -> Table:
         table = tabulate(self, state.request, state.data, state.plan, state.history)
@@ -424,7 +448,7 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
         if state.data.stream is not None and not hasattr(best, "_model"):
             best = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
         if self.ridge_scaling == "mean":
-            _scale_ridge(best, state.n_weighted)
+            scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
             state.request.options.hand_on(final_step(best))
             n_rows = None if state.data.stream is not None else state.data.n
@@ -442,24 +466,3 @@ def _mean(outcome: Outcome | None, metric: str) -> float:
     if outcome is None or outcome.failures:
         return np.nan
     return float(np.mean(column(outcome.scores, metric)))
-
-
-def _check_weightless(data: Data) -> None:
-    """Refuse what the winner, refitted by scikit-learn, would predict wrongly with."""
-    lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
-    if data.stream is None and lost and data.n_weighted < data.n:
-        raise ValueError(
-            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and kernel="
-            f"{lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its support vectors "
-            "without these rows and the kernel with them, so that best_estimator_ would predict "
-            "from the wrong ones; leave these rows out, or pass refit=False"
-        )
-
-
-def _scale_ridge(estimator: Estimator, n: int) -> None:
-    """The ridge of all rows in the "mean" convention, which estimators do not know."""
-    final = final_step(estimator)
-    if getattr(final, "C", None) is not None:
-        final.set_params(C=final.C / n)
-    else:
-        final.set_params(alpha=np.multiply(final.alpha, n))
