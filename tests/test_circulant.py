@@ -545,6 +545,7 @@ class TestEstimators:
             bound((4, 6)).expand(np.zeros((24, 1)))
 
     def test_an_exact_fit_that_does_not_fit_in_memory_is_not_started(self, data, monkeypatch):
+        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
         monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1000)
         with pytest.raises(MemoryError, match="n_samples=48"):
             LSSVR(operator=Circulant()).fit(*data)

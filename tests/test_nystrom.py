@@ -469,6 +469,7 @@ class TestUse:
         )
 
     def test_too_little_memory_is_said_before_any_work(self, monkeypatch):
+        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
         monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 10_000)
         X, y = self.data()
         with pytest.raises(MemoryError, match="n_landmarks"):
@@ -477,6 +478,7 @@ class TestUse:
     def test_auto_takes_low_rank_where_the_matrix_does_not_fit(self, monkeypatch):
         X, y = self.data()
         monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
+        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
         monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 200_000)
         with pytest.warns(everyfold.InexactWarning, match="does not fit in memory"):
             model = KernelRegressor(gamma=0.3).fit(X, y)
