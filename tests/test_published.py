@@ -142,7 +142,12 @@ def test_leave_one_out_is_the_mean_loss_of_the_held_out_values():
 def test_the_coefficient_of_single_rows_is_another_number():
     with pytest.warns(UserWarning, match="the mean absolute percentage error"):
         found = cross_val_score(
-            KernelRidge(kernel="rbf"), X, Y, cv=LeaveOneOut(), scoring=neg_coefficient_of_variation
+            KernelRidge(kernel="rbf"),
+            X,
+            Y,
+            cv=LeaveOneOut(),
+            scoring=neg_coefficient_of_variation,
+            pooled=False,
         )
     held = cross_val_predict(KernelRidge(kernel="rbf"), X, Y, cv=LeaveOneOut())
     assert_allclose(-found.mean(), np.mean(np.abs(Y - held) / Y), rtol=1e-10)

@@ -240,8 +240,9 @@ def test_a_fit_that_does_not_converge_is_no_score(monkeypatch):
     ids=str,
 )
 def test_refusals(model, message):
+    y = NUMBERS if isinstance(model, SVR | NuSVR) else LABELS
     with pytest.raises((TypeError, ValueError), match=message):
-        cross_val_score(model, X, NUMBERS if isinstance(model, SVR | NuSVR) else LABELS)
+        cross_val_score(model, X, y, fallback="refuse")
 
 
 def test_separable_data_with_a_huge_penalty():

@@ -312,7 +312,7 @@ def test_a_scorer_that_wants_other_rows_is_told_so():
         return mean_squared_error(y, estimator.predict(X + 1e-3))
 
     with pytest.raises(ValueError, match="rows other than the held-out ones"):
-        cross_val_score(KernelRidge(), X, y, scoring=shaky, error_score="raise")
+        cross_val_score(KernelRidge(), X, y, scoring=shaky, error_score="raise", fallback="refuse")
 
 
 @pytest.mark.parametrize(

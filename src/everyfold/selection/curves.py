@@ -113,7 +113,7 @@ def learning_curve(
     >>> X, y = load_diabetes(return_X_y=True)
     >>> sizes, train, test = learning_curve(KernelRidge(kernel="rbf", alpha=0.1), X, y - y.mean())
     >>> sizes, test.mean(axis=1).round(2)
-    (array([ 35, 114, 194, 273, 353]), array([0.31, 0.44, 0.46, 0.47, 0.47]))
+    (array([ 35, 114, 194, 273, 353]), array([0.18, 0.3 , 0.41, 0.43, 0.45]))
     """
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)
@@ -196,7 +196,7 @@ def validation_curve(
     ...     KernelRidge(kernel="rbf"), X, y - y.mean(), param_name="alpha", param_range=[0.01, 1.0]
     ... )
     >>> test.mean(axis=1).round(2)
-    array([0.48, 0.39])
+    array([0.48, 0.23])
     """
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)

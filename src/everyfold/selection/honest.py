@@ -167,8 +167,8 @@ class HonestSearch:
         >>> from sklearn.datasets import load_diabetes
         >>> X, y = load_diabetes(return_X_y=True)
         >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5).fit(X, y)
-        >>> search.fold_scores().round(2), search.fold_scores(1).mean().round(2)
-        (array([0.37, 0.49, 0.51, 0.38, 0.53]), 0.4)
+        >>> search.fold_scores().round(2), round(float(search.fold_scores(1).mean()), 2)
+        (array([0.42, 0.53, 0.5 , 0.44, 0.55]), 0.45)
         """
         index = self._index(candidate)
         if name is None:

@@ -101,7 +101,7 @@ def permutation_test_score(
     >>> model = KernelRidge(alpha=0.1, kernel="rbf")
     >>> score, permuted, pvalue = permutation_test_score(model, X, y - y.mean(), n_permutations=999)
     >>> round(score, 2), pvalue
-    (0.48, 0.001)
+    (0.45, 0.001)
     """
     if isinstance(X, RowSource):
         raise ValueError("a source of rows cannot be permuted; use an array for X")

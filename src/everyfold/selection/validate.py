@@ -114,7 +114,7 @@ def cross_validate(
     >>> scoring = ("r2", "neg_mean_absolute_error")
     >>> scores = cross_validate(KernelRidge(alpha=0.1, kernel="rbf"), X, y, scoring=scoring)
     >>> scores["test_neg_mean_absolute_error"].round(1)
-    array([-43.8, -44.4, -47.2, -43.7, -45. ])
+    array([-45.6, -45.9, -50.3, -43.9, -47.3])
     """
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
