@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman3, make_regression
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.gaussian_process.kernels import RBF
@@ -14,7 +15,7 @@ from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -346,3 +347,20 @@ def test_bundled_data_are_covered():
 @parametrize_with_checks([FastCrossConformalRegressor(LSSVR(), cv=3, random_state=0)])
 def test_conventions(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"func": np.log, "inverse_func": np.exp}, {"transformer": PowerTransformer()}]
+)
+def test_transformed_targets_are_those_of_fold_models(rule):
+    X, y = load_diabetes(return_X_y=True)
+    X, y = 20.0 * X[:90], y[:90]
+    model = TransformedTargetRegressor(KernelRidge(kernel="rbf", gamma=0.1), **rule)
+    ours = FastCrossConformalRegressor(model, cv=KFold(5)).fit_conformalize(X, y)
+    errors, values = np.empty(90), np.empty((90, 4))
+    for train, test in KFold(5).split(X):
+        fitted = clone(model).fit(X[train], y[train])
+        errors[test] = np.abs(y[test] - fitted.predict(X[test]))
+        values[test] = fitted.predict(X[:4])
+    upper = np.sort(values + errors[:, None], axis=0)[int(np.ceil(0.9 * 91)) - 1]
+    assert_allclose(ours.predict_interval(X[:4])[1][:, 1, 0], upper)

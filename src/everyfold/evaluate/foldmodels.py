@@ -134,6 +134,8 @@ def keep_folds(request: Request) -> KeptFolds:
 def _follow_from_one(model: Model) -> bool:
     """Whether the models of all folds follow from one fit, if they have the same rows."""
     is_squared = model.loss.has_constant_curvature and not model.chooses_ridge
+    if model.warp is not None:  # each fold's model has targets, and a way back, of its own
+        return False
     return is_squared and not model.has_kernel_per_fold and not model.choice.takes_any_rows
 
 
