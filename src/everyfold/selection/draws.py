@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.model_selection import ParameterSampler
@@ -19,8 +19,13 @@ __all__ = ["check_free_ridges", "draw"]
 
 _RIDGES = ("alpha", "C")
 
+_Options: TypeAlias = Mapping[str, Any]
+"""Distributions, or lists of values, by the names of parameters."""
 
-def check_free_ridges(estimator: Estimator, distributions: Any, count: int) -> None:
+
+def check_free_ridges(
+    estimator: Estimator, distributions: _Options | Sequence[_Options], count: int
+) -> None:
     """Refuse further ridges where there is no distribution of them, or where they are not free."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise ValueError(f"free_ridges={count!r} is not a number of ridges; use 0, 1, 2, ...")
@@ -38,7 +43,11 @@ def check_free_ridges(estimator: Estimator, distributions: Any, count: int) -> N
 
 
 def draw(
-    estimator: Estimator, distributions: Any, n_iter: int, random_state: RandomState, count: int
+    estimator: Estimator,
+    distributions: _Options | Sequence[_Options],
+    n_iter: int,
+    random_state: RandomState,
+    count: int,
 ) -> list[Params]:
     """What scikit-learn's search would draw, and then ``count`` further ridges for every kernel.
 
@@ -49,7 +58,7 @@ def draw(
     drawn = list(ParameterSampler(distributions, n_iter, random_state=rng))
     if not count:
         return drawn
-    kernels: dict[Any, list[Params]] = {}
+    kernels: dict[Hashable, list[Params]] = {}
     names = []
     for params in drawn:
         options = _source(_as_list(distributions), params)
@@ -67,11 +76,11 @@ def draw(
     return drawn + further
 
 
-def _as_list(distributions: Any) -> list[Mapping[str, Any]]:
+def _as_list(distributions: _Options | Sequence[_Options]) -> list[_Options]:
     return [distributions] if isinstance(distributions, Mapping) else list(distributions)
 
 
-def _source(distributions: Sequence[Mapping[str, Any]], params: Params) -> Mapping[str, Any]:
+def _source(distributions: Sequence[_Options], params: Params) -> _Options:
     """The distributions that a candidate was drawn from."""
     for options in distributions:
         if set(options) == set(params) and all(
@@ -82,7 +91,7 @@ def _source(distributions: Sequence[Mapping[str, Any]], params: Params) -> Mappi
     raise AssertionError(f"{params} is no draw of the distributions")
 
 
-def _name_of_ridge(estimator: Estimator, options: Mapping[str, Any], count: int) -> str:
+def _name_of_ridge(estimator: Estimator, options: _Options, count: int) -> str:
     """The parameter that is the ridge of the model, among those that have a distribution."""
     prefix = f"{estimator.steps[-1][0]}__" if isinstance(estimator, Pipeline) else ""
     for name in (f"{prefix}{ridge}" for ridge in _RIDGES):
