@@ -11,7 +11,7 @@ from sklearn.metrics import make_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, PredefinedSplit, StratifiedKFold
 from sklearn.model_selection import cross_val_predict as sklearn_cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
 import everyfold.models.sources as sources
@@ -483,8 +483,8 @@ class TestRefusals:
         self.refuse("return_train_score", return_train_score=True)
         self.refuse("order=1", order=1)
         self.refuse("leave y out|y apart", y=regression()[1])
-        pipeline = make_pipeline(StandardScaler(), KernelRegressor())
-        self.refuse("KernelRegressor", pipeline, grid={"kernelregressor__alpha": [1.0]})
+        pipeline = make_pipeline(MinMaxScaler(), KernelRegressor())
+        self.refuse("MinMaxScaler", pipeline, grid={"kernelregressor__alpha": [1.0]})
 
     def test_too_few_rows_or_folds(self):
         self.refuse("int in the range", cv=1)

@@ -909,7 +909,7 @@ def test_as_source(tmp_path):
         (("rows.parquet",), {}, "rows.parquet needs target"),
         (("rows.pq", Y), {"target": "t"}, "cannot be combined with y"),
         (("rows.svm.gz",), {}, "rows.svm.gz needs n_features"),
-        (("rows.csv",), {}, r"rows.csv is not a kind of file .* end in \.parquet"),
+        (("rows.tsv",), {}, r"rows.tsv is not a kind of file .* end in \.parquet"),
         ((odd_pieces, Y), {}, "an iterator cannot be combined with y"),
         ((ArrayRows(X, Y), Y), {}, "a RowSource cannot be combined with y; leave y out"),
     ],

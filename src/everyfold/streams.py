@@ -3,6 +3,8 @@
 from everyfold.rows import (
     ArrayRows,
     Block,
+    CsvRows,
+    FolderRows,
     IteratedRows,
     ParquetRows,
     RowSource,
@@ -14,6 +16,8 @@ from everyfold.rows import (
 __all__ = [
     "ArrayRows",
     "Block",
+    "CsvRows",
+    "FolderRows",
     "IteratedRows",
     "ParquetRows",
     "RowSource",

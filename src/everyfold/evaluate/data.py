@@ -325,6 +325,8 @@ class Data:
 
         Where steps are fitted once, on all rows, folds need not be taken literally.
         """
+        if self.stream is not None:
+            return replace(self, stream=replace(self.stream, kind=kind))
         tasks = self.tasks
         if kind == "once":
             tasks = tuple(task.as_removals() for task in tasks)
@@ -341,6 +343,8 @@ class Data:
     @property
     def n_folds(self) -> int:
         """The number of folds of every task."""
+        if self.stream is not None:
+            return int(self.stream.n_folds)
         return len(self.tasks[0].folds) if self.tasks else len(self.splits)
 
     def folds_of(self, number: int) -> int:

@@ -35,7 +35,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
     The plan holds no rows: it can be pickled, printed and executed.
     """
     if data.stream is not None:
-        return plan_passes(data)
+        return plan_passes(data, *choose_preprocessing(data, request.options))
     notes = _foreign(data, request)
     refits = refit_units(data)
     if not data.candidates:
@@ -241,7 +241,9 @@ def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, l
     asked, many = options.preprocessing, data.n_folds > MANY_FOLDS
     if asked == "per_fold" or (asked == "auto" and not many):
         return "per_fold", []
-    is_supervised = any(not _is_free_of_y(data, candidate) for candidate in _different(data))
+    is_supervised = data.stream is None and any(
+        not _is_free_of_y(data, candidate) for candidate in _different(data)
+    )
     if asked == "once" and is_supervised:
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them look at y, which "

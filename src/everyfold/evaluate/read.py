@@ -27,7 +27,7 @@ from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge, why_not_judged
-from everyfold.evaluate.sweep import Stream
+from everyfold.evaluate.stream import Stream
 from everyfold.models.adapters import UnknownEstimatorError, read_estimator, takes_sources
 from everyfold.models.model import Model, read_weights
 from everyfold.models.pipelines import (
@@ -40,6 +40,7 @@ from everyfold.models.pipelines import (
     warp_of,
 )
 from everyfold.models.private import MultimetricScorer, num_samples
+from everyfold.models.scaling import find_moments, scaler_of
 from everyfold.models.sources import check_model, read_source
 from everyfold.models.targets import NotSpedUpError, Reading, Target
 from everyfold.rows import RowSource
@@ -473,17 +474,14 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: _Others) 
     request.options.check_source(request.y, request.wants.train_scores)
     if request.wants.pools is True:
         raise ValueError("a source of rows does not go with pooled=True; use pooled='auto'")
-    if not takes_sources(request.estimator):
+    final = final_step(request.estimator)
+    if not takes_sources(final):
         raise ValueError(
-            f"{type(request.estimator).__name__} cannot be fitted to a source of rows; use "
+            f"{type(final).__name__} cannot be fitted to a source of rows; use "
             "KernelRegressor, LSSVR, KernelClassifier, LSSVC, KernelRidge, Ridge or RidgeClassifier"
         )
     for candidate in candidates:
-        if candidate.parts.steps:
-            raise ValueError(
-                "a Pipeline's steps need all rows of a fold at once; for a source of rows prepare "
-                "them in the source, and pass the model alone"
-            )
+        scaler_of(candidate.parts)
         check_model(candidate.model)
     if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
         raise ValueError(
@@ -495,4 +493,6 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: _Others) 
     scorers = scorer._scorers if several else {} if scorer is None else {"score": scorer}
     reader = read_source(source, candidates[0].model)
     rule = read_rule(request.cv, source)
-    return Stream(source, reader, rule, scorers, several, request.options.error_score)
+    has_steps = any(candidate.parts.steps for candidate in candidates)
+    moments = find_moments(source, rule) if has_steps else None
+    return Stream(source, reader, rule, scorers, several, request.options.error_score, moments)

@@ -12,7 +12,8 @@ from everyfold.kernels import Kernel
 from everyfold.models.model import Model
 from everyfold.models.sources import (
     Reader,
-    SourceBatches,
+    Summing,
+    View,
     check_model,
     choose_map,
     read_source,
@@ -108,9 +109,9 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     reader = read_source(source, model)
     features, ridge = choose_map(model, source), model.ridges[0]
     start = Start.of(features, ridge, source.n_rows or 1, intercept=model.intercept)
-    batches = SourceBatches(source, reader, Everything(), height_of(features.raw_width))
-    (sums,) = batches.sums([features], [start])
-    total = sums.total
+    height = height_of(features.raw_width)
+    found = Summing(reader, Everything(), height, [View(features, start)]).over(source)
+    total = found.sums[0].total
     rho = ridge * (total.count if model.ridge_scaling == "mean" else 1)
     fitted = _fitted(features, total, rho)
-    return SourceFit(fitted.expansion, fitted.intercept, reader, batches.is_flat)
+    return SourceFit(fitted.expansion, fitted.intercept, reader, found.is_flat)

@@ -147,6 +147,14 @@ def final_step(estimator: Estimator) -> Estimator:
     return estimator
 
 
+def with_final_step(estimator: Estimator, final: Estimator) -> Estimator:
+    """A Pipeline, nested or not, with another model at its end; that model where there is none."""
+    if type(estimator) is not Pipeline:
+        return final
+    *before, (name, last) = estimator.steps
+    return Pipeline([*before, (name, with_final_step(last, final))])
+
+
 def _regressor(estimator: TransformedTargetRegressor) -> Estimator:
     return LinearRegression() if estimator.regressor is None else estimator.regressor
 

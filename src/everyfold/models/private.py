@@ -8,6 +8,7 @@ from sklearn.calibration import _fit_calibrator
 from sklearn.metrics._scorer import _BaseScorer as BaseScorer
 from sklearn.metrics._scorer import _MultimetricScorer as MultimetricScorer
 from sklearn.model_selection._search import BaseSearchCV
+from sklearn.model_selection._search import _search_estimator_has as search_has
 from sklearn.model_selection._validation import _aggregate_score_dicts as aggregate_score_dicts
 from sklearn.model_selection._validation import _fit_and_score as fit_and_score
 from sklearn.model_selection._validation import _insert_error_scores as insert_error_scores
@@ -68,6 +69,7 @@ __all__ = [
     "safe_indexing",
     "safe_split",
     "score",
+    "search_has",
     "translate_train_sizes",
     "warn_or_raise_about_fit_failures",
 ]

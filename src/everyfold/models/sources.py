@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import add, or_
 
 import numpy as np
 
@@ -13,10 +15,18 @@ from everyfold.operators import FeatureMap, Mapped, Nystrom, Primal
 from everyfold.operators.sums import FoldSums, Start, accumulate
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import Batch, by_fold
+from everyfold.rows.memory import Sampled
 from everyfold.rows.rules import FoldRule
-from everyfold.types import AnyArray, Array, Index, Targets
+from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
 
-__all__ = ["Reader", "SourceBatches", "check_model", "choose_map", "read_source", "structure_of"]
+__all__ = [
+    "Reader",
+    "check_model",
+    "choose_map",
+    "in_blocks",
+    "read_source",
+    "structure_of",
+]
 
 ROWS_AT_A_TIME = 65536
 
@@ -67,10 +77,10 @@ def structure_of(model: Model) -> Mapped:
     return Primal() if model.choice.kernel == "linear" else Nystrom(random_state=model.seed)
 
 
-def choose_map(model: Model, source: RowSource) -> FeatureMap:
-    """The map from rows to features; ``source.n_rows`` must be known."""
-    kernel = model.choice.resolve(np.zeros((1, source.n_features)))
-    return structure_of(model).feature_map(kernel, source)
+def choose_map(model: Model, rows: Sampled) -> FeatureMap:
+    """The map from rows to features; the number of rows must be known."""
+    kernel = model.choice.resolve(np.zeros((1, rows.n_features)))
+    return structure_of(model).feature_map(kernel, rows)
 
 
 @dataclass(frozen=True)
@@ -110,6 +120,8 @@ class Reader:
 
 def read_source(source: RowSource, model: Model) -> Reader:
     """A reader of the source's targets; classes take a pass, as do rows of an unknown number."""
+    if not source.has_target:
+        raise ValueError(f"{source!r} has no target to learn from; name its column by target=...")
     if not model.is_classifier:
         if source.n_rows is None:
             for _ in source.blocks(ROWS_AT_A_TIME):
@@ -120,11 +132,7 @@ def read_source(source: RowSource, model: Model) -> Reader:
             "class_weight='balanced' depends on the training rows of each fold, which a source of "
             "rows does not keep; pass a dict of weights"
         )
-    found: set[Targets] = set()
-    for block in source.blocks(ROWS_AT_A_TIME):
-        if np.ndim(block.y) != 1:
-            raise ValueError("y of a classifier must be one column of labels")
-        found.update(np.unique(block.y).tolist())
+    found: set[Targets] = source.reduce(_labels, or_)
     classes = np.array(sorted(found))
     each = Labels.read(classes)  # raises what is wrong with them
     factors = None
@@ -133,28 +141,87 @@ def read_source(source: RowSource, model: Model) -> Reader:
     return Reader(classes, factors)
 
 
-@dataclass
-class SourceBatches:
-    """The rows of a source in batches, sorted by fold, and what a pass tells of all.
+def _labels(source: RowSource) -> set[Targets]:
+    """The different labels of rows."""
+    found: set[Targets] = set()
+    for block in source.blocks(ROWS_AT_A_TIME):
+        if np.ndim(block.y) != 1:
+            raise ValueError("y of a classifier must be one column of labels")
+        found.update(np.unique(block.y).tolist())
+    return found
+
+
+@dataclass(frozen=True)
+class View:
+    """A map whose sums are taken in a pass.
 
     Attributes
     ----------
+    features : FeatureMap
+    start : Start
+    fold : int or None
+        The fold that it is for; None if it is for all.
+    """
+
+    features: FeatureMap
+    start: Start
+    fold: int | None = None
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pass over rows has found; ``+`` is for passes over different rows.
+
+    Attributes
+    ----------
+    sums : list of FoldSums
+        Those of every view.
     is_weighted : bool
         Whether the source has weights.
     is_flat : bool
         Whether its y has one axis.
     """
 
-    source: RowSource
-    reader: Reader
-    rule: FoldRule
-    height: int
+    sums: list[FoldSums]
     is_weighted: bool = False
     is_flat: bool = True
 
-    def __iter__(self) -> Iterator[Batch]:
-        for block in self.source.blocks(self.height):
-            self.is_weighted, self.is_flat = block.sample_weight is not None, block.y.ndim == 1
+    def __add__(self, other: Pass) -> Pass:
+        sums = [one + two for one, two in zip(self.sums, other.sums, strict=True)]
+        return Pass(sums, self.is_weighted, self.is_flat)
+
+
+@dataclass(frozen=True)
+class Summing:
+    """One pass over a source: how its rows are read, and what is summed of them."""
+
+    reader: Reader
+    rule: FoldRule
+    height: int
+    views: Sequence[View]
+
+    def over(self, source: RowSource) -> Pass:
+        """The sums of every view, from one pass."""
+        found: Pass = source.reduce(self, add)
+        if not any(part.count for part in found.sums[0].parts.values()):
+            raise ValueError(
+                "the weight (sample_weight, times class_weight) is zero for every row of the "
+                "source; at least one must be positive"
+            )
+        return found
+
+    def __call__(self, source: RowSource) -> Pass:
+        """The sums over rows that are here."""
+        seen: dict[str, bool] = {}
+        maps, starts = [view.features for view in self.views], [view.start for view in self.views]
+        owners = [view.fold for view in self.views]
+        sums = accumulate(self._batches(source, seen), maps, starts, owners)
+        return Pass(sums, **seen)
+
+    def _batches(self, source: RowSource, seen: dict[str, bool]) -> Iterator[Batch]:
+        """The rows in batches, sorted by fold."""
+        for block in source.blocks(self.height):
+            seen |= {"is_weighted": block.sample_weight is not None, "is_flat": block.y.ndim == 1}
             target = self.reader.target(block.y)
             X, z, w = block.X, target.columns, self.reader.weights(block, target)
             order, sets = by_fold(self.rule.numbers(block))
@@ -162,12 +229,24 @@ class SourceBatches:
                 X, z, w = X[order], z[order], None if w is None else w[order]
             yield Batch(X, z, w, sets)
 
-    def sums(self, maps: Sequence[FeatureMap], starts: Sequence[Start]) -> list[FoldSums]:
-        """The sums of every map, from one pass."""
-        found = accumulate(self, maps, starts)
-        if not any(part.count for part in found[0].parts.values()):
-            raise ValueError(
-                "the weight (sample_weight, times class_weight) is zero for every row of the "
-                "source; at least one must be positive"
-            )
-        return found
+
+def in_blocks(work: Callable[[Matrix], AnyArray], source: RowSource, fitted: Estimator) -> AnyArray:
+    """What ``work`` of a fitted estimator makes of all rows of a source, block by block.
+
+    **Cost**: one pass, and memory for a block and for what is made of all.
+    """
+    known = getattr(fitted, "feature_names_in_", None)
+    if known is not None and source.names is not None and list(known) != list(source.names):
+        raise ValueError(
+            f"{source!r} has the features {list(source.names)}, but the model was fitted to "
+            f"{list(known)}; name them in that order by features=..."
+        )
+    if source.n_features != fitted.n_features_in_:
+        raise ValueError(
+            f"{source!r} has {source.n_features} features, but {type(fitted).__name__} is "
+            f"expecting {fitted.n_features_in_} features as input"
+        )
+    with warnings.catch_warnings():
+        # Blocks are arrays; the names are those of the source.
+        warnings.filterwarnings("ignore", "X does not have valid feature names")
+        return np.concatenate([work(block.X) for block in source.blocks(ROWS_AT_A_TIME)])

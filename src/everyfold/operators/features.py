@@ -22,9 +22,17 @@ from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
 from everyfold.operators.products import product
 from everyfold.operators.systems import CHUNK, EPS
+from everyfold.rows.moments import Scaling
 from everyfold.types import Array, Matrix
 
-__all__ = ["FeatureMap", "LandmarkFeatures", "LinearExpansion", "MapExpansion", "Plain"]
+__all__ = [
+    "FeatureMap",
+    "LandmarkFeatures",
+    "LinearExpansion",
+    "MapExpansion",
+    "Plain",
+    "Standardised",
+]
 
 TRUSTED = 1e-8
 """What rounding may do to a sum, relative to it; scores move by a hundredth of that or less."""
@@ -92,6 +100,10 @@ class FeatureMap(ABC):
     def expand(self, coef: Array) -> Expansion:
         """The function with these coefficients of the features."""
         return MapExpansion(self, coef if self.T is None else self.T @ coef)
+
+    def rescaled(self, old: Scaling, new: Scaling) -> FeatureMap:
+        """The same map for rows that are scaled otherwise: its landmarks, if any, are too."""
+        return self
 
 
 @dataclass(frozen=True)
@@ -195,6 +207,12 @@ class LandmarkFeatures(FeatureMap):
         T = solve_triangular(L, np.eye(len(L)), lower=True).T
         return cls(kernel, landmarks, np.ascontiguousarray(T), probe)
 
+    def rescaled(self, old: Scaling, new: Scaling) -> LandmarkFeatures:
+        """See base class; c² kernel evaluations and 9 c³ flops."""
+        landmarks, probe = new(old.back(self.landmarks)), new(old.back(self.probe))
+        W = self.kernel(landmarks, landmarks)
+        return LandmarkFeatures.of(self.kernel, landmarks, W, self.width, probe)
+
     def truncated(self, rank: int) -> tuple[LandmarkFeatures, Array]:
         """The leading features of W only, and the rotation that takes the old ones there.
 
@@ -245,6 +263,45 @@ class LandmarkFeatures(FeatureMap):
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class: c kernel evaluations a row."""
         return KernelExpansion(self.kernel, self.landmarks, self.T @ coef)
+
+
+@dataclass(frozen=True)
+class Standardised(FeatureMap):
+    """A map of scaled rows, as a map of the rows themselves."""
+
+    features: FeatureMap
+    scaling: Scaling
+    T: Array | None = None
+
+    @classmethod
+    def of(cls, features: FeatureMap, scaling: Scaling) -> Standardised:
+        """Rows are scaled, and mapped then."""
+        return cls(features, scaling, features.T)
+
+    @property
+    def base_key(self) -> Hashable | None:
+        """See base class: that of the map, for rows scaled alike."""
+        key = self.features.base_key
+        if key is None:
+            return None
+        return key, fingerprint(self.scaling.shift), fingerprint(self.scaling.scale)
+
+    def base(self, X: Matrix) -> Array:
+        """See base class."""
+        return self.features.base(self.scaling(X))
+
+    def columns(self, B: Array, *, may_overwrite: bool = False) -> Array:
+        """See base class."""
+        return self.features.columns(B, may_overwrite=may_overwrite)
+
+    @property
+    def raw_width(self) -> int:
+        """See base class."""
+        return self.features.raw_width
+
+    def keeps_digits(self, rho: float) -> bool:
+        """See base class."""
+        return self.features.keeps_digits(rho)
 
 
 def fingerprint(rows: Matrix) -> bytes:

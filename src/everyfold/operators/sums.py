@@ -357,6 +357,12 @@ class FoldErrors:
     spread: Array
     weight: Array
 
+    @classmethod
+    def joined(cls, parts: Sequence[FoldErrors]) -> FoldErrors:
+        """Those of different folds, one after the other."""
+        names = ("squared", "spread", "weight")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
     @property
     def is_known(self) -> bool:
         """Whether they tell every fold's mean squared error and R²."""
@@ -382,9 +388,15 @@ def _without_each(
 
 
 def accumulate(
-    batches: Iterable[Batch], maps: Sequence[FeatureMap], starts: Sequence[Start]
+    batches: Iterable[Batch],
+    maps: Sequence[FeatureMap],
+    starts: Sequence[Start],
+    owners: Sequence[int | None] | None = None,
 ) -> list[FoldSums]:
     """The sums of every map over every set, from one pass over the rows.
+
+    ``owners`` has the fold that a map is for, whose sums are those of its rows and of all others;
+    None where it is for all folds.
 
     **Cost** the columns of each map, with one base matrix for those that share it, and n c² flops
     a map; memory for a batch of all maps and 8 c² bytes a set and map.
@@ -396,9 +408,10 @@ def accumulate(
     ]
     keys = [features.base_key for features in maps]
     shared = {key for key in keys if key is not None and keys.count(key) > 1}
+    owners = owners or [None] * len(maps)
     for batch in batches:
         bases: dict[Hashable, Array] = {}
-        for features, key, sums in zip(maps, keys, found, strict=True):
+        for features, key, sums, owner in zip(maps, keys, found, owners, strict=True):
             if key not in shared:
                 C = features.raw(batch.X)
             else:
@@ -407,5 +420,5 @@ def accumulate(
                 C = features.columns(bases[key])
             if features.T is not None and sums.T is None:
                 C = np.ascontiguousarray(product(C, features.T))
-            sums.add(C, batch)
+            sums.add(C, batch if owner is None else batch.seen_by(owner))
     return found

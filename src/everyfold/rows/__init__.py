@@ -2,15 +2,19 @@
 
 from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import Block, StreamError
-from everyfold.rows.files import ParquetRows, SvmlightRows
+from everyfold.rows.files import SvmlightRows
+from everyfold.rows.folders import FolderRows
 from everyfold.rows.folds import Fold, Folds
 from everyfold.rows.source import RowSource
 from everyfold.rows.sources import as_source
+from everyfold.rows.tables import CsvRows, ParquetRows
 
 __all__ = [
     "ArrayRows",
     "Block",
+    "CsvRows",
     "Fold",
+    "FolderRows",
     "Folds",
     "IteratedRows",
     "ParquetRows",

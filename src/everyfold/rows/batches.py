@@ -41,6 +41,11 @@ class Batch:
     w: Array | None
     sets: list[tuple[int, slice | Index]]
 
+    def seen_by(self, fold: int) -> Batch:
+        """The same rows, of which those of other folds are in none."""
+        sets = [(number if number == fold else NEVER, rows) for number, rows in self.sets]
+        return Batch(self.X, self.z, self.w, sets)
+
 
 def height_of(width: int) -> int:
     """How many rows to take at a time where so many numbers are summed of each."""

@@ -17,7 +17,14 @@ Array: TypeAlias = AnyArray
 
 
 class StreamError(ValueError):
-    """A source that cannot be read, or that does not give the same rows again."""
+    """A source that cannot be read, or that does not give the same rows again.
+
+    ``row`` is the number of the row that is wrong, where it is one row.
+    """
+
+    def __init__(self, words: str, row: int | None = None) -> None:
+        super().__init__(words)
+        self.row = row
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +136,8 @@ def _target(y: Array, rows: range) -> Array:
     elif y.dtype.kind == "O":
         missing = [i for i, label in enumerate(y) if _is_missing(label)]
         if missing:
-            raise StreamError(f"row {rows[missing[0]]}: y has no label; leave such rows out")
+            row = rows[missing[0]]
+            raise StreamError(f"row {row}: y has no label; leave such rows out", row)
     return y
 
 
@@ -143,7 +151,8 @@ def _weights(sample_weight: Targets, rows: range) -> Array:
     _check_finite(weights, "sample_weight", rows)
     if weights.min(initial=0.0) < 0.0:
         i = int(np.argmax(weights < 0.0))
-        raise StreamError(f"row {rows[i]}: sample_weight is {weights[i]}; it must be at least 0")
+        words = f"row {rows[i]}: sample_weight is {weights[i]}; it must be at least 0"
+        raise StreamError(words, rows[i])
     return weights
 
 
@@ -153,7 +162,8 @@ def _folds(fold: Targets, rows: range) -> Array:
     if is_bad.any():
         i = int(np.argmax(is_bad))
         raise StreamError(
-            f"row {rows[i]}: fold is {numbers[i]}; it must be a whole number of at least 0"
+            f"row {rows[i]}: fold is {numbers[i]}; it must be a whole number of at least 0",
+            rows[i],
         )
     return numbers.astype(np.intp)
 
@@ -181,7 +191,8 @@ def _check_finite(values: Array, name: str, rows: Sequence[int] | Array) -> None
         where = f" in column {j[0]}" if j else ""
         raise StreamError(
             f"row {rows[i]}: {name} is {values[tuple(wrong[0])]}{where}; fill in such values or "
-            "leave such rows out"
+            "leave such rows out",
+            int(rows[i]),
         )
 
 

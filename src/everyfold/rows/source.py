@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,8 @@ from everyfold.rows.checks import (
 )
 from everyfold.rows.stamps import Stamp
 from everyfold.types import Params
+
+Result = TypeVar("Result")
 
 # Files are read in pieces of this many numbers at least, however small the blocks asked for, and of
 # this many rows at most, so that large blocks do not exist twice.
@@ -51,11 +53,17 @@ class RowSource(ABC):
         None while unknown: until the first complete pass over a text file or an iterator.
     names : tuple of str or None
         The names of the features if the source has them.
+    has_target : bool
+        False for rows that are only to be predicted; their y has no columns.
+    first_row : int
+        The number of the first row, where the source is a part of another one.
     """
 
     n_features: int
     n_rows: int | None = None
     names: tuple[str, ...] | None = None
+    has_target: bool = True
+    first_row: int = 0
     _first: _Tally | None = None
     _stamps: dict[Path, Stamp] | None = None
 
@@ -67,9 +75,13 @@ class RowSource(ABC):
         """The files that the rows come from, as far as they are known."""
         return []
 
+    def _where(self, row: int) -> str:
+        """Where a row is kept, in words, if there is more to say than its number."""
+        return ""
+
     def identity(self) -> Params:
         """What the same rows are known by in another process: files by size and time of writing."""
-        late = {"_first", "_stamps", "n_rows"}
+        late = {"_first", "_stamps", "n_rows", "first_row"}
         known = {name: value for name, value in vars(self).items() if name not in late}
         files = {str(path): Stamp.of(path) for path in self._files()}
         return {"kind": type(self).__name__, **known, "files": files}
@@ -86,6 +98,16 @@ class RowSource(ABC):
         """
         return self._pass(positive(size, "the size of blocks"))
 
+    def reduce(
+        self, work: Callable[[RowSource], Result], merge: Callable[[Result, Result], Result]
+    ) -> Result:
+        """What ``work`` makes of a pass over the rows, where they are.
+
+        A source whose rows are in several places has each of them worked on there, and the results
+        put together by ``merge``, in the order of the rows.
+        """
+        return work(self)
+
     def take(self, rows: ArrayLike) -> Array:
         """X of some rows, in the order asked; rows may repeat.
 
@@ -97,7 +119,8 @@ class RowSource(ABC):
 
     def _take(self, rows: Array) -> Array:
         with closing(self._pass(piece_rows(1, self.n_features))) as blocks, naming(self):
-            return gather(((b.start, b.X) for b in blocks), rows, self.n_features)
+            pieces = ((block.start - self.first_row, block.X) for block in blocks)
+            return gather(pieces, rows, self.n_features)
 
     def _pass(self, size: int) -> Generator[Block, None, None]:
         tally = _Tally()
@@ -134,7 +157,7 @@ class RowSource(ABC):
 
     def _checked(self, pieces: Iterable[Piece]) -> Iterator[Block]:
         """The pieces as blocks, all of one form."""
-        start, first = 0, ""
+        start, first = self.first_row, ""
         for piece in pieces:
             block = check(piece, start, self.n_features, self.names)
             if not len(block):
@@ -242,7 +265,7 @@ def _bytes(y: Array) -> bytes | memoryview:
 
 def _reblock(pieces: Iterable[Block], size: int, n_rows: int | None) -> Iterator[Block]:
     """Blocks of ``size`` rows from checked pieces of any length."""
-    partial = _Partial(_length(size, 0, n_rows))
+    partial, done = _Partial(_length(size, 0, n_rows)), 0
     for piece in pieces:
         start = 0
         while start < len(piece):
@@ -254,7 +277,8 @@ def _reblock(pieces: Iterable[Block], size: int, n_rows: int | None) -> Iterator
                     continue
                 part = partial.block()
             yield part
-            partial = _Partial(_length(size, part.start + len(part), n_rows))
+            done += len(part)
+            partial = _Partial(_length(size, done, n_rows))
     if partial.rows:
         yield partial.block()
 
@@ -305,10 +329,12 @@ class _Partial:
 
 @contextmanager
 def naming(source: RowSource) -> Iterator[None]:
-    """Say which source it is that something is wrong with."""
+    """Say which source it is that something is wrong with, and where in it."""
     try:
         yield
     except StreamError as error:
         if str(error).startswith(repr(source)):
             raise
-        raise StreamError(f"{source!r}: {error}") from error
+        where = "" if error.row is None else source._where(error.row)
+        words = f"{error} ({where})" if where else str(error)
+        raise StreamError(f"{source!r}: {words}") from error

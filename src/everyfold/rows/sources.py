@@ -7,14 +7,12 @@ from pathlib import Path
 
 from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import StreamError
-from everyfold.rows.files import ParquetRows, SvmlightRows
+from everyfold.rows.files import SvmlightRows
+from everyfold.rows.folders import ENDINGS, FolderRows, Paths, is_many, kind_of
 from everyfold.rows.source import RowSource
 from everyfold.types import Matrix, Params, Targets
 
 __all__ = ["as_source"]
-
-_PARQUET = (".parquet", ".pq")
-_SVMLIGHT = (".svm", ".libsvm", ".svmlight")
 
 
 def as_source(
@@ -31,15 +29,16 @@ def as_source(
     Parameters
     ----------
     X : RowSource, str, Path, callable, iterator or array-like
-        A source is returned as it is. A path is a Parquet file (.parquet, .pq), which needs
-        ``target``, or a LIBSVM file (.svm, .libsvm, .svmlight, also with .gz, .bz2 or .xz after
-        it), which needs ``n_features``. Callables and iterators become `IteratedRows`, anything
-        else `ArrayRows`, which needs ``y``.
+        A source is returned as it is. A path is a Parquet file (.parquet, .pq) or a CSV file
+        (.csv), which need ``target``, or a LIBSVM file (.svm, .libsvm, .svmlight, also with .gz,
+        .bz2 or .xz after it), which needs ``n_features``. A folder, a pattern such as
+        ``"data/*.csv"`` or a list of paths become `FolderRows`. Callables and iterators become
+        `IteratedRows`, anything else `ArrayRows`, which needs ``y``.
     y : array-like of shape (n,) or (n, q), optional
     sample_weight, fold : array-like of shape (n,), optional
-        Names of columns for a Parquet file.
+        Names of columns for Parquet and CSV files.
     target : str or list of str, optional
-        Names of columns of a Parquet file.
+        Names of columns of Parquet and CSV files.
     n_features : int, optional
         The number of features of a LIBSVM file, or of the pieces of an iterator.
 
@@ -60,6 +59,8 @@ def as_source(
     if isinstance(X, RowSource):
         _allow(given, "a RowSource")
         return X
+    if is_many(X):
+        return _folder(X, given)
     if isinstance(X, str | Path):
         return _file(Path(X), given)
     if callable(X) or isinstance(X, Iterator):
@@ -70,17 +71,34 @@ def as_source(
 
 
 def _file(path: Path, given: Params) -> RowSource:
-    name = path.name.lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".xz")
-    if path.name.lower().endswith(_PARQUET):
-        _allow(given, f"{path}", "target", "sample_weight", "fold", needs="target")
-        return ParquetRows(path, **given)
-    if name.endswith(_SVMLIGHT):
-        _allow(given, f"{path}", "n_features", needs="n_features")
-        return SvmlightRows(path, **given)
-    raise StreamError(
-        f"{path} is not a kind of file that can be read in blocks: its name must end in "
-        f"{', '.join(_PARQUET + _SVMLIGHT)}; of a .npy file, give np.load(path, mmap_mode='r')"
-    )
+    kind = kind_of(path)
+    if kind is None:
+        raise StreamError(
+            f"{path} is not a kind of file that can be read in blocks: its name must end in "
+            f"{', '.join(ENDINGS)}; of a .npy file, give np.load(path, mmap_mode='r')"
+        )
+    return kind(path, **_options(kind, f"{path}", given))  # type: ignore[call-arg]
+
+
+def _options(kind: type[RowSource], called: str, given: Params) -> Params:
+    """What a file is read by, if nothing is too much or missing."""
+    if kind is SvmlightRows:
+        _allow(given, called, "n_features", needs="n_features")
+    else:
+        _allow(given, called, "target", "sample_weight", "fold", needs="target")
+    return given
+
+
+def _folder(paths: Paths, given: Params) -> RowSource:
+    called = f"{paths}" if isinstance(paths, str | Path) else "a list of files"
+    if "n_features" in given:
+        _allow(given, called, "n_features")
+    elif "target" not in given:
+        raise StreamError(
+            f"{called} needs target (Parquet, CSV) or n_features (LIBSVM); give as_source(…, "
+            "target=…)"
+        )
+    return FolderRows(paths, **given)
 
 
 def _allow(given: Params, what: str, *allowed: str, needs: str | None = None) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from everyfold.evaluate.plan import SearchPlan
+from everyfold.models.scaling import fit_to_source
+from everyfold.rows import RowSource
 from everyfold.types import Estimator, Params, Search
 
 
@@ -93,14 +96,16 @@ class Progress:
     def refit(self, estimator: Estimator, fit_params: Params) -> None:
         """Fit the winner."""
         X, y = self._data["X"], self._data["y"]
+        is_source = isinstance(X, RowSource)
         given = (X,) if y is None else (X, y)
+        fit = partial(fit_to_source, estimator) if is_source else estimator.fit
         if self._root is None:
-            estimator.fit(*given, **fit_params)
+            fit(*given, **fit_params)
             return
         task = self._root.subcontext(task_name="refit-with-best-params")
         with task.propagate_callback_context(estimator):
             task.call_on_fit_task_begin(estimator=self._search, **self._data)
-            estimator.fit(*given, **fit_params)
+            fit(*given, **fit_params)
         task.call_on_fit_task_end(estimator=self._search, **self._data)
 
     def end(self) -> None:

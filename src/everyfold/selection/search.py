@@ -29,7 +29,7 @@ from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import twin_of
-from everyfold.models.pipelines import final_step
+from everyfold.models.pipelines import final_step, with_final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
 from everyfold.selection.choice import (
@@ -54,6 +54,7 @@ from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
 from everyfold.selection.termination import sigterm_raises
 from everyfold.selection.threshold import TunedThreshold, tune
+from everyfold.selection.winner import WinnerAnswers
 from everyfold.types import Matrix, Params, Scorer, Targets
 
 
@@ -95,7 +96,7 @@ class _Run:
         return found[0] if found else self.data.n_weighted
 
 
-class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
+class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
     _parameter_constraints: Params = {  # noqa: RUF012
@@ -445,8 +446,9 @@ class FastSearchCV(HonestSearch, BaseSearchCV):  # type: ignore[misc]
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        if state.data.stream is not None and not hasattr(best, "_model"):
-            best = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
+        if state.data.stream is not None and not hasattr(final_step(best), "_model"):
+            twin = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
+            best = with_final_step(best, twin)
         if self.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:

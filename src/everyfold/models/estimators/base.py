@@ -20,6 +20,7 @@ from everyfold.models.model import (
     read_ridge,
     read_weights,
 )
+from everyfold.models.sources import in_blocks
 from everyfold.models.targets import Target, Voting
 from everyfold.operators import Structure
 from everyfold.operators.structure import OperatorChoice
@@ -118,6 +119,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
 
     def _values(self, X: Matrix) -> Array:
         check_is_fitted(self)
+        if isinstance(X, RowSource):
+            return in_blocks(self._values, X, self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         values: Array = self.expansion_(X) + self.intercept_
         return values

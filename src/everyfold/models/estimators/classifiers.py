@@ -135,7 +135,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         return decided
 
     def predict(self, X: Matrix) -> AnyArray:
-        """Predict the label of each row of X."""
+        """Predict the label of each row of X, which may be a source of rows."""
         values = self._values(X)
         labels: AnyArray = self._decoder.predict(values)
         return labels

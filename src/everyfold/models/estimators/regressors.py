@@ -131,7 +131,10 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         return self
 
     def predict(self, X: Matrix) -> Array:
-        """Predict the rows of X (or, precomputed, from the kernel with the training rows)."""
+        """Predict the rows of X, which may be a source of rows, read in blocks.
+
+        For ``kernel="precomputed"``, X is the kernel with the training rows.
+        """
         values = self._values(X)
         return values[:, 0] if self._is_flat else values
 

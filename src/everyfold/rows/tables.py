@@ -1,0 +1,310 @@
+"""Rows of tables with named columns: Parquet and CSV files, read piece by piece by pyarrow."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from everyfold.rows.checks import Array, Piece, StreamError, features, listed
+from everyfold.rows.files import reading
+from everyfold.rows.source import RowSource, gather, naming, piece_rows
+from everyfold.types import Index
+
+# Bytes that are read at a time: of a column of a Parquet file, and of text.
+_COLUMN_BYTES = 2**16
+_TEXT_BYTES = 2**22
+
+
+class TableRows(RowSource):
+    """Rows of a file with named columns, of which only those asked for are read.
+
+    Parameters
+    ----------
+    path : str or Path
+    target : str, list of str or None
+        A column of numbers or labels; a list gives y two axes, and None leaves y without columns:
+        such rows can be predicted.
+    features : list of str, optional
+        By default all numeric and boolean columns that have no other part to play.
+    sample_weight, fold : str, optional
+        Columns.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        target: str | Sequence[str] | None,
+        *,
+        features: Sequence[str] | None = None,
+        sample_weight: str | None = None,
+        fold: str | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.has_target = target is not None
+        self._target = target if isinstance(target, str) else list(target or ())
+        self._weight, self._fold = sample_weight, fold
+        targets = [target] if isinstance(target, str) else list(target or ())
+        others = [*targets, *(name for name in (sample_weight, fold) if name is not None)]
+        with naming(self), self._steady():
+            kinds, self.n_rows = self._look()
+            if features is None:
+                features = [name for name, kind in kinds if kind == "number" and name not in others]
+            self.names = (features,) if isinstance(features, str) else tuple(features)
+            self._columns = [*self.names, *others]
+            _check_columns(kinds, self._columns, target if isinstance(target, str) else None)
+            if not self.names or (self.has_target and not targets) or self.n_rows == 0:
+                raise StreamError("there are no rows, no features or no target; give some of each")
+        self.n_features = len(self.names)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.path)!r})"
+
+    def _files(self) -> list[Path]:
+        return [self.path]
+
+    @abstractmethod
+    def _look(self) -> tuple[list[tuple[str, str]], int | None]:
+        """Names and kinds of all columns, and the number of rows if the file says so."""
+
+    @abstractmethod
+    def _batches(self, size: int) -> Generator[Any, None, None]:
+        """The columns wanted, in Arrow's batches of about so many rows."""
+
+    def _pieces(self, size: int) -> Generator[Piece, None, None]:
+        start = self.first_row
+        size = piece_rows(size, self.n_features)
+        with reading(KeyError), closing(self._batches(size)) as batches:
+            for batch in batches:
+                y = self._matrix(batch, self._target, start)
+                weight, fold = (
+                    None if name is None else _values(batch, name, start)
+                    for name in (self._weight, self._fold)
+                )
+                yield Piece(self._matrix(batch, list(self.names or ()), start), y, weight, fold)
+                start += batch.num_rows
+
+    def _matrix(self, batch: Any, names: str | list[str], start: int) -> Array:
+        if isinstance(names, str):
+            return _values(batch, names, start)
+        X = np.empty((batch.num_rows, len(names)))
+        for j, name in enumerate(names):
+            X[:, j] = _values(batch, name, start)
+        return X
+
+
+class ParquetRows(TableRows):
+    """Rows of a Parquet file, of which only the columns named are read. Needs pyarrow.
+
+    Pages are compared with their checksums where the file has them (pyarrow writes them with
+    ``write_page_checksum=True``); a file without any can only be trusted.
+
+    Parameters
+    ----------
+    path : str or Path
+    target : str, list of str or None
+        A column of numbers or labels; a list gives y two axes. None is for rows that are only
+        predicted.
+    features : list of str, optional
+        By default all numeric and boolean columns that have no other part to play.
+    sample_weight, fold : str, optional
+        Columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pyarrow.parquet
+    >>> table = pyarrow.table({"a": [1.0, 2.0, 3.0], "b": [4, 5, 6], "kind": ["x", "y", "x"]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.parquet"
+    ...     pyarrow.parquet.write_table(table, path)
+    ...     source = ParquetRows(path, target="kind")
+    ...     first, last = source.blocks(2)
+    >>> source.names, source.n_rows
+    (('a', 'b'), 3)
+    >>> first.X, last.y
+    (array([[1., 4.],
+           [2., 5.]]), array(['x'], dtype=object))
+    """
+
+    def _look(self) -> tuple[list[tuple[str, str]], int | None]:
+        with self._open() as file:
+            kinds = [(field.name, _arrow_kind(field.type)) for field in file.schema_arrow]
+            self._stops = self._ends(file).tolist()
+            return kinds, int(file.metadata.num_rows)
+
+    def _ends(self, file: Any) -> Index:
+        groups = range(file.metadata.num_row_groups)
+        return np.cumsum([file.metadata.row_group(g).num_rows for g in groups], dtype=np.intp)
+
+    @contextmanager
+    def _open(self) -> Iterator[Any]:
+        arrow = _arrow(self, "pyarrow.parquet")
+        # By default, pyarrow reads row groups ahead, and columns of a row group as a whole, and
+        # does not look at the checksums of pages.
+        with (
+            reading(*_damage()),
+            arrow.ParquetFile(
+                self.path,
+                pre_buffer=False,
+                buffer_size=_COLUMN_BYTES,
+                page_checksum_verification=True,
+            ) as file,
+        ):
+            yield file
+
+    def _batches(self, size: int) -> Generator[Any, None, None]:
+        with self._open() as file:
+            for group in range(file.metadata.num_row_groups):
+                yield from self._group(file, group, size, self._columns)
+
+    def _group(
+        self, file: Any, group: int, size: int, columns: list[str]
+    ) -> Generator[Any, None, None]:
+        with reading(*_damage(), what=f"row group {group}"):
+            yield from file.iter_batches(size, row_groups=[group], columns=columns)
+
+    def _where(self, row: int) -> str:
+        local = row - self.first_row
+        group = min(int(np.searchsorted(self._stops, local, side="right")), len(self._stops) - 1)
+        start = self._stops[group - 1] if group else 0
+        return f"row {local - start} of row group {group}"
+
+    def _take(self, rows: Array) -> Array:
+        with naming(self), self._open() as file, closing(self._near(file, rows)) as pieces:
+            return gather(pieces, rows, self.n_features)
+
+    def _near(self, file: Any, rows: Array) -> Generator[tuple[int, Array], None, None]:
+        """X of the row groups that have any of the rows."""
+        names, stops = list(self.names or ()), self._ends(file)
+        for group in np.unique(np.searchsorted(stops, rows, side="right")).tolist():
+            if group == len(stops):
+                return
+            start = int(stops[group - 1]) if group else 0
+            for batch in self._group(file, group, piece_rows(1, self.n_features), names):
+                first = self.first_row + start
+                X = self._matrix(batch, names, first)
+                yield start, features(X, len(names), range(first, first + len(X)))
+                start += batch.num_rows
+
+
+class CsvRows(TableRows):
+    r"""Rows of a CSV file with a line of names, plain or as .gz or .bz2. Needs pyarrow.
+
+    Numbers become float64, labels of a target included that are numbers; what a column holds is
+    taken from the beginning of the file, and a later cell of another kind is an error.
+
+    Parameters
+    ----------
+    path, target, features, sample_weight, fold
+        As of :class:`ParquetRows`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.csv"
+    ...     _ = path.write_text("a,kind,b\n1,x,4\n2,y,5\n3,x,6\n")
+    ...     source = CsvRows(path, target="kind")
+    ...     (block,) = source.blocks(10)
+    >>> source.names, block.X.tolist(), block.y.tolist()
+    (('a', 'b'), [[1.0, 4.0], [2.0, 5.0], [3.0, 6.0]], ['x', 'y', 'x'])
+    """
+
+    def _look(self) -> tuple[list[tuple[str, str]], int | None]:
+        with self._open({}) as reader:
+            kinds = [(field.name, _arrow_kind(field.type)) for field in reader.schema]
+            self._kinds = dict(kinds)
+            return kinds, None
+
+    @contextmanager
+    def _open(self, options: dict[str, Any]) -> Iterator[Any]:
+        arrow = _arrow(self, "pyarrow.csv")
+        size = arrow.ReadOptions(block_size=_TEXT_BYTES, use_threads=False)
+        with (
+            reading(*_damage()),
+            arrow.open_csv(
+                self.path,
+                read_options=size,
+                convert_options=arrow.ConvertOptions(strings_can_be_null=True, **options),
+            ) as reader,
+        ):
+            yield reader
+
+    def _batches(self, size: int) -> Generator[Any, None, None]:
+        import pyarrow as pa
+
+        kinds = {name: self._kinds[name] for name in self._columns}
+        types = {
+            name: pa.float64() if kind == "number" else pa.string() for name, kind in kinds.items()
+        }
+        with self._open({"include_columns": self._columns, "column_types": types}) as reader:
+            for batch in reader:
+                for start in range(0, batch.num_rows, size):
+                    yield batch.slice(start, size)
+
+
+def _arrow(source: RowSource, name: str) -> ModuleType:
+    """A module of pyarrow, which need not be installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"{type(source).__name__} needs pyarrow, which is not installed; run "
+            'pip install "everyfold[parquet]"'
+        ) from error
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    import pyarrow as pa
+
+    return pa.ArrowException, KeyError
+
+
+def _arrow_kind(kind: Any) -> str:
+    from pyarrow import types
+
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return "number"
+    is_label = types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind)
+    return "label" if is_label else str(kind)
+
+
+def _check_columns(kinds: list[tuple[str, str]], wanted: list[str], label: str | None) -> None:
+    """Refuse columns that are not there, not numeric (but for labels) or in two parts at once."""
+    names = [name for name, _ in kinds]
+    for name in wanted:
+        if names.count(name) != 1:
+            there = "no column" if name not in names else "more than one column"
+            raise StreamError(f"there is {there} {name!r}; the columns are {listed(names)}")
+        if wanted.count(name) != 1:
+            raise StreamError(
+                f"the column {name!r} is asked for more than once; a column is one feature, or the "
+                "target, or sample_weight, or fold"
+            )
+        kind = dict(kinds)[name]
+        if kind != "number" and not (kind == "label" and name == label):
+            raise StreamError(
+                f"the column {name!r} is not numeric but of type {kind}; encode it as numbers, or "
+                "leave it out of features"
+            )
+
+
+def _values(batch: Any, name: str, start: int) -> Array:
+    column = batch.column(name)
+    if column.null_count:
+        row = start + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise StreamError(
+            f"row {row}: the column {name!r} is null; fill in such values or leave such rows out",
+            row,
+        )
+    if hasattr(column, "dictionary_decode"):
+        column = column.dictionary_decode()
+    return np.asarray(column.to_numpy(zero_copy_only=False))
