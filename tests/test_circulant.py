@@ -304,10 +304,13 @@ class TestResponse:
         for count in matrix.grid.fold_counts:
             rows = np.arange(24).reshape(count, -1)[::-1]  # any order of the sets
             B = targets(24, 3)[rows]
-            close(response.leave(rows, B), twin.leave(rows, B))
-            close(response.spread(rows, B, 3), twin.spread(rows, B, 3))
+            close(response.solve_residual_blocks(rows, B), twin.solve_residual_blocks(rows, B))
+            close(response.hat_series(rows, B, 3), twin.hat_series(rows, B, 3))
             close(response.radius(rows), twin.radius(rows))
-            close(response.leave(rows[:1], B[:1]), twin.leave(rows[:1], B[:1]))
+            close(
+                response.solve_residual_blocks(rows[:1], B[:1]),
+                twin.solve_residual_blocks(rows[:1], B[:1]),
+            )
 
     def test_a_ridge_of_zero_needs_a_positive_spectrum(self):
         quadratic = Quadratic(np.ones(24), targets(24), False)
@@ -457,7 +460,7 @@ class TestComplexity:
         for f in folds.values():
             assert self.peak(lambda f=f: list(HeldOut().evaluate(task, matrix, RIDGES, f))) < 16
         response = matrix.respond(task.quadratic, 1.0)
-        assert self.peak(lambda: response.leave(rows, response.reduced()[rows])) < 8
+        assert self.peak(lambda: response.solve_residual_blocks(rows, response.reduced()[rows])) < 8
         assert self.peak(lambda: list(GCV().evaluate(task, matrix, RIDGES))) < 8
         assert self.peak(lambda: solve(task, matrix, 1.0)) < 8
 

@@ -19,7 +19,7 @@ from everyfold.operators import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import epsilon_paths, hinge_paths
-from everyfold.svm.rows import Leaving, epsilon_without, hinge_refits, hinge_without
+from everyfold.svm.rows import RowRemovals, epsilon_held_out, hinge_held_out, hinge_refits
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
@@ -161,9 +161,11 @@ def test_a_bias_that_is_not_unique_is_said_of_single_rows(n, flagged):
 def test_refits_that_run_out_of_steps_are_not_called_exact():
     K, rows = RBF(0.3)(X), np.arange(0, len(X), 3)
     full = hinge_paths(K, SIGNS, [10.0], WEIGHTS[None], tol=1e-6, keep_coef=True)
-    leaving = Leaving(10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows)
-    (few,) = hinge_refits(K, SIGNS, WEIGHTS, [leaving], tol=1e-6, max_iter=3)
-    (many,) = hinge_refits(K, SIGNS, WEIGHTS, [leaving], tol=1e-6)
+    removal = RowRemovals(
+        10.0, full.coef[0, 0], full.decision[0, 0] - full.intercept[0, 0], rows, rows
+    )
+    (few,) = hinge_refits(K, SIGNS, WEIGHTS, [removal], tol=1e-6, max_iter=3)
+    (many,) = hinge_refits(K, SIGNS, WEIGHTS, [removal], tol=1e-6)
     held = np.tile(WEIGHTS, (len(rows), 1))
     held[np.arange(len(rows)), rows] = 0.0
     true = hinge_paths(K, SIGNS, [10.0], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
@@ -227,7 +229,7 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
     K = K.astype(np.float32).astype(np.float64)
     problem = Problem(y[:, None], WEIGHTS, loss, intercept=True)
     full = solve(K, y, [C], WEIGHTS[None], **options)
-    ours = single.leave_each(
+    ours = single.hold_out_by_steps(
         problem,
         DenseMatrix(K),
         np.array([C]),
@@ -268,8 +270,8 @@ def test_leaving_a_row_out_of_svr_is_the_fit_without_it(C):
     held[np.arange(len(rows)), rows] = 0.0
     full = epsilon_paths(K, NUMBERS, [C], WEIGHTS[None], tol=1e-6, keep_coef=True)
     values = full.decision[0, 0] - full.intercept[0, 0]
-    leaving = Leaving(C, full.coef[0, 0], values, rows, np.arange(90))
-    ours = epsilon_without(K, NUMBERS, WEIGHTS, [leaving], tol=1e-6, max_iter=100_000)[0].values
+    removal = RowRemovals(C, full.coef[0, 0], values, rows, np.arange(90))
+    ours = epsilon_held_out(K, NUMBERS, WEIGHTS, [removal], tol=1e-6, max_iter=100_000)[0].values
     true = epsilon_paths(K, NUMBERS, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
     assert_allclose(ours, true, atol=1e-3)
     assert np.abs(ours - full.decision[0, 0][rows]).max() > 0.02
@@ -282,9 +284,11 @@ def test_leaving_a_row_out_is_the_fit_without_it():
     for C in (0.1, 10.0):
         full = hinge_paths(K, SIGNS, [C], WEIGHTS[None], tol=1e-6, keep_coef=True)
         coef = full.coef[0, 0]
-        leaving = Leaving(C, coef, full.decision[0, 0] - full.intercept[0, 0], rows, np.arange(90))
-        ours = hinge_without(
-            K, SIGNS, WEIGHTS, [leaving], tolerances=[1e-5, 1e-6], max_iter=100_000
+        removal = RowRemovals(
+            C, coef, full.decision[0, 0] - full.intercept[0, 0], rows, np.arange(90)
+        )
+        ours = hinge_held_out(
+            K, SIGNS, WEIGHTS, [removal], tolerances=[1e-5, 1e-6], max_iter=100_000
         )[0].values
         true = hinge_paths(K, SIGNS, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
         assert_allclose(ours, true, atol=1e-3)
@@ -294,8 +298,8 @@ def test_leaving_a_row_out_is_the_fit_without_it():
 def test_a_row_that_nobody_can_stand_in_for_has_no_value():
     K, y, w = np.eye(3), np.array([1.0, -1.0, -1.0]), np.ones(3)
     full = hinge_paths(K, y, [0.1], w[None], keep_coef=True).coef[0, 0]
-    leaving = Leaving(0.1, full, K @ full, np.array([0]), np.arange(3))
-    (left,) = hinge_without(K, y, w, [leaving])
+    removal = RowRemovals(0.1, full, K @ full, np.array([0]), np.arange(3))
+    (left,) = hinge_held_out(K, y, w, [removal])
     assert np.isnan(left.values).all()
     assert not left.is_sure.any()
 
@@ -306,9 +310,9 @@ def test_values_whose_steps_ran_out_say_so_and_are_no_higher_than_the_refits():
     is_support = full.coef[0, 0] != 0.0
     rows = rows[is_support & (SIGNS * full.decision[0, 0] > 0.0)]
     values = full.decision[0, 0] - full.intercept[0, 0]
-    leaving = Leaving(C, full.coef[0, 0], values, rows, np.arange(90))
+    removal = RowRemovals(C, full.coef[0, 0], values, rows, np.arange(90))
     few, many = (
-        hinge_without(K, SIGNS, np.ones(90), [leaving], tolerances=[1e-6], max_iter=steps)[0]
+        hinge_held_out(K, SIGNS, np.ones(90), [removal], tolerances=[1e-6], max_iter=steps)[0]
         for steps in (5, 100_000)
     )
     assert many.is_sure.all()
@@ -324,11 +328,13 @@ def test_a_value_whose_steps_ran_out_is_not_put_below_the_step(monkeypatch):
     full = hinge_paths(K, SIGNS, C, np.ones((1, 90)), keep_coef=True)
     folds = Folds.leave_one_out(90)
 
-    def leave(lanes):
-        return single.leave_each(problem, DenseMatrix(K), C, full, folds, lanes)[0].values[:, 0]
+    def leave(kernel):
+        return single.hold_out_by_steps(problem, DenseMatrix(K), C, full, folds, kernel)[0].values[
+            :, 0
+        ]
 
-    solve, step = single.hinge_without, leave(None)
-    monkeypatch.setattr(single, "hinge_without", lambda *task: solve(*task, max_iter=1))
+    solve, step = single.hinge_held_out, leave(None)
+    monkeypatch.setattr(single, "hinge_held_out", lambda *task: solve(*task, max_iter=1))
     assert np.all(SIGNS * leave(Kernel32(K)) >= SIGNS * step - 1e-12)
 
 
@@ -337,7 +343,7 @@ def test_larger_cs_that_change_nothing_share_their_record():
     K, Cs = RBF(20.0)(X), np.array([100.0, 0.1, 1e4])
     full = hinge_paths(K, SIGNS, Cs, np.ones((1, len(X))), keep_coef=True)
     folds = Folds.leave_one_out(len(X))
-    records = single.leave_each(problem, DenseMatrix(K), Cs, full, folds, Kernel32(K))
+    records = single.hold_out_by_steps(problem, DenseMatrix(K), Cs, full, folds, Kernel32(K))
     assert_allclose(records[0].values, records[2].values, rtol=0.0, atol=0.0)
     assert np.abs(records[0].values - records[1].values).max() > 0.1
 

@@ -76,11 +76,13 @@ class TestResponse:
     def test_sets_larger_than_the_rank_are_released_alike(self, loss, intercept):
         a, b, _, _ = self.responses(loss, intercept)
         rows, g = np.arange(3, 23), np.random.default_rng(1).normal(size=40)
-        np.testing.assert_allclose(a.release(rows, g), b.release(rows, g), atol=1e-8)
+        np.testing.assert_allclose(a.removal_forces(rows, g), b.removal_forces(rows, g), atol=1e-8)
         active = np.flatnonzero(a.curvature > 0.0)
         sets = active[: 2 * (len(active) // 2)].reshape(2, -1)
         B = np.random.default_rng(2).normal(size=(*sets.shape, 2))
-        np.testing.assert_allclose(a.leave(sets, B), b.leave(sets, B) / b.scale, atol=1e-7)
+        np.testing.assert_allclose(
+            a.solve_residual_blocks(sets, B), b.solve_residual_blocks(sets, B) / b.scale, atol=1e-7
+        )
 
     def test_fits_equal_those_of_the_matrix(self, loss, intercept):
         X, low, dense = bound()

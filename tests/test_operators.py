@@ -208,7 +208,7 @@ class TestResponse:
         rows = np.array([[2, 5, 7], [0, 3, 10]])
         B = np.random.default_rng(0).normal(size=(2, 3, 4))
         blocks = response.residual_blocks(rows)
-        close(blocks @ response.leave(rows, B), B)
+        close(blocks @ response.solve_residual_blocks(rows, B), B)
 
     def test_radius_is_that_of_the_block(self, case):
         response, M, quadratic, *_ = case
@@ -225,7 +225,7 @@ def test_large_blocks_go_through_lapack_and_give_the_same_answer():
     B = np.random.default_rng(1).normal(size=(3, 50, 2))
     for route in ROUTES:
         response = operator.respond(quadratic, 0.1, route)
-        close(response.residual_blocks(rows) @ response.leave(rows, B), B)
+        close(response.residual_blocks(rows) @ response.solve_residual_blocks(rows, B), B)
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -271,11 +271,11 @@ def test_compiled_blocks_give_the_same_answer(monkeypatch, intercept, m):
     rows = np.stack([rng.permutation(90)[:m] for _ in range(40)])
     B = rng.normal(size=(40, m, 3))
     responses = list(operator.respond_path(quadratic, [0.1, 2.0], "explicit"))
-    plain = [response.leave(rows, B) for response in responses]
+    plain = [response.solve_residual_blocks(rows, B) for response in responses]
     monkeypatch.setattr("everyfold.operators.systems.COMPILED_FROM", 0)
     # The ridges share their memory: ask them in turns.
     for response, expected in (*zip(responses, plain, strict=True), (responses[0], plain[0])):
-        close(response.leave(rows, B), expected)
+        close(response.solve_residual_blocks(rows, B), expected)
 
 
 def test_compiled_blocks_that_are_not_definite_are_nan():
@@ -309,8 +309,8 @@ def test_nested_spans_are_those_of_each_set_alone(lonely):
         answers[order[:count]] = s[order[:count]]
         quadratic = Quadratic(answers, np.empty((40, 0)), intercept=True)
         response = operator.respond(quadratic, rho)
-        v = response.release_each(np.full(40, 2.0 * rho))
-        true = response.without_each(v, DualModel(nothing, nothing, 0.0))
+        v = response.removal_forces_each(np.full(40, 2.0 * rho))
+        true = response.held_out_values_each(v, DualModel(nothing, nothing, 0.0))
         assert_allclose(ours, true, rtol=1e-10)
 
 

@@ -94,11 +94,11 @@ class HeldOutError:
             raise ValueError("a response that stands in for another has no gradient; use Dense()")
         s, reduced = problem.quadratic.s[:, None], response.reduced()
         rows = np.concatenate(folds.helds)
-        e = _leave(response, folds, reduced[rows])
+        e = _solve_blocks(response, folds, reduced[rows])
         share = _shares(folds)[:, None] / problem.y.shape[1]
-        w = _leave(response, folds, 2.0 * share * e / s[rows] ** 2)
-        left = response.residual_matmat(_spread(w, folds))
-        right = response.residual_matmat(_spread(e, folds)) - np.tile(reduced, len(folds))
+        w = _solve_blocks(response, folds, 2.0 * share * e / s[rows] ** 2)
+        left = response.residual_matmat(_as_columns(w, folds))
+        right = response.residual_matmat(_as_columns(e, folds)) - np.tile(reduced, len(folds))
         right *= response.scale / ridge
         errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
@@ -154,15 +154,15 @@ def _fold_sums(squares: Array, folds: Folds) -> Array:
     return np.add.reduceat(squares.sum(axis=1), starts)
 
 
-def _leave(response: Response, folds: Folds, B: Array) -> Array:
+def _solve_blocks(response: Response, folds: Folds, B: Array) -> Array:
     """Solve R_SS x = B_S fold by fold, over the concatenated held-out rows."""
     solved = np.empty_like(B)
     for stack in folds.stacks(np.ones(folds.n, dtype=bool)):
-        solved[stack.slots] = response.leave(stack.rows, B[stack.slots])
+        solved[stack.slots] = response.solve_residual_blocks(stack.rows, B[stack.slots])
     return solved
 
 
-def _spread(values: Array, folds: Folds) -> Array:
+def _as_columns(values: Array, folds: Folds) -> Array:
     """Values of held-out rows as columns of all rows, one for each fold and target: (n, t q)."""
     q = values.shape[1]
     columns = np.zeros((folds.n, len(folds), q))

@@ -200,11 +200,11 @@ class HeldOut(Predictive):
         residual of the order before. In the limit the two are the same.
         """
         if self._limit == math.inf:
-            e = response.leave(stack.rows, reduced)
+            e = response.solve_residual_blocks(stack.rows, reduced)
             return e, e
         residual = response.scale * reduced
-        before = residual + response.spread(stack.rows, residual, int(self._limit) - 1)
-        return residual + response.spread(stack.rows, residual, int(self._limit)), before
+        before = residual + response.hat_series(stack.rows, residual, int(self._limit) - 1)
+        return residual + response.hat_series(stack.rows, residual, int(self._limit)), before
 
     def _passive(
         self,

@@ -183,12 +183,12 @@ class _Step:
     def _resummed(self, folds: Folds, is_single: bool) -> tuple[Array, list[Array]]:
         if is_single:
             rows = folds.held_rows
-            v_all = self.response.release_each(self.force)
-            held = self.response.without_each(v_all, self.model)[rows]
+            v_all = self.response.removal_forces_each(self.force)
+            held = self.response.held_out_values_each(v_all, self.model)[rows]
             return held, [v_all[row : row + 1] for row in rows]
-        v = [self.response.release(held, self.force) for held in folds.helds]
+        v = [self.response.removal_forces(held, self.force) for held in folds.helds]
         parts = [
-            self.response.without(rows, v_S, self.model)
+            self.response.held_out_values(rows, v_S, self.model)
             for rows, v_S in zip(folds.helds, v, strict=True)
         ]
         return np.concatenate(parts), v

@@ -12,7 +12,7 @@ from everyfold.criteria.base import OutOfFold, Predictive
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.libsvm import Libsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
-from everyfold.criteria.single import check_fits, leave_each, refit_each
+from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators.base import KernelOperator, Part, Solution, Splits
 from everyfold.operators.dense import DenseMatrix
@@ -384,7 +384,7 @@ class SingleRows(Predictive):
     A fit of SVC without a free support vector is nothing to step from: leaving one row out of two
     classes of equal size turns the sign of the bias. There each row has a fit of its own.
 
-    **Cost** one fit a C, and what :func:`~everyfold.criteria.single.leave_each` says.
+    **Cost** one fit a C, and what :func:`~everyfold.criteria.single.hold_out_by_steps` says.
     **Exact?** No.
     """
 
@@ -401,10 +401,10 @@ class SingleRows(Predictive):
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
-        records = leave_each(problem, operator, Cs, paths, folds, kernel)
+        records = hold_out_by_steps(problem, operator, Cs, paths, folds, kernel)
         loose = np.flatnonzero(paths.play[0] > LOOSER * self.tol)
         if problem.loss.is_margin and loose.size:
-            fitted = refit_each(problem, kernel, Cs[loose], folds, tol=self.tol)
+            fitted = hold_out_by_refits(problem, kernel, Cs[loose], folds, tol=self.tol)
             for k, record in zip(loose.tolist(), fitted, strict=True):
                 records[k] = record
         yield from records
@@ -431,7 +431,7 @@ class RefittedRows(Predictive):
         _check_convex(operator)
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = Kernel32(operator.K)
-        records = refit_each(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
+        records = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
         n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
         words = "" if n_unsure == 0 else f"{REFITTED}; up to {n_unsure} rows{_UNSURE}"
         yield from (replace(record, words=words) for record in records)

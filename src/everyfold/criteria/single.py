@@ -17,32 +17,32 @@ from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths, hinge_paths
-from everyfold.svm.rows import Leaving, epsilon_without, hinge_refits, hinge_without
+from everyfold.svm.rows import RowRemovals, epsilon_held_out, hinge_held_out, hinge_refits
 from everyfold.types import Array, Index
 
 SMOOTHING = 0.1
-"""How far from its kink, in units of the spread of y, a row answers when another one leaves."""
+"""The width h over which the kink of the loss is rounded, in standard deviations of y."""
 
 DOUBT = 0.6
-"""How much of what the other rows gave back may be wrong before the sign of a value is sure."""
+"""A held-out value may be wrong by this share of what the other rows made up for."""
 
 CLOSE = 0.1
-"""No value beyond this on the right side is in doubt."""
+"""A margin y f(x) of at least this is never in doubt."""
 
 SEEN = 0.1
-"""The share of the errors of a regression beside which a doubt is seen."""
+"""A regression refits rows whose value may be wrong by this share of its root mean square error."""
 
 REACH = 0.5
 """Rows this near to their kink may change sides when a row in doubt is left out."""
 
 PRECISION = 0.005
-"""The tolerance, in units of the spread of y, at which a regression is fitted without a row."""
+"""The tolerance of a regression fitted without a row, in standard deviations of y."""
 
 ALIKE = 0.1
-"""Cs share a system if that takes no more than this share of further rows to the kink of any."""
+"""Cs share a factorisation if this adds at most this share of rows to those at the kink of each."""
 
 ISOLATED = 1e-3
-"""Rows whose kernel with all others together is below this share of their own meet no other."""
+"""A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii."""
 
 STRETCH, STIFF = 20.0, 0.01
 """Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
@@ -52,8 +52,8 @@ FEW, SHARE = 30, 0.3
 """Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows)."""
 
 RANKED, FINEST = 0.01, 1e-3
-"""Values to rank rows by are solved to this share of their spread where that is below libsvm's
-tolerance, but to no less than this share of the tolerance."""
+"""The tolerance of values that rank rows: RANKED · their standard deviation, at least FINEST · tol
+and at most tol, libsvm's own."""
 
 _PIN = 1e-8
 
@@ -118,13 +118,13 @@ class _Machine:
         return free | (others < width)
 
 
-def leave_each(
+def hold_out_by_steps(
     problem: Problem,
     operator: DenseMatrix,
     Cs: Array,
     paths: FoldPaths,
     folds: Folds,
-    lanes: Kernel32 | None,
+    kernel: Kernel32 | None,
 ) -> list[OutOfFold]:
     r"""Held-out values of every row at every C, from the solutions on all rows.
 
@@ -132,8 +132,8 @@ def leave_each(
     straight pieces. With the kink taken as rounded, leaving out a row is one step of a quadratic
     problem (★), whose forces are the dual coefficients, :math:`g = -2\rho a`: no Newton
     iterations, and one factorisation a C or less. Rows without a coefficient keep their values,
-    which is exact. The few rows whose value the step leaves in doubt are left out
-    for good, by pair steps from the solution on all rows.
+    which is exact. The few rows for which one step is not good enough are refitted by pair steps,
+    from the solution on all rows.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def leave_each(
         One fold that holds nothing out, with its coefficients.
     folds : Folds
         Single rows.
-    lanes : Kernel32, optional
+    kernel : Kernel32, optional
         The kernel, for refits of rows in doubt. There are none without it.
 
     Returns
@@ -170,26 +170,26 @@ def leave_each(
     spans = _spans(machines, operator)
     first = _first_alike(machines)
     held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
-    if lanes is not None:
-        _refit_doubtful(problem, lanes, {k: machines[k] for k in held}, held)
+    if kernel is not None:
+        _refit_doubtful(problem, kernel, {k: machines[k] for k in held}, held)
     rows = folds.test_rows
     return [_record(held[k], spans[k][1], rows) for k in first]
 
 
-def refit_each(
-    problem: Problem, lanes: Kernel32, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
+def hold_out_by_refits(
+    problem: Problem, kernel: Kernel32, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
 ) -> list[OutOfFold]:
     """Held-out values of ``SVC`` to libsvm's tolerance, each support vector by a fit without it.
 
-    :func:`leave_each` is for labels: it spends nothing on values whose sign is sure. Here values
-    may be compared with each other. Rows without a coefficient keep their values if a free support
-    vector fixes the bias.
+    :func:`hold_out_by_steps` is for labels: it spends nothing on values whose sign is sure. Here
+    values may be compared with each other. Rows without a coefficient keep their values if a free
+    support vector fixes the bias.
 
     Parameters
     ----------
     problem : Problem
         Of the hinge.
-    lanes : Kernel32
+    kernel : Kernel32
         The kernel.
     Cs : array of shape (n_C,)
     folds : Folds
@@ -212,18 +212,18 @@ def refit_each(
     """
     y, w = problem.y[:, 0], problem.w
     rows = folds.test_rows
-    paths = hinge_paths(lanes, y, Cs, w[None], tol=tol, keep_coef=True)
+    paths = hinge_paths(kernel, y, Cs, w[None], tol=tol, keep_coef=True)
     check_fits(paths)
     assert paths.coef is not None
     records = []
     for k in range(len(Cs)):
         C, fine = Cs[[k]], _fine_enough(paths.decision[0, k], w, tol)
         start = paths.coef[:, [k]]
-        full = hinge_paths(lanes, y, C, w[None], tol=fine, start=start, keep_coef=True)
-        leaving = _leave_support(full, float(C[0]), w, rows)
-        (left,) = hinge_refits(lanes, y, w, [leaving], tol=fine, n_threads=threads)
+        full = hinge_paths(kernel, y, C, w[None], tol=fine, start=start, keep_coef=True)
+        removal = _removals_of_support(full, float(C[0]), w, rows)
+        (left,) = hinge_refits(kernel, y, w, [removal], tol=fine, n_threads=threads)
         values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
-        values[leaving.rows], violation[leaving.rows] = left.values, left.violation
+        values[removal.rows], violation[removal.rows] = left.values, left.violation
         # Where no support vector is free, the violation is minus the room that the bias has.
         is_exact = (violation <= fine) & (violation >= -tol)
         unknown = np.full(len(rows), np.nan)
@@ -242,8 +242,8 @@ def _fine_enough(u: Array, w: Array, tol: float) -> float:
     return float(np.clip(RANKED * np.std(u[w > 0.0]), FINEST * tol, tol))
 
 
-def _leave_support(full: FoldPaths, C: float, w: Array, rows: Index) -> Leaving:
-    """The rows without which the fit on all rows is another: its support vectors.
+def _removals_of_support(full: FoldPaths, C: float, w: Array, rows: Index) -> RowRemovals:
+    """The rows whose removal changes the fit on all rows: its support vectors.
 
     Where none of them is free, the rows beyond the margin bound the interval of the bias, whose
     middle is taken.
@@ -253,7 +253,7 @@ def _leave_support(full: FoldPaths, C: float, w: Array, rows: Index) -> Leaving:
     is_free = (a != 0.0) & (np.abs(a) < C * w)
     matters = np.flatnonzero(a if is_free.any() else w)
     values = full.decision[0, 0] - full.intercept[0, 0]
-    return Leaving(C, a, values, np.intersect1d(matters, rows), matters)
+    return RowRemovals(C, a, values, np.intersect1d(matters, rows), matters)
 
 
 def _first_alike(machines: Sequence[_Machine]) -> list[int]:
@@ -269,7 +269,7 @@ def _first_alike(machines: Sequence[_Machine]) -> list[int]:
 
 def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Array, float]]:
     """The spans of every C, and the condition of the system behind them."""
-    # Where no row is at the kink, none makes up for the one that leaves.
+    # Where no row is at the kink, none makes up for the one that is held out.
     found = {k: (operator.diagonal(), 1.0) for k in range(len(machines))}
     isolated = operator.isolated(ISOLATED)
     for chain in _chains(machines):
@@ -327,7 +327,7 @@ def _spans_of_chain(
 
 
 def _unit(problem: Problem) -> float:
-    """The unit of distances from the kink: the spread of y."""
+    """The unit of distances from the kink: the standard deviation of y, or 1 for labels."""
     if problem.loss.is_margin:
         return 1.0
     return max(float(np.std(problem.y[problem.w > 0.0])), float(np.finfo(float).tiny))
@@ -357,31 +357,31 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
 
 def _refit_doubtful(
     problem: Problem,
-    lanes: Kernel32,
+    kernel: Kernel32,
     machines: dict[int, _Machine],
     held: dict[int, Array],
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
     unit = _unit(problem)
-    cases: dict[int, Leaving] = {}
+    cases: dict[int, RowRemovals] = {}
     for k, machine in machines.items():
-        rows = _in_doubt(machine, held[k], lanes.diagonal)
+        rows = _in_doubt(machine, held[k], kernel.diagonal)
         if rows.size:
             movable = machine.is_free | (machine.distance <= REACH * unit)
             near = np.flatnonzero(movable & (problem.w > 0.0))
-            cases[k] = Leaving(machine.C, machine.a, machine.u - machine.b, rows, near)
-    task = (lanes, problem.y[:, 0], problem.w, list(cases.values()))
+            cases[k] = RowRemovals(machine.C, machine.a, machine.u - machine.b, rows, near)
+    task = (kernel, problem.y[:, 0], problem.w, list(cases.values()))
     if isinstance(problem.loss, EpsilonInsensitive):
         epsilon = problem.loss.epsilon
-        found = epsilon_without(*task, epsilon=epsilon, tol=PRECISION * unit)
+        found = epsilon_held_out(*task, epsilon=epsilon, tol=PRECISION * unit)
     else:
-        found = hinge_without(*task)
-    for (k, leaving), left in zip(cases.items(), found, strict=True):
-        step, side = held[k][leaving.rows], np.sign(leaving.coef[leaving.rows])
+        found = hinge_held_out(*task)
+    for (k, removal), left in zip(cases.items(), found, strict=True):
+        step, side = held[k][removal.rows], np.sign(removal.coef[removal.rows])
         # A value whose steps ran out was still rising, and the one step may be the better guess.
         risen = side * np.maximum(side * left.values, side * step)
         values = np.where(left.is_sure, left.values, risen)
-        held[k][leaving.rows] = np.where(np.isfinite(left.values), values, step)
+        held[k][removal.rows] = np.where(np.isfinite(left.values), values, step)
 
 
 def _record(held: Array, condition: float, rows: Index) -> OutOfFold:

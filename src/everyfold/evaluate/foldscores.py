@@ -93,10 +93,10 @@ def placed(scores: Sequence[Score], where: Index, size: int) -> Sequence[Score]:
     if len(where) == size:
         return scores
     if not isinstance(scores, FoldScores):
-        spread: list[Score] = [None] * size
+        among_all: list[Score] = [None] * size
         for i, score in zip(where.tolist(), scores, strict=True):
-            spread[i] = score
-        return spread
+            among_all[i] = score
+        return among_all
     is_known = np.zeros(size, dtype=bool)
     is_known[where] = True if scores.is_known is None else scores.is_known
     columns = {name: np.full(size, np.nan) for name in scores.columns}

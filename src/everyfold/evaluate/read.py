@@ -119,7 +119,7 @@ def _is_left_by_scorer(
     rows = task.whole.test.parts[0]
     reason = why_not_judged(scorer, task.target, data, request.metadata.score, rows)
     for candidate in candidates if reason else ():
-        others.leave(candidate.number, ValueError(reason))
+        others.set_aside(candidate.number, ValueError(reason))
     return bool(reason)
 
 
@@ -195,7 +195,7 @@ class _Others:
             raise error
         self.refused[number] = Failure(error, format_exc())
 
-    def leave(self, number: int, error: Exception) -> None:
+    def set_aside(self, number: int, error: Exception) -> None:
         """Leave a candidate to refits, if these are allowed."""
         self.request.check_fallback(error)
         self.foreign[number] = error
@@ -226,9 +226,9 @@ def _models(request: Request, others: _Others) -> list[_Readable]:
                 model = replace(model, is_stand_in=True)
             model.choice.resolve_for_any()
         except UnknownEstimatorError as error:
-            others.leave(number, error)
+            others.set_aside(number, error)
         except (TypeError, ValueError) as error:
-            (others.leave if _is_valid(final) else others.refuse)(number, error)
+            (others.set_aside if _is_valid(final) else others.refuse)(number, error)
         else:
             check_order(model, options.order)
             check_criterion(model, options.closed)
@@ -257,9 +257,9 @@ def _judged_alike(found: Sequence[_Readable], scorer: Scorer, others: _Others) -
     kept = []
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
-            others.leave(item.number, ValueError(_MIXED))
+            others.set_aside(item.number, ValueError(_MIXED))
         elif is_own_score(scorer) and usual_score(item.estimator) is None:
-            others.leave(item.number, unusual_score(item.estimator))
+            others.set_aside(item.number, unusual_score(item.estimator))
         else:
             kept.append(item)
     return kept
@@ -278,7 +278,7 @@ def _candidates(models: Sequence[_Readable], request: Request, others: _Others) 
         except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
             others.refuse(item.number, error)
         except ValueError as error:
-            others.leave(item.number, error)
+            others.set_aside(item.number, error)
         else:
             found.append(Candidate(item.number, item.model, parts))
     others.check_any(found)
@@ -356,7 +356,7 @@ def _targets(
             if model.reading not in targets:
                 targets[model.reading] = model.reading.read(y)
         except NotSpedUpError as error:
-            others.leave(candidate.number, error)
+            others.set_aside(candidate.number, error)
         else:
             model.check_labels(targets[model.reading])
             found.append(candidate)

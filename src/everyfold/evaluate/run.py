@@ -324,9 +324,9 @@ def _judge(
         numbers,
         scores,
         train,
-        _spread(record.is_exact, where, len(numbers), False),
-        _spread(record.condition, where, len(numbers), np.nan),
-        _spread(record.spectral_radius, where, len(numbers), np.nan),
+        _among_all(record.is_exact, where, len(numbers), False),
+        _among_all(record.condition, where, len(numbers), np.nan),
+        _among_all(record.spectral_radius, where, len(numbers), np.nan),
         failures,
         _kept(record, task, tile, folds),
         seconds=(seconds, time.perf_counter() - start),
@@ -423,13 +423,13 @@ def _is_approximate(record: OutOfFold, method: Method) -> bool:
     return not record.is_exact.all() if record.words else method.is_approximate
 
 
-def _spread(found: Any, where: Any, size: int, missing: Any) -> Any:
+def _among_all(found: Any, where: Any, size: int, missing: Any) -> Any:
     """Entries of the usable folds among those of all."""
     if len(where) == size:
         return found
-    spread = np.full(size, missing, dtype=found.dtype)
-    spread[where] = found
-    return spread
+    entries = np.full(size, missing, dtype=found.dtype)
+    entries[where] = found
+    return entries
 
 
 def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:

@@ -164,7 +164,7 @@ class Response(ABC):
         """The sum of the diagonal of R over ``rows``."""
         return float(self.residual_diagonal()[rows].sum())
 
-    def leave(self, rows: Index, B: Array) -> Array:
+    def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         r"""Solve :math:`R_{SS}\,e_S = B_S` for t sets S of m active rows: (t, m), (t, m, k).
 
         With ``B = R D^{1/2} z`` the solution e is the held-out residual of the sets, in units of
@@ -193,7 +193,7 @@ class Response(ABC):
             "the training rows of each fold instead"
         )
 
-    def release(self, rows: Index, g: Array) -> Array:
+    def removal_forces(self, rows: Index, g: Array) -> Array:
         r"""The forces :math:`v_S = (I - D_S M_{SS})^{-1} g_S` that undo the rows of one set.
 
         Applied to the model of all rows they leave the one that never saw S:
@@ -204,8 +204,8 @@ class Response(ABC):
         system = np.eye(len(rows)) - D[rows, None] * M_SS
         return np.asarray(np.linalg.solve(system, g[rows]), dtype=np.float64)
 
-    def release_each(self, g: Array) -> Array:
-        """``release`` of every single row."""
+    def removal_forces_each(self, g: Array) -> Array:
+        """``removal_forces`` of every single row."""
         v: Array = g / (self.scale * self.residual_diagonal())
         return np.where(self.curvature > 0.0, v, g)
 
@@ -214,8 +214,8 @@ class Response(ABC):
     def curvature(self) -> Array:
         """The diagonal of D."""
 
-    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
-        """Held-out values of one set, given the model of all rows and v from ``release``.
+    def held_out_values(self, rows: Index, v: Array, model: DualModel) -> Array:
+        """Held-out values of one set, given the model of all rows and v from ``removal_forces``.
 
         An operator that can computes them from the rows outside the set alone, so that tiny values
         are not the difference of large ones.
@@ -223,8 +223,8 @@ class Response(ABC):
         held: Array = model.u[rows] + self.block(rows, rows) @ v
         return held
 
-    def without_each(self, v: Array, model: DualModel) -> Array:
-        """``without`` of every single row."""
+    def held_out_values_each(self, v: Array, model: DualModel) -> Array:
+        """``held_out_values`` of every single row."""
         held: Array = model.u + self.diagonal() * v
         return held
 
@@ -258,7 +258,7 @@ class Response(ABC):
             norm = np.linalg.norm(x, axis=0)
         return norm
 
-    def spread(self, rows: Index, B: Array, order: int) -> Array:
+    def hat_series(self, rows: Index, B: Array, order: int) -> Array:
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
         total = np.zeros_like(B)
         if rows.size == 0:
@@ -269,7 +269,7 @@ class Response(ABC):
         return total
 
     def radius(self, rows: Index) -> Array:
-        """The spectral radius of M_SS D_S for each set: how fast the series of ``spread`` runs."""
+        """The spectral radius of M_SS D_S for each set: the rate of ``hat_series``."""
         if rows.shape[1] == 0:
             return np.zeros(len(rows))
         if rows.shape[1] == 1:

@@ -300,7 +300,7 @@ class DenseResponse(Response):
         """See base class."""
         return self._scatter(self._C_z)
 
-    def leave(self, rows: Index, B: Array) -> Array:
+    def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class."""
         if rows.size == 0:
             return B.copy()
@@ -454,7 +454,7 @@ class DenseResponse(Response):
         M_SS: Array = inner / (2.0 * self.rho) + self._beta[columns]
         return M_SS
 
-    def release(self, rows: Index, g: Array) -> Array:
+    def removal_forces(self, rows: Index, g: Array) -> Array:
         """See base class; by the symmetric block of R for rows with curvature."""
         inside = self._is_inside(rows)
         v = g[rows].copy()
@@ -466,12 +466,14 @@ class DenseResponse(Response):
         order = self._active[inside]
         s = self._s[inside]
         push = g[order] + self._transfer[np.ix_(inside, passive)] @ g[passive]
-        solved = self.leave(order[None], (push / s)[None, :, None])[0, :, 0] / self.rho
+        solved = (
+            self.solve_residual_blocks(order[None], (push / s)[None, :, None])[0, :, 0] / self.rho
+        )
         position = {row: i for i, row in enumerate(rows)}
         v[[position[row] for row in order]] = s * solved
         return v
 
-    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
+    def held_out_values(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class: K_{S,T} a_T + b from the coefficients that are left."""
         outside = np.setdiff1d(np.arange(len(self._active)), self._is_inside(rows))
         rest = model.a.copy()
@@ -480,7 +482,7 @@ class DenseResponse(Response):
         held: Array = self._K[rows] @ rest + model.b + self._beta[rows] @ v
         return held
 
-    def without_each(self, v: Array, model: DualModel) -> Array:
+    def held_out_values_each(self, v: Array, model: DualModel) -> Array:
         """See base class; |A|² flops for each row with a force, and |A|³ without an intercept.
 
         With an intercept, leaving one row out moves all values by about 1/n, and u + M v is as good

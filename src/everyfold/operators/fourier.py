@@ -308,7 +308,7 @@ class CirculantResponse(Response):
             norm += np.einsum("qi,i->q", power[:, piece], R)
         return norm / weight**2, trace / weight
 
-    def leave(self, rows: Index, B: Array) -> Array:
+    def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class. The sets must be blocks with fixed leading indices.
 
         **Cost** two transforms of each set, O(n log n) for all; memory O(n) a column.
@@ -316,8 +316,8 @@ class CirculantResponse(Response):
         lead = self._lead(rows)
         return self._filter_blocks(1.0 / self._grid.block_values(self._R, lead), lead, B)
 
-    def spread(self, rows: Index, B: Array, order: int) -> Array:
-        """See base class; as ``leave``."""
+    def hat_series(self, rows: Index, B: Array, order: int) -> Array:
+        """See base class; as ``solve_residual_blocks``."""
         lead = self._lead(rows)
         H = self._grid.block_values(self._H, lead)
         total = np.zeros_like(H)

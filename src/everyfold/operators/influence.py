@@ -126,7 +126,7 @@ class InfluenceResponse(Response):
             total += term
         return total[:, 0]
 
-    def spread(self, rows: Index, B: Array, order: int) -> Array:
+    def hat_series(self, rows: Index, B: Array, order: int) -> Array:
         """See base class; likewise."""
         total = np.zeros_like(B)
         for S, B_S, sum_S in zip(rows, B, total, strict=True):
@@ -183,7 +183,7 @@ class InfluenceResponse(Response):
         diagonal: Array = (1.0 - self.curvature * self.diagonal()) / self.scale
         return diagonal
 
-    def leave(self, rows: Index, B: Array) -> Array:
+    def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class; 2 m³/3 flops a set."""
         if rows.size == 0:
             return B.copy()

@@ -375,10 +375,10 @@ class LowRankResponse(Response):
         diagonal: Array = 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
         return diagonal
 
-    def leave(self, rows: Index, B: Array) -> Array:
+    def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class; sets larger than the rank cost m c² + c³ flops, not m³."""
         if rows.shape[1] <= self.G.shape[1]:
-            return super().leave(rows, B)
+            return super().solve_residual_blocks(rows, B)
         s = self._quadratic.s[:, None]
         pairs = zip(rows, B, strict=True)
         return np.stack([_deflate(self.G[S] * s[S], B_S) for S, B_S in pairs])
@@ -391,17 +391,17 @@ class LowRankResponse(Response):
         inner = np.stack([gram(self.G[S] * s[S]) for S in rows])
         return np.asarray(np.linalg.eigvalsh(inner)[:, -1], dtype=np.float64)
 
-    def release(self, rows: Index, g: Array) -> Array:
+    def removal_forces(self, rows: Index, g: Array) -> Array:
         """See base class; likewise."""
         if len(rows) <= self.G.shape[1]:
-            return super().release(rows, g)
+            return super().removal_forces(rows, g)
         s, G = self._quadratic.s[rows, None], self.G[rows]
         # (I − D M)⁻¹ = I + s (I − Q Qᵀ)⁻¹ Q Gᵀ with Q = s G.
         pushed = s * G @ (G.T @ g[rows, None])
         v: Array = g[rows] + (s * _deflate(s * G, pushed))[:, 0]
         return v
 
-    def without(self, rows: Index, v: Array, model: DualModel) -> Array:
+    def held_out_values(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class."""
         G = self.G[rows]
         held: Array = model.u[rows] + 0.5 * (G @ (G.T @ v))

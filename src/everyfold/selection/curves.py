@@ -21,8 +21,8 @@ from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.private import translate_train_sizes, warn_or_raise_about_fit_failures
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
+from everyfold.selection.fallback import check_read, check_sped_up, falls_back
 from everyfold.selection.functions import route
-from everyfold.selection.leave import check_read, check_sped_up, falls_back
 from everyfold.selection.results import entries_of
 from everyfold.types import (
     Array,

@@ -29,7 +29,12 @@ from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.structure import OperatorChoice
-from everyfold.selection.leave import check_read, check_sped_up, falls_back, leave
+from everyfold.selection.fallback import (
+    check_read,
+    check_sped_up,
+    falls_back,
+    leave_to_scikit_learn,
+)
 from everyfold.selection.nested import is_search, nest
 from everyfold.types import (
     AnyArray,
@@ -130,7 +135,9 @@ def cross_val_predict(
     request = replace(request, metadata=metadata)
     data, outcome = evaluate(request, verbose)
     if method != "predict" and data.stream is None and data.tasks[0].lacks_classes:
-        leave(request, ValueError(f"cv: a fold lacks a class, which {method} has a column of"))
+        leave_to_scikit_learn(
+            request, ValueError(f"cv: a fold lacks a class, which {method} has a column of")
+        )
     if outcome.failure is not None:
         raise outcome.failure.error
     target, values = _in_order_of_rows(data, outcome)
@@ -236,7 +243,7 @@ def _check_method(request: Request, method: str) -> None:
             allowed.append("predict_proba")
     if method not in allowed:
         words = f"method={method!r} is not available for {type(final).__name__}; use one of "
-        leave(request, ValueError(f"{words}{allowed}"))
+        leave_to_scikit_learn(request, ValueError(f"{words}{allowed}"))
 
 
 def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:

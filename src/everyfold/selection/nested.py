@@ -29,7 +29,7 @@ from everyfold.operators import Structure
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.selection.choice import best_index
-from everyfold.selection.leave import NotSpedUp
+from everyfold.selection.fallback import NotSpedUp
 from everyfold.selection.results import entries_of
 from everyfold.types import Estimator, Index, Params, Score, Scorer, Search
 

@@ -21,8 +21,8 @@ from everyfold.models.pipelines import take_apart
 from everyfold.models.private import num_samples, safe_indexing
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
+from everyfold.selection.fallback import check_read, check_sped_up, falls_back
 from everyfold.selection.functions import route
-from everyfold.selection.leave import check_read, check_sped_up, falls_back
 from everyfold.types import (
     Array,
     Estimator,

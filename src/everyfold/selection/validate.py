@@ -24,8 +24,8 @@ from everyfold.models.private import (
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
+from everyfold.selection.fallback import check_sped_up, falls_back
 from everyfold.selection.functions import evaluate, route
-from everyfold.selection.leave import check_sped_up, falls_back
 from everyfold.selection.nested import is_search
 from everyfold.selection.results import entries_of, sizes_of
 from everyfold.types import (

@@ -770,7 +770,7 @@ def _settle(
 
 
 @_entry
-def leave_rows(
+def hold_out_rows(
     K: _Array,
     box: _Array,
     beta: _Array,
@@ -841,8 +841,8 @@ def refit_rows(
 ) -> None:
     """Values of ``rows``, each by the model that is fitted without it, to ``tol``.
 
-    Like :func:`leave_rows`, but every row may move, and the solution is checked in float64 as that
-    of a fold is. Rows without which nothing can be fitted are left as they come.
+    Like :func:`hold_out_rows`, but every row may move, and the solution is checked in float64 as
+    that of a fold is. Rows without which nothing can be fitted are left as they come.
     """
     n = p.shape[0]
     width = K.shape[1]

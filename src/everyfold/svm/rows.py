@@ -1,4 +1,4 @@
-"""Single rows left out of a machine that is fitted on all of them."""
+"""Single rows held out of a machine that is fitted on all of them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import Control, Duals, FloatArray, Kernel, map_interruptibly
 
 __all__ = [
-    "Leaving",
-    "Left",
+    "HeldOutRows",
     "Refitted",
-    "epsilon_without",
+    "RowRemovals",
+    "epsilon_held_out",
+    "hinge_held_out",
     "hinge_refits",
-    "hinge_without",
 ]
 
-LEAVING_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
+SIGN_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
 """Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 certain, and goes on to the next one only if it is not."""
 
 
 @dataclass(frozen=True)
-class Left:
-    """Held-out values of the rows of one :class:`Leaving`.
+class HeldOutRows:
+    """Held-out values of the rows of one :class:`RowRemovals`.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Refitted:
-    """The rows of a :class:`Leaving`, each under the machine that is fitted without it.
+    """The rows of a :class:`RowRemovals`, each under the machine that is fitted without it.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Refitted:
 
 
 @dataclass(frozen=True)
-class Leaving:
+class RowRemovals:
     """A model fitted on all rows, and the rows to leave out of it, one at a time.
 
     Attributes
@@ -86,18 +86,18 @@ class Leaving:
     near: npt.NDArray[np.intp]
 
 
-def hinge_without(
+def hinge_held_out(
     K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
-    leavings: Sequence[Leaving],
+    removals: Sequence[RowRemovals],
     *,
-    tolerances: Sequence[float] = LEAVING_TOLERANCES,
+    tolerances: Sequence[float] = SIGN_TOLERANCES,
     max_iter: int = 1000,
-) -> list[Left]:
+) -> list[HeldOutRows]:
     r"""Leave-one-out decision values of single rows of an ``SVC``, each by a short refit.
 
-    A refit starts from the solution on all rows. The coefficient of the row that is left out moves
+    A refit starts from the solution on all rows. The coefficient of the row that is held out moves
     to those rows where this raises the objective least, and pair steps minimise it from there. They
     stop at the first tolerance at which the violation is too small to change the sign of the value.
 
@@ -109,7 +109,7 @@ def hinge_without(
         Labels -1 and +1.
     bounds : ndarray of shape (n,)
         Multipliers of C.
-    leavings : sequence of Leaving
+    removals : sequence of RowRemovals
         The models and the rows to leave out of them.
     tolerances : sequence of float
         Falling.
@@ -118,7 +118,7 @@ def hinge_without(
 
     Returns
     -------
-    list of Left
+    list of HeldOutRows
         One for each model.
 
     Notes
@@ -132,44 +132,46 @@ def hinge_without(
     Examples
     --------
     >>> import numpy as np
-    >>> from everyfold.svm.rows import Leaving, hinge_without
+    >>> from everyfold.svm.rows import RowRemovals, hinge_held_out
     >>> from everyfold.svm.paths import hinge_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, every = np.outer(x, x), np.ones(4), np.arange(4)
     >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
-    >>> leaving = Leaving(10.0, full, K @ full, np.array([1]), every)
-    >>> hinge_without(K, np.sign(x), w, [leaving], tolerances=[1e-6])[0].values.round(3)
+    >>> removal = RowRemovals(10.0, full, K @ full, np.array([1]), every)
+    >>> hinge_held_out(K, np.sign(x), w, [removal], tolerances=[1e-6])[0].values.round(3)
     array([-0.333])
     """
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    return _without(Kernel32.of(K), Duals(y[None], unit[None], 0.0), leavings, tolerances, max_iter)
+    return _held_out(
+        Kernel32.of(K), Duals(y[None], unit[None], 0.0), removals, tolerances, max_iter
+    )
 
 
-def epsilon_without(
+def epsilon_held_out(
     K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
-    leavings: Sequence[Leaving],
+    removals: Sequence[RowRemovals],
     *,
     epsilon: float = 0.1,
     tol: float = 1e-3,
     max_iter: int = 3000,
-) -> list[Left]:
+) -> list[HeldOutRows]:
     """Leave-one-out predictions of single rows of an ``SVR``, each by a short refit.
 
-    As :func:`hinge_without`, with a single tolerance in the unit of y.
+    As :func:`hinge_held_out`, with a single tolerance in the unit of y.
 
     **Cost** and **Exact?** as there.
     """
     unit = np.stack([-bounds, bounds])
-    return _without(Kernel32.of(K), Duals(y[None], unit[None], epsilon), leavings, [tol], max_iter)
+    return _held_out(Kernel32.of(K), Duals(y[None], unit[None], epsilon), removals, [tol], max_iter)
 
 
 def hinge_refits(
     K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
-    leavings: Sequence[Leaving],
+    removals: Sequence[RowRemovals],
     *,
     tol: float = 1e-3,
     max_iter: int = 100_000,
@@ -177,15 +179,15 @@ def hinge_refits(
 ) -> list[Refitted]:
     r"""Decision values of single rows under the ``SVC`` fitted without the row, to ``tol``.
 
-    :func:`hinge_without` ends when a sign is sure; here a value is as good as that of a fold of
+    :func:`hinge_held_out` ends when a sign is sure; here a value is as good as that of a fold of
     :func:`hinge_paths`, so that values of different rows can be compared with each other.
 
     Parameters
     ----------
-    K, y, bounds, leavings
-        As in :func:`hinge_without`; every row of positive bound may move.
+    K, y, bounds, removals
+        As in :func:`hinge_held_out`; every row of positive bound may move.
     tol, max_iter, n_threads
-        As in :func:`hinge_paths`, for each row that is left out.
+        As in :func:`hinge_paths`, for each row that is held out.
 
     Returns
     -------
@@ -201,13 +203,13 @@ def hinge_refits(
     Examples
     --------
     >>> import numpy as np
-    >>> from everyfold.svm.rows import Leaving, hinge_refits
+    >>> from everyfold.svm.rows import RowRemovals, hinge_refits
     >>> from everyfold.svm.paths import hinge_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
     >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
-    >>> leaving = Leaving(10.0, full, K @ full, row, row)
-    >>> hinge_refits(K, np.sign(x), w, [leaving], tol=1e-6)[0].values.round(3)
+    >>> removal = RowRemovals(10.0, full, K @ full, row, row)
+    >>> hinge_refits(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
     array([-0.333])
     """
     from everyfold.svm.core import refit_rows
@@ -217,20 +219,20 @@ def hinge_refits(
     targets = np.where(bounds > 0.0, y, 0.0)
     stop = np.zeros(1, dtype=np.int64)
     found = [
-        Refitted(np.full(len(leaving.rows), np.nan), np.full(len(leaving.rows), np.inf))
-        for leaving in leavings
+        Refitted(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
+        for removal in removals
     ]
 
     def solve(worker: int) -> None:
         share = slice(worker, None, control.workers)
-        for leaving, left in zip(leavings, found, strict=True):
-            values, violation = left.values[share].copy(), left.violation[share].copy()
+        for removal, held in zip(removals, found, strict=True):
+            values, violation = held.values[share].copy(), held.violation[share].copy()
             refit_rows(
                 kernel.rows,
-                leaving.C * unit,
-                np.ascontiguousarray(leaving.coef),
+                removal.C * unit,
+                np.ascontiguousarray(removal.coef),
                 targets,
-                leaving.rows[share].copy(),
+                removal.rows[share].copy(),
                 0.0,
                 float(control.tol),
                 int(control.max_iter),
@@ -238,54 +240,54 @@ def hinge_refits(
                 values,
                 violation,
             )
-            left.values[share], left.violation[share] = values, violation
+            held.values[share], held.violation[share] = values, violation
 
     map_interruptibly(solve, list(range(control.workers)), control.workers, stop)
     return found
 
 
-def _without(
+def _held_out(
     kernel: Kernel32,
     dual: Duals,
-    leavings: Sequence[Leaving],
+    removals: Sequence[RowRemovals],
     tolerances: Sequence[float],
     max_iter: int,
-) -> list[Left]:
+) -> list[HeldOutRows]:
     """Leave rows out of models that share one problem and one kernel."""
-    if not leavings:
+    if not removals:
         return []
-    from everyfold.svm.core import leave_rows
+    from everyfold.svm.core import hold_out_rows
 
     stop = np.zeros(1, dtype=np.int64)
     without = (
-        leaving.values[leaving.rows] - kernel.diagonal[leaving.rows] * leaving.coef[leaving.rows]
-        for leaving in leavings
+        removal.values[removal.rows] - kernel.diagonal[removal.rows] * removal.coef[removal.rows]
+        for removal in removals
     )
-    found = [Left(values, np.zeros(len(values), dtype=np.bool_)) for values in without]
+    found = [HeldOutRows(values, np.zeros(len(values), dtype=np.bool_)) for values in without]
 
     def solve(_: int) -> None:
-        for leaving, left in zip(leavings, found, strict=True):
+        for removal, held in zip(removals, found, strict=True):
             is_near = np.zeros(len(kernel), dtype=bool)
-            is_near[leaving.near] = True
-            is_near[leaving.rows] = False
-            leave_rows(
+            is_near[removal.near] = True
+            is_near[removal.rows] = False
+            hold_out_rows(
                 kernel.rows,
-                leaving.C * dual.unit[0],
-                np.ascontiguousarray(leaving.coef),
-                leaving.values - dual.p[0],
-                np.concatenate([leaving.rows, np.flatnonzero(is_near)]),
+                removal.C * dual.unit[0],
+                np.ascontiguousarray(removal.coef),
+                removal.values - dual.p[0],
+                np.concatenate([removal.rows, np.flatnonzero(is_near)]),
                 float(dual.epsilon),
                 np.array(tolerances, dtype=np.float64),
                 int(max_iter),
                 stop,
-                left.values,
-                left.is_sure,
+                held.values,
+                held.is_sure,
             )
 
     map_interruptibly(solve, [0], 1, stop)
-    return [_finite(left) for left in found]
+    return [_finite(held) for held in found]
 
 
-def _finite(left: Left) -> Left:
-    is_finite = np.isfinite(left.values)
-    return Left(np.where(is_finite, left.values, np.nan), left.is_sure & is_finite)
+def _finite(held: HeldOutRows) -> HeldOutRows:
+    is_finite = np.isfinite(held.values)
+    return HeldOutRows(np.where(is_finite, held.values, np.nan), held.is_sure & is_finite)

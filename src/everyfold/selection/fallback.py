@@ -14,7 +14,7 @@ from everyfold.evaluate.data import Data
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
 
-__all__ = ["NotSpedUp", "check_read", "check_sped_up", "falls_back", "leave"]
+__all__ = ["NotSpedUp", "check_read", "check_sped_up", "falls_back", "leave_to_scikit_learn"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +42,7 @@ def check_read(data: Data, request: Request) -> Data:
     return data
 
 
-def leave(request: Request, error: Exception) -> NoReturn:
+def leave_to_scikit_learn(request: Request, error: Exception) -> NoReturn:
     """Leave a request to scikit-learn for a reason, or raise it if that is not allowed."""
     request.check_fallback(error)
     raise NotSpedUp(str(error), request)
