@@ -22,13 +22,9 @@ from typing import Literal
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
-from everyfold.criteria.newtonstep import (
-    StepOptions,
-    active_left,
-    newton_steps,
-    share_of_ridge,
-)
+from everyfold.criteria.newtonstep import StepOptions, newton_steps
 from everyfold.criteria.refit import Refit
+from everyfold.criteria.series import mean_series, rows_left, share_of_ridge
 from everyfold.operators.base import KernelOperator, Response, Solution, weights_of_sets
 from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
@@ -136,7 +132,7 @@ class HeldOut(Predictive):
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """Group the folds by the ridge they see; one factorisation serves all groups."""
-        left = active_left(problem, folds)
+        left = rows_left(problem, folds)
         if problem.ridge_scaling == "sum":
             left = np.full(len(folds), problem.n_counted)
         sizes = np.unique(left)
@@ -258,24 +254,17 @@ class HeldOut(Predictive):
     def _mean_series(
         self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
-        r"""The papers' form: leaving rows out also lowers the ridge, so all rows answer.
-
-        With :math:`\Theta = 1` on S and :math:`-m/(n-m)` elsewhere, :math:`\delta_1 = M\Theta g`,
-        :math:`\delta_{j+1} = M\Theta D\delta_j`.
-        """
-        elsewhere = share_of_ridge(problem, folds)
-        theta = weights_of_sets(folds.helds, elsewhere, problem.n)
+        """The form of the papers, as in :mod:`everyfold.criteria.series`."""
+        theta = weights_of_sets(folds.helds, share_of_ridge(problem, folds), problem.n)
         rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
         for response in operator.respond_path(problem.quadratic, rhos, self.route):
             solution, D = response.solution(), response.curvature[:, None]
             u = operator.evaluate(solution.coef) + solution.intercept
-            delta = response.influence(folds.helds, elsewhere, -D * (problem.y - u))
-            total = delta.copy()
-            for _ in range(int(self._limit) - 1):
-                delta = _push(response, (D * theta)[:, :, None] * delta)
-                total += delta
-            pairs = zip(folds.tests, range(len(folds)), strict=True)
-            values = np.concatenate([u[test] + total[test, i] for test, i in pairs])
+            g = -D * (problem.y - u)
+            delta = mean_series(response, problem, folds, g, int(self._limit))
+            values = np.concatenate(
+                [u[rows] + delta[rows, i] for i, rows in enumerate(folds.tests)]
+            )
             nothing = np.zeros(len(folds), dtype=bool)
             condition = np.full(len(folds), response.condition)
             radius = np.full(len(folds), np.nan)
@@ -289,11 +278,6 @@ def _take(columns: Array, stack: Stack, own: Index | None) -> Array:
     if own is None:
         return columns[stack.rows]
     return columns[stack.rows[:, :, None], own[stack.folds][:, None, :]]
-
-
-def _push(response: Response, B: Array) -> Array:
-    """M B for an (n, t, q) array."""
-    return response.matmat(B.reshape(len(B), -1)).reshape(B.shape)
 
 
 def _join(folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
+from everyfold.criteria.series import mean_series, rows_left
 from everyfold.operators.base import (
     DualModel,
     KernelOperator,
     Response,
     Solution,
-    weights_of_sets,
 )
+from everyfold.operators.series import influence_series
 from everyfold.rows.folds import Folds
 from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 from everyfold.types import Array, Index
@@ -97,7 +98,7 @@ def _column(
     """One target of one ridge, its folds grouped by the ridge that they see."""
     if not fit.converged[k]:
         return _unusable(folds)
-    left = active_left(problem, folds)
+    left = rows_left(problem, folds)
     ridge = fit.rho / (problem.n_counted if problem.ridge_scaling == "mean" else 1)
     if problem.ridge_scaling == "sum" or options.order < math.inf:
         # The series expands around the full sample; only its limit knows the fold's own ridge.
@@ -120,15 +121,6 @@ def _unusable(folds: Folds) -> OutOfFold:
     nothing = np.full(len(folds), np.nan)
     values = np.full((int(folds.bounds[-1]), 1), np.nan)
     return OutOfFold(values, np.zeros(len(folds), dtype=bool), nothing, np.full(len(folds), np.inf))
-
-
-def active_left(problem: Problem, folds: Folds) -> Index:
-    """How many of the rows that count in the ridge each fold trains on."""
-    if problem.n_counted == problem.n:
-        return problem.n - folds.sizes
-    counts = problem.w if problem.counts is None else problem.counts
-    out = [np.count_nonzero(counts[held]) for held in folds.helds]
-    return problem.n_counted - np.array(out, dtype=np.intp)
 
 
 @dataclass(frozen=True)
@@ -195,28 +187,18 @@ class _Step:
 
     def _series(self, folds: Folds, order: int, is_single: bool) -> Array:
         if self.problem.ridge_scaling == "mean":
-            return self._mean_series(folds, order)
-        D = self.response.curvature
-        if is_single:
-            rows = folds.held_rows
-            M = self.response.diagonal()[rows]
-            ratio = M * D[rows]
-            powers = sum(ratio**j for j in range(order))
-            return np.asarray(self.u[rows] + powers * M * self.g[rows])
-        moved = [self.response.series(rows, self.g, order) for rows in folds.helds]
+            delta = mean_series(self.response, self.problem, folds, self.g[:, None], order)
+            moved = [delta[S, i, 0] for i, S in enumerate(folds.helds)]
+        else:
+            sets = [folds.held_rows[:, None]] if is_single else [S[None] for S in folds.helds]
+            moved = [self._own_series(rows, order).ravel() for rows in sets]
         return self.u[folds.held_rows] + np.concatenate(moved)
 
-    def _mean_series(self, folds: Folds, order: int) -> Array:
-        elsewhere = share_of_ridge(self.problem, folds)
-        D = self.response.curvature[:, None]
-        delta = self.response.influence(folds.helds, elsewhere, self.g[:, None])[:, :, 0]
-        total = delta.copy()
-        if order > 1:
-            weights = D * weights_of_sets(folds.helds, elsewhere, self.problem.n)
-        for _ in range(order - 1):
-            delta = self.response.matmat(weights * delta)
-            total += delta
-        return np.concatenate([self.u[S] + total[S, i] for i, S in enumerate(folds.helds)])
+    def _own_series(self, rows: Index, order: int) -> Array:
+        """How sets of rows of equal size move that answer to the forces on them alone."""
+        D, step = self.response.curvature[rows][:, :, None], self.response.block_products(rows)
+        first = step(self.g[rows][:, :, None])
+        return influence_series(first, lambda delta: step(D * delta), order)
 
     def _certificate(self, folds: Folds, v: Sequence[Array]) -> NDArray[np.bool_]:
         """Whether every remaining row stays on the piece of the loss that the model assumed.
@@ -257,14 +239,3 @@ class _Step:
 def _is_for(response: Response, newton: NewtonModel) -> bool:
     """Whether a response of an earlier step is that of the model at the minimum."""
     return bool(np.array_equal(response.curvature, 2.0 * newton.quadratic.s**2))
-
-
-def share_of_ridge(problem: Problem, folds: Folds) -> Array:
-    r"""What the "mean" series weighs the rows by that stay, (t,): -m/(n-m).
-
-    Leaving m of n rows out also lowers the ridge, so that all rows answer: those of the fold with
-    weight 1, the others with this one.
-    """
-    left = active_left(problem, folds)
-    share: Array = -(problem.n_counted - left) / left
-    return share

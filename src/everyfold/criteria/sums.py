@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
-from everyfold.criteria.newtonstep import active_left
+from everyfold.criteria.series import rows_left
 from everyfold.operators.base import KernelOperator, StructureError
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.sums import RidgeModels
@@ -45,7 +45,7 @@ class BySums(Predictive):
         """See base class."""
         if not isinstance(operator, LowRank):
             raise StructureError("only a kernel of low rank is a sum over its rows")
-        left = active_left(problem, folds)
+        left = rows_left(problem, folds)
         rhos = [[problem.rho(ridge, int(m)) for ridge in ridges] for m in left]
         sums = operator.sums(problem.quadratic, folds.helds, min(map(min, rhos)))
         models = {i: rest.solve(rhos[i]) for i, rest in sums.rests()}

@@ -7,13 +7,14 @@ statistics that factorises nothing. The letters are those of ``docs/mathematics.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
+from everyfold.operators.series import influence_series
 from everyfold.operators.systems import CHUNK, solve_stack
 from everyfold.types import Array, Index, Matrix, Route
 
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 _POWER_STEPS = 30
+
+Linear: TypeAlias = Callable[[Array], Array]
+"""A linear map."""
 
 
 @dataclass(frozen=True)
@@ -238,15 +242,13 @@ class Response(ABC):
         B = theta[:, :, None] * g[:, None, :]
         return self.matmat(B.reshape(len(g), -1)).reshape(B.shape)
 
-    def series(self, rows: Index, g: Array, order: int) -> Array:
-        r""":math:`\sum_{j<r} (M_{SS} D_S)^j M_{SS}\, g_S` for one set S, g of shape (n,)."""
-        M_SS, D = self.block(rows, rows), self.curvature[rows]
-        term = M_SS @ g[rows]
-        total: Array = term.copy()
-        for _ in range(order - 1):
-            term = M_SS @ (D * term)
-            total += term
-        return total
+    def block_products(self, rows: Index) -> Linear:
+        """The map B → M_SS B for t sets S of m rows: (t, m), and B of shape (t, m, k)."""
+        if rows.shape[1] == 1:
+            M = self.diagonal()[rows][:, :, None]
+        else:
+            M = np.stack([self.block(S, S) for S in rows])
+        return lambda B: M @ B
 
     def rates(self, theta: Array, seed: int) -> Array:
         r"""Spectral radii of :math:`M D \Theta`, one a column of ``theta``, by power iteration."""
@@ -260,13 +262,15 @@ class Response(ABC):
 
     def hat_series(self, rows: Index, B: Array, order: int) -> Array:
         r""":math:`\sum_{j=1}^{r} H_{SS}^j B_S` with :math:`H = D^{1/2} M D^{1/2}`, set by set."""
-        total = np.zeros_like(B)
-        if rows.size == 0:
-            return total
+        if rows.size == 0 or order == 0:
+            return np.zeros_like(B)
+        step = self._hat_products(rows)
+        return influence_series(step(B), step, order)
+
+    def _hat_products(self, rows: Index) -> Linear:
+        """The map B → H_SS B."""
         H = self._hat_blocks(rows)
-        for _ in range(order):
-            total = H @ (B + total)
-        return total
+        return lambda B: H @ B
 
     def radius(self, rows: Index) -> Array:
         """The spectral radius of M_SS D_S for each set: the rate of ``hat_series``."""

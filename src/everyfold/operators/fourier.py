@@ -21,6 +21,7 @@ from everyfold.kernels import RBF, Laplacian
 from everyfold.operators.base import KernelOperator, Quadratic, Response, Solution, StructureError
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
+from everyfold.operators.series import influence_series
 from everyfold.operators.systems import EPS, refuse
 from everyfold.rows.folds import lengths
 from everyfold.types import Array, Index, Matrix, Route
@@ -320,10 +321,8 @@ class CirculantResponse(Response):
         """See base class; as ``solve_residual_blocks``."""
         lead = self._lead(rows)
         H = self._grid.block_values(self._H, lead)
-        total = np.zeros_like(H)
-        for _ in range(order):
-            total = H * (1.0 + total)
-        return self._filter_blocks(total, lead, B)
+        powers = influence_series(H, lambda term: H * term, order) if order else 0.0 * H
+        return self._filter_blocks(powers, lead, B)
 
     def radius(self, rows: Index) -> Array:
         """See base class; the same for every set."""

@@ -20,7 +20,7 @@ from functools import cached_property
 import numpy as np
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import Quadratic, Response, Solution
+from everyfold.operators.base import Linear, Quadratic, Response, Solution
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
 from everyfold.operators.products import product
@@ -116,24 +116,18 @@ class InfluenceResponse(Response):
             B[rows, i] = g[rows]
         return self._answer(KB.reshape(n, -1), B.reshape(n, -1)).reshape(B.shape)
 
-    def series(self, rows: Index, g: Array, order: int) -> Array:
+    def block_products(self, rows: Index) -> Linear:
         """See base class; no block is formed."""
-        D = self.curvature[rows, None]
-        term = self._own_answer(rows, g[rows, None])
-        total = term.copy()
-        for _ in range(order - 1):
-            term = self._own_answer(rows, D * term)
-            total += term
-        return total[:, 0]
 
-    def hat_series(self, rows: Index, B: Array, order: int) -> Array:
-        """See base class; likewise."""
-        total = np.zeros_like(B)
-        for S, B_S, sum_S in zip(rows, B, total, strict=True):
-            s = self._quadratic.s[S, None]
-            for _ in range(order):
-                sum_S[:] = 2.0 * s * self._own_answer(S, s * (B_S + sum_S))
-        return total
+        def step(B: Array) -> Array:
+            pairs = zip(rows, B, strict=True)
+            return np.stack([self._own_answer(S, B_S) for S, B_S in pairs])
+
+        return step
+
+    def _hat_products(self, rows: Index) -> Linear:
+        s, step = self._quadratic.s[rows][:, :, None], self.block_products(rows)
+        return lambda B: 2.0 * s * step(s * B)
 
     def _own_answer(self, rows: Index, B: Array) -> Array:
         """M̃_SS B; 2 n m flops and 6 n c a column."""

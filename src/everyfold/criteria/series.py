@@ -1,0 +1,51 @@
+r"""The influence series of all folds where the ridge is a multiple of the number of rows.
+
+Holding out m of n rows then lowers the ridge too, so that the force on every row changes: with
+:math:`\Theta = 1` on S and :math:`-m/(n-m)` elsewhere, :math:`\delta_1 = M\Theta g` and
+:math:`\delta_{j+1} = M\Theta D\,\delta_j` (the "mean" convention, that of the papers).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from everyfold.operators.base import Response, weights_of_sets
+from everyfold.operators.series import influence_series
+from everyfold.rows.folds import Folds
+from everyfold.solve import Problem
+from everyfold.types import Array, Index
+
+
+def rows_left(problem: Problem, folds: Folds) -> Index:
+    """How many of the rows that count in the ridge each fold trains on."""
+    if problem.n_counted == problem.n:
+        return problem.n - folds.sizes
+    counts = problem.w if problem.counts is None else problem.counts
+    out = [np.count_nonzero(counts[held]) for held in folds.helds]
+    return problem.n_counted - np.array(out, dtype=np.intp)
+
+
+def share_of_ridge(problem: Problem, folds: Folds) -> Array:
+    r"""What :math:`\Theta` is on the rows that a fold trains on, (t,): -m/(n-m)."""
+    left = rows_left(problem, folds)
+    share: Array = -(problem.n_counted - left) / left
+    return share
+
+
+def mean_series(response: Response, problem: Problem, folds: Folds, g: Array, order: int) -> Array:
+    """How the values of all rows move in each fold, (n, t, q), for forces g of shape (n, q).
+
+    **Cost** a product with M for each term, fold and target.
+    """
+    elsewhere = share_of_ridge(problem, folds)
+    first = response.influence(folds.helds, elsewhere, g)
+    if order == 1:
+        return first
+    theta = weights_of_sets(folds.helds, elsewhere, problem.n)
+    weights = (response.curvature[:, None] * theta)[:, :, None]
+
+    def step(delta: Array) -> Array:
+        pushed = (weights * delta).reshape(problem.n, -1)
+        return response.matmat(pushed).reshape(delta.shape)
+
+    return influence_series(first, step, order)
