@@ -34,14 +34,13 @@ from everyfold.operators import (
     Dense,
     Expansion,
     Iterative,
-    KernelOperator,
     LowRank,
     Nystrom,
     Primal,
     RandomFourier,
+    Responds,
 )
 from everyfold.operators.base import Made, Splits
-from everyfold.operators.blockwise import Blockwise
 from everyfold.solve import Problem
 
 N, D = 30, 3
@@ -75,7 +74,7 @@ class Item:
     these and all rows; None where the operator cannot predict.
     """
 
-    operator: KernelOperator | Splits
+    operator: Responds | Splits
     fold: Callable
     K: np.ndarray | None = None
     new: object = None
@@ -167,8 +166,6 @@ def item(name):
     linear = X @ X.T, new, new @ X.T
     if name == "rbf":
         return _item(Dense().bind(RBF(gamma=0.3), X), K, new, K_new)
-    if name == "blockwise":
-        return _item(Blockwise().bind(RBF(gamma=0.3), X), K, new, K_new)
     if name == "iterative":
         return _item(Iterative(rank=5).bind(RBF(gamma=0.3), X), K, new, K_new)
     if name == "linear":
@@ -238,7 +235,6 @@ WITH_MATRIX = (
     *OPERATORS,
     "nystrom_precomputed",
     "waves",
-    "blockwise",
     "iterative",
     "circulant",
     "influence",

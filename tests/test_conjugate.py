@@ -7,10 +7,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import KFold, TimeSeriesSplit
 
+from everyfold import KernelRegressor
 from everyfold.criteria import ConjugateGradient, Folds, Refit, conjugate
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import Dense, DenseMatrix, StructureError, blockwise
+from everyfold.operators import Dense, DenseMatrix, Iterative, Responds, StructureError, blockwise
+from everyfold.operators.base import Multiplies, Splits, having
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import NotPositiveDefiniteError
@@ -410,15 +412,9 @@ def test_blockwise_is_dense(kernel, is_sparse, monkeypatch):
     X = cases.sparse_features(cases.features()) if is_sparse else cases.features()
     block, dense = Blockwise().bind(kernel, X), Dense().bind(kernel, X)
     B = np.random.default_rng(0).normal(size=(30, 4))
-    rows, new = np.array([4, 4, 9, 20, 1]), np.array([0, 9])
-    assert block.n == block.rank == dense.n
+    assert block.n == dense.n
     assert_allclose(block.matmat(B), dense.matmat(B), rtol=1e-10, atol=1e-12)
     assert_allclose(block.diagonal(), dense.diagonal(), rtol=1e-12)
-    assert_allclose(block.cross(new, rows), dense.cross(new, rows), rtol=1e-10, atol=1e-12)
-    part = block.split(rows, new)
-    assert_allclose(part.operator.matmat(np.eye(5)), dense.restrict(rows).K, rtol=1e-10, atol=1e-12)
-    assert_allclose(part.cross, dense.cross(new, rows), rtol=1e-10, atol=1e-12)
-    assert_allclose(block.expand(B)(X[:3]), dense.expand(B)(X[:3]), rtol=1e-10, atol=1e-12)
 
 
 def test_blockwise_folds_equal_refits_of_the_dense_kernel(monkeypatch):
@@ -434,10 +430,12 @@ def test_blockwise_folds_equal_refits_of_the_dense_kernel(monkeypatch):
 
 def test_blockwise_does_not_factorise():
     block = Blockwise().bind(RBF(gamma=0.3), cases.features())
-    quadratic = cases.problem().quadratic
-    with pytest.raises(StructureError, match=r"cannot be factorised; use .*ConjugateGradient"):
-        block.respond_path(quadratic, [1.0], "eigen")
-    with pytest.raises(StructureError, match="has no eigenvalues"):
-        block.eigenvalues()
+    assert having(block, Multiplies) is block
+    for ability in (Responds, Splits):
+        with pytest.raises(StructureError, match=r"cannot be factorised; use .*ConjugateGradient"):
+            having(block, ability)
+    model = KernelRegressor(gamma=0.3, operator=Iterative(5, is_held=False))
+    with pytest.raises(StructureError, match=r"30 rows .* cannot be factorised"):
+        model.fit(cases.features(), np.zeros(30))
     with pytest.raises(ValueError, match=r"precomputed.*use operator=Dense\(\)"):
         Blockwise().bind(Precomputed(), np.eye(3))

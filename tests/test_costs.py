@@ -18,7 +18,7 @@ from everyfold import FastGridSearchCV, HuberSVC, KernelClassifier, KernelRegres
 from everyfold.evaluate import costs
 from everyfold.evaluate.costs import COSTS, CostModel, Workload
 from everyfold.operators import memory
-from everyfold.operators.structure import Outline
+from everyfold.operators.base import Outline
 
 WORK = Workload(400, 400, 4, 1, ((40, 10),))
 THIN = replace(WORK, rank=30)

@@ -11,13 +11,12 @@ from everyfold.kernels import RBF, Linear
 from everyfold.operators import (
     Dense,
     DenseMatrix,
-    KernelOperator,
     Primal,
     Quadratic,
+    Responds,
     StructureError,
 )
 from everyfold.operators.base import DualModel
-from everyfold.operators.blockwise import BlockwiseMatrix
 from everyfold.operators.gathered import solve_gathered
 from everyfold.operators.spans import NestedSpans
 from everyfold.operators.systems import ROUTES, NotPositiveDefiniteError, factorise
@@ -74,10 +73,6 @@ class TestOperator:
     def test_eigenvalues_and_rank(self, with_matrix):
         operator, K = with_matrix.operator, with_matrix.K
         assert np.linalg.matrix_rank(K, tol=1e-9 * K.max()) <= operator.rank <= operator.n
-        if isinstance(operator, BlockwiseMatrix):
-            with pytest.raises(StructureError, match="has no eigenvalues"):
-                operator.eigenvalues()
-            return
         close(operator.eigenvalues(), np.linalg.eigvalsh(K))
 
     def test_restriction_may_repeat_rows(self, with_matrix):
@@ -103,7 +98,6 @@ class TestOperator:
     @pytest.mark.parametrize("chunk", [1, 2**23])
     def test_expansions_are_the_same_in_pieces(self, with_matrix, chunk, monkeypatch):
         monkeypatch.setattr("everyfold.operators.base.CHUNK", chunk)
-        monkeypatch.setattr("everyfold.operators.blockwise.CHUNK", chunk)
         monkeypatch.setattr("everyfold.operators.features.CHUNK", chunk)
         operator = with_matrix.operator
         a = np.random.default_rng(0).normal(size=(operator.n, 1))
@@ -133,7 +127,7 @@ class TestFolds:
 
     def test_restrict_and_cross(self, name):
         item = cases.item(name)
-        if not isinstance(item.operator, KernelOperator):
+        if not isinstance(item.operator, Responds):
             return  # it can only be split
         inside = item.operator.restrict(self.TRAIN)
         self.check(inside, item.operator.cross(self.TEST, self.TRAIN), item.fold)
@@ -151,10 +145,6 @@ class TestFolds:
         inside, cross = part.operator, part.cross
         z = cases.targets(cases.features(len(self.TRAIN)))
         quadratic = Quadratic(np.ones(len(z)), z, True)
-        if name == "blockwise":
-            with pytest.raises(StructureError, match="cannot be factorised"):
-                inside.respond(quadratic, RHO)
-            return
         solution = inside.respond(quadratic, RHO).solution()
         K, K_cross = item.fold(self.TRAIN, self.TEST)
         a, b = reference.fit(K, z[:, 0], np.ones(len(z)), RHO, True)
@@ -167,7 +157,7 @@ def test_the_market_has_every_operator():
         own = set() if inspect.isabstract(kind) else {kind}
         return own.union(*(leaves(child) for child in below))
 
-    ours = {kind for kind in leaves(KernelOperator) if kind.__module__.startswith("everyfold.")}
+    ours = {kind for kind in leaves(Responds) if kind.__module__.startswith("everyfold.")}
     assert ours <= {type(cases.item(name).operator) for name in cases.EVERY}
 
 

@@ -433,5 +433,5 @@ def test_the_operator_is_the_matrix_itself(table):
     X, _, K = table
     operator = fast(6).bind(RBF(GAMMA), X)
     assert isinstance(operator, InfluenceMatrix)
-    assert (operator.rank, operator.response_rank) == (N, 6)
+    assert (operator.rank, operator.outline.response_rank) == (N, 6)
     np.testing.assert_allclose(operator.matmat(np.eye(N)), K, rtol=0, atol=1e-14)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.losses import Loss
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import Responds
 from everyfold.operators.sums import FoldErrors
 from everyfold.operators.systems import EPS
 from everyfold.rows.folds import Folds
@@ -117,9 +117,12 @@ def is_trusted(condition: float) -> bool:
 class Predictive(ABC):
     """A criterion that predicts every held-out row, so that any metric applies."""
 
+    ability: ClassVar[type] = Responds
+    """What an operator must be able to do."""
+
     @abstractmethod
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """The held-out predictions of each ridge, in the order given."""
 
@@ -140,7 +143,7 @@ class Closed(ABC):
 
     @abstractmethod
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """The values, of shape (q,), for each ridge."""
 

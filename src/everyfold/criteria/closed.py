@@ -12,7 +12,7 @@ import numpy as np
 from everyfold.criteria.base import Closed
 from everyfold.criteria.machines import TOLERANCE, Machine, fit_all
 from everyfold.losses import Hinge, HuberHinge, Loss
-from everyfold.operators.base import KernelOperator, Quadratic
+from everyfold.operators.base import Quadratic, Responds
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Route
 
@@ -40,7 +40,7 @@ class GCV(Closed):
         return replace(self, route=route)
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
         active = problem.quadratic.active
@@ -62,7 +62,7 @@ class FromFit(Closed):
         return replace(self, tolerance=tolerance)
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
         for machine in fit_all(problem, operator, ridges, self.tolerance):
@@ -70,7 +70,7 @@ class FromFit(Closed):
             yield value if machine.is_converged else np.full_like(value, np.inf)
 
     @abstractmethod
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         """The criterion of each target, given the fit."""
 
 
@@ -113,7 +113,7 @@ class GACV(_OfHinge):
     hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         m = _margins(problem, machine.u, "GACV")
         push = np.abs(machine.a) * operator.diagonal()[:, None]
         # Only rows with a force push. For the hinge those are m <= 1; rounding its kink moves some
@@ -136,7 +136,7 @@ class SpanRule(_OfHinge):
 
     stiffness: float = 1e4
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         _margins(problem, machine.u, "SpanRule")
         stiffness = self.stiffness if problem.loss.is_smooth else 1.0
         spans = [
@@ -147,7 +147,7 @@ class SpanRule(_OfHinge):
         return _mean(problem, np.where(held < 0.0, 1.0, np.where(held == 0.0, 0.5, 0.0)))
 
 
-def _span(problem: Problem, operator: KernelOperator, rho: float, s: Array) -> Array:
+def _span(problem: Problem, operator: Responds, rho: float, s: Array) -> Array:
     """Squared distances of all rows from the span of those that hold their values."""
     response = operator.respond(Quadratic(s, np.zeros((len(s), 1)), problem.intercept), rho)
     span: Array = 2.0 * rho * response.diagonal()
@@ -164,7 +164,7 @@ class _OfSpectrum(FromFit):
     eta: float
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class; eigenvalues are computed once for all ridges."""
         rows = np.flatnonzero(problem.w)
@@ -172,15 +172,15 @@ class _OfSpectrum(FromFit):
         for value in super().evaluate(problem, operator, ridges):
             yield value + penalty
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         return _mean(problem, problem.loss.value(problem.y, machine.u))
 
     @abstractmethod
-    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+    def _penalty(self, operator: Responds, rows: Index) -> float:
         """What the kernel of some rows costs."""
 
 
-def _spectrum(operator: KernelOperator, rows: Index) -> Array:
+def _spectrum(operator: Responds, rows: Index) -> Array:
     """The eigenvalues of the kernel of some rows, the largest first."""
     part = operator if len(rows) == operator.n else operator.restrict(rows)
     return part.eigenvalues()[::-1]
@@ -201,7 +201,7 @@ class EigenvalueRatio(_OfSpectrum):
     eta: float = 1.0
     leading: float = 0.1
 
-    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+    def _penalty(self, operator: Responds, rows: Index) -> float:
         values = np.maximum(_spectrum(operator, rows), 0.0)
         k = max(1, round(self.leading * len(values)))
         head, tail = float(values[:k].sum()), float(values[k:].sum())
@@ -223,7 +223,7 @@ class EigenvaluePerturbation(_OfSpectrum):
 
     eta: float = 1.0
 
-    def _penalty(self, operator: KernelOperator, rows: Index) -> float:
+    def _penalty(self, operator: Responds, rows: Index) -> float:
         halves = [rows[start::2] for start in (0, 1)]
         spectra = [_spectrum(operator, half) / len(half) for half in halves]
         size = min(len(spectrum) for spectrum in spectra)

@@ -17,12 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
-from everyfold.operators.base import KernelOperator, Multiplies, StructureError
+from everyfold.operators.base import Multiplies, having
 from everyfold.operators.preconditioner import Preconditioner
 from everyfold.operators.systems import EPS, NotPositiveDefiniteError, refuse
 from everyfold.rows.folds import Folds
@@ -98,6 +99,8 @@ class ConjugateGradient(Predictive):
     (True, True)
     """
 
+    ability: ClassVar[type] = Multiplies
+
     tol: float = 1e-8
     max_iter: int = 1000
     basis: Array | None = field(default=None, compare=False, repr=False)
@@ -109,7 +112,7 @@ class ConjugateGradient(Predictive):
             raise ValueError(f"max_iter={self.max_iter!r} is not a positive integer; use 1000")
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Multiplies, ridges: Sequence[float], folds: Folds
     ) -> Iterator[Iterated]:
         """See base class."""
         self._check(problem, operator, ridges)
@@ -124,14 +127,10 @@ class ConjugateGradient(Predictive):
         for k in range(len(ridges)):
             yield record.ridge(k, self.tol)
 
-    def _check(self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]) -> None:
+    def _check(self, problem: Problem, operator: Multiplies, ridges: Sequence[float]) -> None:
         if not problem.loss.has_constant_curvature:
             raise ValueError(f"{problem.loss} has no linear system to iterate on; use Refit")
-        if not isinstance(operator, Multiplies):
-            raise StructureError(
-                "the kernel depends on the training rows of each fold, so that folds share no "
-                "matrix to multiply with; use Refit"
-            )
+        having(operator, Multiplies)
         for ridge in ridges:
             if not 0.0 < ridge < math.inf:
                 raise NotPositiveDefiniteError(
@@ -290,7 +289,7 @@ class _Block:
     def __init__(
         self,
         systems: _Systems,
-        operator: KernelOperator,
+        operator: Multiplies,
         inverse: Preconditioner | None,
         record: _Record,
         tol: float,

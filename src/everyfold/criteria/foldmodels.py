@@ -16,7 +16,7 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold
 from everyfold.criteria.heldout import HeldOut
-from everyfold.operators.base import KernelOperator, Solution
+from everyfold.operators.base import Responds, Solution
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
@@ -44,16 +44,14 @@ def are_complements(folds: Folds) -> bool:
     return folds.are_removable and bool(np.array_equal(np.diff(folds.bounds), folds.sizes))
 
 
-def fold_models(
-    problem: Problem, operator: KernelOperator, ridge: float, folds: Folds
-) -> FoldModels:
+def fold_models(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> FoldModels:
     """The models of all folds from one factorisation, for squared loss and one target.
 
     Parameters
     ----------
     problem : Problem
         With squared loss, one column and ``ridge_scaling="sum"``.
-    operator : KernelOperator
+    operator : Responds
         The kernel of all rows.
     ridge : float
     folds : Folds

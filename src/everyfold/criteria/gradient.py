@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold.operators.base import Differentiates, KernelOperator, Response
+from everyfold.operators.base import Differentiates, Responds, Response
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Route
@@ -83,7 +83,7 @@ class HeldOutError:
     route: Route = "cholesky"
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridge: float, folds: Folds
+        self, problem: Problem, operator: Responds, ridge: float, folds: Folds
     ) -> ErrorSlopes:
         """The error of all folds for one ridge, and its gradient."""
         _check(problem, operator, ridge, folds)
@@ -106,7 +106,7 @@ class HeldOutError:
         return ErrorSlopes(float(errors.mean()), log_gamma, log_ridge, errors)
 
 
-def _check(problem: Problem, operator: KernelOperator, ridge: float, folds: Folds) -> None:
+def _check(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> None:
     """Refuse what the formula does not hold for."""
     reasons = {
         f"{problem.loss} has no closed form; use squared loss": (

@@ -25,7 +25,7 @@ from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.newtonstep import StepOptions, newton_steps
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.series import mean_series, rows_left, share_of_ridge
-from everyfold.operators.base import KernelOperator, Response, Solution, weights_of_sets
+from everyfold.operators.base import Responds, Response, Solution, weights_of_sets
 from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Route
@@ -88,7 +88,7 @@ class HeldOut(Predictive):
             )
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class. Every fold must be a removal of rows (``folds.are_removable``)."""
         if folds.odd:
@@ -96,7 +96,7 @@ class HeldOut(Predictive):
                 f"cv: split {min(folds.odd)} is not a removal of rows (a test row is in the "
                 "training set, or a training row repeats), so no single fit contains it; use Refit"
             )
-        if operator.only_splits:
+        if operator.outline.only_splits:
             raise ValueError(
                 "models of this operator predict by another matrix than they are fitted with "
                 "(predicts_with='kernel'), so no single fit tells held-out values; use Refit"
@@ -109,7 +109,7 @@ class HeldOut(Predictive):
             yield from self._resummed(problem, operator, ridges, folds)
 
     def _without_closed_form(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         if self.order == "exact":
             yield from Refit().evaluate(problem, operator, ridges, folds)
@@ -129,7 +129,7 @@ class HeldOut(Predictive):
     # -- sets of rows: (★) in both conventions, the series in the "sum" convention -----------------
 
     def _resummed(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """Group the folds by the ridge they see; one factorisation serves all groups."""
         left = rows_left(problem, folds)
@@ -149,7 +149,7 @@ class HeldOut(Predictive):
             yield scored[0] if len(scored) == 1 else _join(folds, groups, scored)
 
     def of_response(
-        self, problem: Problem, operator: KernelOperator, response: Response, folds: Folds
+        self, problem: Problem, operator: Responds, response: Response, folds: Folds
     ) -> OutOfFold:
         """Held-out values from a response that is there already, in the "sum" convention."""
         return self._ridge(problem, operator, response, folds, list(folds.stacks(problem.w > 0.0)))
@@ -157,7 +157,7 @@ class HeldOut(Predictive):
     def _ridge(
         self,
         problem: Problem,
-        operator: KernelOperator,
+        operator: Responds,
         response: Response,
         folds: Folds,
         stacks: Sequence[Stack],
@@ -205,7 +205,7 @@ class HeldOut(Predictive):
     def _passive(
         self,
         problem: Problem,
-        operator: KernelOperator,
+        operator: Responds,
         response: Response,
         folds: Folds,
         left: tuple[Sequence[Stack], Sequence[Array]],
@@ -226,7 +226,7 @@ class HeldOut(Predictive):
     def _repair(
         self,
         problem: Problem,
-        operator: KernelOperator,
+        operator: Responds,
         rho: float,
         folds: Folds,
         broken: Sequence[int],
@@ -252,7 +252,7 @@ class HeldOut(Predictive):
     # -- the series in the "mean" convention -------------------------------------------------------
 
     def _mean_series(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """The form of the papers, as in :mod:`everyfold.criteria.series`."""
         theta = weights_of_sets(folds.helds, share_of_ridge(problem, folds), problem.n)

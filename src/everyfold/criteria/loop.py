@@ -61,6 +61,7 @@ class Stage:
 class FoldSolver(Predictive):
     """A criterion that fits every training set by itself, all ridges of it together."""
 
+    ability: ClassVar[type] = Splits
     is_compiled: ClassVar[bool] = False
     """Whether ``solve`` runs without the interpreter, so that threads can share the folds out."""
 

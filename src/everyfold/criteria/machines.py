@@ -9,7 +9,7 @@ import numpy as np
 
 from everyfold.criteria.libsvm import Libsvm
 from everyfold.losses import EpsilonInsensitive, Hinge
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import Responds
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem, solve_path
 from everyfold.types import Array
@@ -50,7 +50,7 @@ class Machine:
 
 def fit_all(
     problem: Problem,
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
     tolerance: float = TOLERANCE,
 ) -> Iterator[Machine]:

@@ -23,7 +23,7 @@ from everyfold.criteria.base import OutOfFold, is_trusted
 from everyfold.criteria.series import mean_series, rows_left
 from everyfold.operators.base import (
     DualModel,
-    KernelOperator,
+    Responds,
     Response,
     Solution,
 )
@@ -56,7 +56,7 @@ class StepOptions:
 
 def newton_steps(
     problem: Problem,
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
     folds: Folds,
     options: StepOptions,
@@ -76,7 +76,7 @@ def newton_steps(
 
 def _fits(
     problem: Problem,
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
     starts: tuple[Solution, ...] | None,
 ) -> Iterator[Fit]:
@@ -90,7 +90,7 @@ def _fits(
 def _column(
     problem: Problem,
     k: int,
-    operator: KernelOperator,
+    operator: Responds,
     fit: Fit,
     folds: Folds,
     options: StepOptions,
@@ -138,7 +138,7 @@ class _Step:
     """The forces at the minimum of the model: g itself where the ridge is that of the fit."""
 
     @classmethod
-    def at(cls, problem: Problem, k: int, operator: KernelOperator, fit: Fit, rho: float) -> _Step:
+    def at(cls, problem: Problem, k: int, operator: Responds, fit: Fit, rho: float) -> _Step:
         coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
         u = operator.evaluate(coef)[:, 0] + b
         newton = NewtonModel.at(problem, k, operator, u, rho)

@@ -14,7 +14,7 @@ from everyfold.criteria.libsvm import Libsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
 from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps
 from everyfold.losses import EpsilonInsensitive, Hinge
-from everyfold.operators.base import KernelOperator, Part, Solution, Splits
+from everyfold.operators.base import Part, Responds, Solution, Splits
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
 from everyfold.rows.folds import Folds
@@ -366,7 +366,7 @@ def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Arr
     return np.asarray(errors.mean(axis=1), dtype=np.float64)
 
 
-def _check_convex(operator: KernelOperator) -> None:
+def _check_convex(operator: Responds) -> None:
     if isinstance(operator, DenseMatrix) and operator.is_indefinite:
         raise IndefiniteError("there is no single minimum on all rows to step from")
 
@@ -391,7 +391,7 @@ class SingleRows(Predictive):
     tol: float
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         assert isinstance(operator, DenseMatrix)
@@ -424,7 +424,7 @@ class RefittedRows(Predictive):
     threads: int = 1
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         assert isinstance(operator, DenseMatrix)
@@ -458,7 +458,7 @@ class SmoothedSteps(Predictive):
     order: float
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         assert isinstance(problem.loss, Hinge | EpsilonInsensitive)
@@ -469,7 +469,7 @@ class SmoothedSteps(Predictive):
             yield replace(record, is_exact=np.zeros_like(record.is_exact))
 
     def _starts(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float]
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> tuple[Solution, ...] | None:
         if not isinstance(operator, DenseMatrix):
             return None

@@ -9,7 +9,7 @@ import numpy as np
 from everyfold.criteria.closed import FromFit
 from everyfold.criteria.machines import Machine
 from everyfold.losses import Loss, SquaredHinge
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import Responds
 from everyfold.solve import Problem
 from everyfold.types import Array
 
@@ -44,7 +44,7 @@ class RadiusMargin(FromFit):
             return ""
         return "its slack must be squared; use LSSVC or KernelClassifier(loss='squared_hinge')"
 
-    def _value(self, problem: Problem, operator: KernelOperator, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         rows = np.flatnonzero(problem.w)
         if not np.isin(problem.y[rows], (-1.0, 1.0)).all():
             raise ValueError("RadiusMargin is for classification: y must be -1 and +1")

@@ -9,7 +9,7 @@ import numpy as np
 
 from everyfold.criteria.base import is_trusted
 from everyfold.criteria.loop import FoldAnswer, FoldSolver
-from everyfold.operators.base import KernelOperator, Part, Solution, Splits
+from everyfold.operators.base import Part, Responds, Solution, Splits
 from everyfold.operators.products import product
 from everyfold.solve import Fit, Problem, solve_path
 from everyfold.types import Array, Route
@@ -38,7 +38,7 @@ class Refit(FoldSolver):
         self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
     ) -> Starts | None:
         """See base class: the fits on all rows, for losses that are iterated on."""
-        if problems[0].loss.has_constant_curvature or not isinstance(operator, KernelOperator):
+        if problems[0].loss.has_constant_curvature or not isinstance(operator, Responds):
             return None
         return [
             [fit.solution for fit in solve_path(problem, operator, ridges)] for problem in problems

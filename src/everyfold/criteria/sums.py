@@ -9,7 +9,7 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.series import rows_left
-from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.base import Responds, StructureError
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.sums import RidgeModels
 from everyfold.rows.batches import height_of
@@ -40,7 +40,7 @@ class BySums(Predictive):
     is_enough: bool = False
 
     def evaluate(
-        self, problem: Problem, operator: KernelOperator, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         if not isinstance(operator, LowRank):

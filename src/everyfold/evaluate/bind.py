@@ -11,8 +11,8 @@ import numpy as np
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
-from everyfold.operators import KernelOperator, Mapped, Structure
-from everyfold.operators.base import Made, Part, Splits
+from everyfold.operators import Mapped, Responds, Structure
+from everyfold.operators.base import Made, Multiplies, Part, Splits, having
 from everyfold.types import Array, Index, Matrix
 
 __all__ = ["FoldRows", "bind", "rows_of"]
@@ -54,7 +54,7 @@ def bind(
     shared: frozenset[str],
     *,
     is_pass: bool = False,
-) -> KernelOperator:
+) -> Multiplies:
     """The operator of a candidate's kernel on all rows.
 
     ``shared`` names the base matrices that further kernels are made of and that are kept for them.
@@ -102,11 +102,11 @@ class FoldRows(Splits):
             X_train = check_precomputed(X_train)
         kernel = model.choice.resolve(X_train)
         if kernel.base not in self.shared or not self.structure.needs_base:
-            operator = self.structure.bind(kernel, X_train)
+            bound = self.structure.bind(kernel, X_train)
         else:
-            operator = self.structure.bind_shared(
-                kernel, X_train, self._base(kernel, X_train, None, (key, "train"))
-            )
+            base = self._base(kernel, X_train, None, (key, "train"))
+            bound = self.structure.bind_shared(kernel, X_train, base)
+        operator = having(bound, Responds)
         return Made(train, test, operator, self._cross(kernel, operator, X_train, X_test, key))
 
     def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:
@@ -132,7 +132,7 @@ class FoldRows(Splits):
     def _cross(
         self,
         kernel: Kernel,
-        operator: KernelOperator,
+        operator: Responds,
         X_train: Matrix,
         X_test: Matrix,
         key: Hashable,

@@ -14,7 +14,7 @@ from everyfold.evaluate import costs
 from everyfold.evaluate.costs import COSTS, Cost, Workload
 from everyfold.losses import Loss
 from everyfold.models.model import Model
-from everyfold.operators import KernelOperator, StructureError
+from everyfold.operators import Responds, StructureError
 from everyfold.solve import Problem
 from everyfold.types import Array, Route
 
@@ -63,7 +63,7 @@ def closed_cost(
 def by_criterion(
     criterion: Closed,
     problems: Sequence[Problem],
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
 ) -> list[OutOfFold]:
     """The criterion of every ridge, as one row with a column for each target.

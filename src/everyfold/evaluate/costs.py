@@ -18,9 +18,8 @@ from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.evaluate.foldscores import MOST_COLUMNS
-from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.base import Outline, Responds, StructureError
 from everyfold.operators.nystrom import SAMPLE
-from everyfold.operators.structure import Outline
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
@@ -276,9 +275,7 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan_exact(
-    problem: Problem, operator: KernelOperator | Outline, n_ridges: int, folds: Folds
-) -> Plan:
+def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, folds: Folds) -> Plan:
     """Choose the cheapest exact method for squared loss, given an operator or its outline.
 
     Examples
@@ -293,9 +290,9 @@ def plan_exact(
     >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
     'cholesky'
     """
-    if isinstance(operator, KernelOperator):
+    if isinstance(operator, Responds):
         operator.check(problem.w, folds.helds)
-        operator = Outline(operator.rank, operator.methods, False, operator.is_approximation)
+        operator = operator.outline
     q = problem.y.shape[1]
     work = Workload(problem.n, operator.rank, n_ridges, q, folds.groups, operator.is_held)
     allowed, reason = _allowed(problem, operator, folds, work)

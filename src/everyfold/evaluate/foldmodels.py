@@ -21,6 +21,7 @@ from everyfold.models.model import Model
 from everyfold.models.pipelines import read_rows
 from everyfold.models.private import check_method_params, safe_split
 from everyfold.operators import Expansion
+from everyfold.operators.base import Responds, having
 from everyfold.operators.threads import blas_threads
 from everyfold.rows.folds import Folds
 from everyfold.types import Array, Estimator, Index, Matrix, Targets
@@ -147,12 +148,13 @@ def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
     (problem,) = model.problems(task.target, task.weights)
     ((ridge, _),) = model.columns_of_ridges(1)
     with blas_threads(data.n):
-        operator = bind(data, candidate, structure, frozenset())
-        if operator.only_splits or operator.response_rank is not None:
+        operator = having(bind(data, candidate, structure, frozenset()), Responds)
+        outline = operator.outline
+        if outline.only_splits or outline.response_rank is not None:
             return None
         models = fold_models(problem, operator, ridge, task.folds)
     remark = _ILL if not models.held_out.is_exact.all() else ""
-    if operator.is_approximation:
+    if outline.is_approximate:
         remark = _APPROXIMATE
     expansion = operator.expand(models.solution.coef)
     return KeptFolds(

@@ -31,7 +31,7 @@ from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.models.model import Model
 from everyfold.models.targets import Numbers
-from everyfold.operators.structure import Outline
+from everyfold.operators.base import Outline
 from everyfold.rows.batches import BLOCK_BYTES
 from everyfold.solve import Problem
 from everyfold.types import Order, Route

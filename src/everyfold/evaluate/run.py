@@ -28,8 +28,8 @@ from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.views import sampled
 from everyfold.models.targets import Labels
 from everyfold.models.warps import Warped
-from everyfold.operators import KernelOperator, StructureError
-from everyfold.operators.base import Splits
+from everyfold.operators import Responds, StructureError
+from everyfold.operators.base import Multiplies, Splits, having
 from everyfold.rows.folds import Folds, chosen
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.types import Array, Index, Label, Mask, Params, Score
@@ -65,7 +65,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     """All groups of one kernel."""
     start = time.perf_counter()
     first = data.candidates[groups[0].numbers[0]]
-    operator: Splits
+    operator: Splits | Multiplies
     assert unit.structure is not None
     try:
         if unit.order == "fold":
@@ -85,26 +85,18 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     outcomes = []
     for group in groups:
         found = [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
-        if group.method.excludes_identity and isinstance(operator, KernelOperator):
+        if group.method.excludes_identity and isinstance(operator, Responds):
             found = [exclude(o) for o in found] if operator.is_near_identity else found
         outcomes += found
     return outcomes
 
 
-def _facts(operator: Splits) -> Params:
+def _facts(operator: Splits | Multiplies) -> Params:
     """What the operator itself tells of a candidate."""
-    if not isinstance(operator, KernelOperator):
-        return {"operator": "a kernel for each fold"}
-    words = "dense" if operator.methods is None else type(operator).__name__
-    if operator.rank < operator.n:
-        words = f"rank {operator.rank}"
-    elif operator.response_rank is not None:
-        words = f"{words}, responses of rank {operator.response_rank}"
-    return {
-        "operator": words,
-        "residual_trace": operator.residual_trace,
-        "is_identity": operator.is_identity,
-    }
+    facts: Params = {"operator": operator.words}
+    if isinstance(operator, Responds):
+        facts |= {"residual_trace": operator.residual_trace, "is_identity": operator.is_identity}
+    return facts
 
 
 def _lost(data: Data, number: int, failure: Failure) -> Outcome:
@@ -128,7 +120,9 @@ def _lost(data: Data, number: int, failure: Failure) -> Outcome:
 # -- held-out values ---------------------------------------------------------------------------
 
 
-def _group(data: Data, unit: Unit, group: Group, operator: Splits, shared: float) -> list[Outcome]:
+def _group(
+    data: Data, unit: Unit, group: Group, operator: Splits | Multiplies, shared: float
+) -> list[Outcome]:
     start = time.perf_counter()
     candidates = [data.candidates[number] for number in group.numbers]
     task = data.tasks[candidates[0].task]
@@ -163,7 +157,7 @@ def _records(
     candidates: Sequence[Candidate],
     task: Task,
     tile: Tile,
-    operator: Splits,
+    operator: Splits | Multiplies,
     method: Method,
     threads: int,
 ) -> list[OutOfFold]:
@@ -193,7 +187,7 @@ def _records(
 def _evaluate(
     method: Method,
     problems: Sequence[Problem],
-    operator: Splits,
+    operator: Splits | Multiplies,
     ridges: Sequence[float],
     folds: Folds,
     threads: int,
@@ -201,20 +195,19 @@ def _evaluate(
     """All ridges together; if that fails, one by one, and the failing one fold by fold."""
     criterion = method.criterion
     if isinstance(criterion, Closed):
-        assert isinstance(operator, KernelOperator)
-        return by_criterion(criterion, problems, operator, ridges)
+        return by_criterion(criterion, problems, having(operator, Responds), ridges)
+    able = having(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
-        return fit_parts(criterion, problems, operator, ridges, folds, threads=threads)
-    assert isinstance(operator, KernelOperator)
+        return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
     if isinstance(criterion, RefittedRows):
         criterion = replace(criterion, threads=threads)
     try:
-        return _whole(criterion, problems, operator, ridges, folds)
+        return _whole(criterion, problems, able, ridges, folds)
     except (MemoryError, StructureError):
         raise
     except Exception:
         if len(ridges) == 1:
-            return fit_parts(method.fallback, problems, operator, ridges, folds)
+            return fit_parts(method.fallback, problems, having(operator, Splits), ridges, folds)
         alone = [_evaluate(method, problems, operator, [r], folds, threads) for r in ridges]
         return [record for records in alone for record in records]
 
@@ -222,7 +215,7 @@ def _evaluate(
 def _whole(
     criterion: Predictive,
     problems: Sequence[Problem],
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
     folds: Folds,
 ) -> list[OutOfFold]:

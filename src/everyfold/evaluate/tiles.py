@@ -17,7 +17,7 @@ from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.methods import MANY_FOLDS, Method, choose_method
 from everyfold.operators import Mapped, Structure
-from everyfold.operators.structure import Outline
+from everyfold.operators.base import Outline
 from everyfold.types import Matrix, Order
 
 __all__ = ["Group", "Unit", "cut", "kernels_of"]

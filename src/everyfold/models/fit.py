@@ -19,7 +19,8 @@ from everyfold.models.sources import (
     read_source,
 )
 from everyfold.models.targets import Target
-from everyfold.operators import Expansion, FeatureMap, KernelOperator, Mapped, Solution
+from everyfold.operators import Expansion, FeatureMap, Mapped, Responds, Solution
+from everyfold.operators.base import having
 from everyfold.operators.sums import Start, Sums
 from everyfold.rows import RowSource
 from everyfold.rows.batches import height_of
@@ -53,17 +54,17 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
         rho = problem.rho(model.ridges[0], problem.n_counted)
         rows = structure.bind_rows(kernel, X)
         return _fitted(rows, rows.sums(problem.quadratic, [], rho).total, rho)
-    operator = structure.bind(kernel, X)
+    operator = having(structure.bind(kernel, X), Responds)
     solution = fit_columns(model, operator, target, weights)
     return Fitted(operator.expand(solution.coef), solution.intercept)
 
 
-def _fitted(features: KernelOperator | FeatureMap, total: Sums, rho: float) -> Fitted:
+def _fitted(features: Responds | FeatureMap, total: Sums, rho: float) -> Fitted:
     models = total.solve([rho])
     return Fitted(features.expand(models.coef[0]), models.intercept[0])
 
 
-def fit_columns(model: Model, operator: KernelOperator, target: Target, weights: Array) -> Solution:
+def fit_columns(model: Model, operator: Responds, target: Target, weights: Array) -> Solution:
     """Fit every column of a target, together where they share their rows and their ridge."""
     q = target.columns.shape[1]
     fits: list[tuple[list[int], Fit]] = []

@@ -2,8 +2,8 @@
 
 from everyfold.operators.base import (
     Expansion,
-    KernelOperator,
     Quadratic,
+    Responds,
     Response,
     Solution,
     StructureError,
@@ -27,7 +27,6 @@ __all__ = [
     "Expansion",
     "FeatureMap",
     "Iterative",
-    "KernelOperator",
     "LowRank",
     "Mapped",
     "Nystrom",
@@ -35,6 +34,7 @@ __all__ = [
     "Primal",
     "Quadratic",
     "RandomFourier",
+    "Responds",
     "Response",
     "Solution",
     "Structure",

@@ -2,19 +2,16 @@ r"""A kernel matrix that is never held: its rows are computed anew for every pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
 
 import numpy as np
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import KernelOperator, Quadratic, Response, StructureError
-from everyfold.operators.dense import KernelExpansion
+from everyfold.operators.base import Multiplies
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import CHUNK
-from everyfold.types import Array, Index, Matrix, Route
+from everyfold.types import Array, Matrix
 
 
 @dataclass(frozen=True)
@@ -52,18 +49,20 @@ class Blockwise(Structure):
         return n_rows
 
 
-class BlockwiseMatrix(KernelOperator):
+class BlockwiseMatrix(Multiplies):
     """The kernel matrix of the rows of X, by products only."""
+
+    words = "BlockwiseMatrix"
 
     def __init__(self, kernel: Kernel, X: Matrix) -> None:
         self.n = X.shape[0]
         self._kernel = kernel
         self._X = X
-
-    @property
-    def rank(self) -> int:
-        """No structure: n."""
-        return self.n
+        self.lacks = (
+            f"a kernel matrix of {self.n} rows that is evaluated block by block cannot be "
+            "factorised; use the criterion ConjugateGradient, which only multiplies, or "
+            f"operator=Dense() if {24e-9 * self.n**2:.1f} GB fit in memory"
+        )
 
     def matmat(self, B: Array) -> Array:
         """K B, one block of rows after the other."""
@@ -73,43 +72,6 @@ class BlockwiseMatrix(KernelOperator):
             K_B[i : i + step] = product(self._kernel(self._X[i : i + step], self._X), B)
         return K_B
 
-    def evaluate(self, coef: Array) -> Array:
-        """See base class: K a."""
-        return self.matmat(coef)
-
     def diagonal(self) -> Array:
         """See base class."""
         return self._kernel.diagonal(self._X)
-
-    def restrict(self, rows: Index) -> BlockwiseMatrix:
-        """See base class."""
-        return BlockwiseMatrix(self._kernel, self._X[rows])
-
-    def cross(self, new: Index, rows: Index) -> Array:
-        """See base class: the kernel between the two sets."""
-        return self._kernel(self._X[new], self._X[rows])
-
-    def link(self, X: Matrix) -> Array:
-        """See base class: the kernel between the new rows and these."""
-        return self._kernel(X, self._X)
-
-    def expand(self, coef: Array) -> KernelExpansion:
-        """See base class."""
-        return KernelExpansion(self._kernel, self._X, coef)
-
-    def eigenvalues(self) -> Array:
-        """Not available."""
-        self._no_matrix("has no eigenvalues")
-
-    def respond_path(
-        self, quadratic: Quadratic, rhos: Sequence[float], route: Route
-    ) -> Iterator[Response]:
-        """Not available."""
-        self._no_matrix("cannot be factorised")
-
-    def _no_matrix(self, lack: str) -> NoReturn:
-        raise StructureError(
-            f"a kernel matrix of {self.n} rows that is evaluated block by block {lack}; use the "
-            "criterion ConjugateGradient, which only multiplies, or operator=Dense() if "
-            f"{24e-9 * self.n**2:.1f} GB fit in memory"
-        )

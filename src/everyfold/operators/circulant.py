@@ -97,7 +97,6 @@ class Circulant(Structure):
 
     methods: ClassVar[tuple[str, ...] | None] = ("fourier",)
     is_approximate: ClassVar[bool] = True
-    needs_constant_curvature: ClassVar[bool] = True
 
     RANGE: ClassVar[tuple[float, ...]] = (0.5, 1.0, 2.0, 5.0, 10.0)
     """Steps that ``candidates`` tries; the literature has values from 1 to 11."""

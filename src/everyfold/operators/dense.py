@@ -15,8 +15,9 @@ from everyfold.operators.base import (
     Differentiates,
     DualModel,
     Expansion,
-    KernelOperator,
+    Outline,
     Quadratic,
+    Responds,
     Response,
     Solution,
 )
@@ -60,7 +61,7 @@ _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
-class DenseMatrix(KernelOperator, Differentiates):
+class DenseMatrix(Responds, Differentiates):
     """A symmetric matrix held in memory."""
 
     def __init__(self, K: Array, kernel: Kernel | None = None, X: Matrix = None) -> None:
@@ -73,6 +74,16 @@ class DenseMatrix(KernelOperator, Differentiates):
     def rank(self) -> int:
         """No structure: n."""
         return self.n
+
+    @property
+    def outline(self) -> Outline:
+        """See base class; with a basis to begin from it is for iterations."""
+        return Outline(self.n, None if self.basis is None else ("conjugate",))
+
+    @property
+    def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
+        """See base class."""
+        return "dense" if self.basis is None else type(self).__name__
 
     @cached_property
     def hollow(self) -> Array:

@@ -18,7 +18,14 @@ import numpy as np
 from scipy import fft
 
 from everyfold.kernels import RBF, Laplacian
-from everyfold.operators.base import KernelOperator, Quadratic, Response, Solution, StructureError
+from everyfold.operators.base import (
+    Outline,
+    Quadratic,
+    Responds,
+    Response,
+    Solution,
+    StructureError,
+)
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.series import influence_series
@@ -37,7 +44,7 @@ class CirculantWarning(UserWarning):
     """A circulant matrix differs from what was asked for: clipped eigenvalues, fewer levels."""
 
 
-class CirculantMatrix(KernelOperator):
+class CirculantMatrix(Responds):
     r"""The p-level circulant :math:`\tilde K`, held as its eigenvalues.
 
     Attributes
@@ -52,8 +59,6 @@ class CirculantMatrix(KernelOperator):
         half a period of the grid it is not small, and the matrix is far from its definition.
     """
 
-    is_approximation = True
-    methods = ("fourier",)
     needs_constant_curvature = True
 
     def __init__(self, grid: Grid, steps: tuple[float, ...], kernel: RBF | Laplacian) -> None:
@@ -78,6 +83,11 @@ class CirculantMatrix(KernelOperator):
     def rank(self) -> int:
         """See base class."""
         return self.n
+
+    @property
+    def outline(self) -> Outline:
+        """See base class."""
+        return Outline(self.n, ("fourier",), is_approximate=True)
 
     @cached_property
     def column(self) -> Array:

@@ -20,10 +20,11 @@ from functools import cached_property
 import numpy as np
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import Linear, Quadratic, Response, Solution
+from everyfold.operators.base import Outline, Quadratic, Response, Solution
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
 from everyfold.operators.products import product
+from everyfold.operators.response import Linear
 from everyfold.operators.systems import CHUNK
 from everyfold.types import Array, Index, Matrix, Route
 
@@ -36,7 +37,16 @@ class InfluenceMatrix(DenseMatrix):
     def __init__(self, K: Array, low: LowRank, kernel: Kernel | None = None, X: Matrix = None):
         super().__init__(K, kernel, X)
         self.low = low
-        self.response_rank = low.rank
+
+    @property
+    def outline(self) -> Outline:
+        """See base class."""
+        return Outline(self.n, response_rank=self.low.rank)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
+        """See base class."""
+        return f"dense, responses of rank {self.low.rank}"
 
     def respond_path(  # type: ignore[override]  # it solves as the dense one does
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import Multiplies
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.dense import Dense
 from everyfold.operators.nystrom import Nystrom
@@ -42,18 +42,17 @@ class Iterative(Structure):
 
     methods: ClassVar[tuple[str, ...] | None] = ("conjugate",)
 
-    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:
+    def bind(self, kernel: Kernel, X: Matrix) -> Multiplies:
         """See base class."""
         return self._prepared((Dense() if self.is_held else Blockwise()).bind(kernel, X), kernel, X)
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Multiplies:
         """See base class."""
         return self._prepared(Dense().bind_shared(kernel, X, base), kernel, X)
 
-    def _prepared(self, operator: KernelOperator, kernel: Kernel, X: Matrix) -> KernelOperator:
+    def _prepared(self, operator: Multiplies, kernel: Kernel, X: Matrix) -> Multiplies:
         rank = min(self.rank, X.shape[0])
         operator.basis = Nystrom(rank, random_state=self.random_state).landmarks(kernel, X).V
-        operator.methods = ("conjugate",)
         return operator
 
     def rank_for(self, n_rows: int, n_features: int) -> int:

@@ -15,8 +15,8 @@ from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
     DualModel,
     Expansion,
-    KernelOperator,
     Quadratic,
+    Responds,
     Response,
     Solution,
 )
@@ -92,7 +92,7 @@ class Primal(Mapped):
         return n_features
 
 
-class LowRank(KernelOperator):
+class LowRank(Responds):
     """K = V Vᵀ for an (n, c) matrix V. Coefficients are those of the c columns."""
 
     has_coordinates = True

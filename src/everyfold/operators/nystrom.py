@@ -11,14 +11,14 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import KernelOperator, StructureError
+from everyfold.operators.base import Outline, Responds, StructureError
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
 from everyfold.operators.influence import InfluenceMatrix
 from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
 from everyfold.operators.products import product
-from everyfold.operators.structure import Outline, Structure
+from everyfold.operators.structure import Structure
 from everyfold.operators.systems import CHUNK
 from everyfold.rows.memory import Held, Sampled
 from everyfold.types import Array, Index, Matrix, Order, RandomState
@@ -197,7 +197,7 @@ class Nystrom(Mapped):
     def _kept(self, count: int) -> int:
         return count if self.rank is None else _number(self.rank, count)
 
-    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:  # type: ignore[override]
+    def bind(self, kernel: Kernel, X: Matrix) -> Responds:  # type: ignore[override]
         """See base class."""
         low = self.landmarks(kernel, X)
         if self.replaces == "response":
@@ -206,7 +206,7 @@ class Nystrom(Mapped):
             return DualNystrom(low.V, low.features, low.trace, X)
         return low
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Responds:
         """See base class."""
         return InfluenceMatrix(kernel.from_base(base), self.landmarks(kernel, X), kernel, X)
 
@@ -309,8 +309,6 @@ class Quality:
 class NystromMatrix(LowRank):
     """K̃ = V Vᵀ from landmarks, and how far it is from K."""
 
-    is_approximation = True
-
     def __init__(
         self, V: Array, features: LandmarkFeatures, trace: float, pivots: Index | None = None
     ) -> None:
@@ -320,6 +318,11 @@ class NystromMatrix(LowRank):
         self.pivots = pivots
         # tr(K − K̃) ≥ ‖K − K̃‖₂, as K − K̃ is positive semi-definite.
         self.residual_trace = max(0.0, trace - float(np.vdot(V, V)))
+
+    @property
+    def outline(self) -> Outline:
+        """See base class."""
+        return Outline(self.rank, is_approximate=True)
 
     @property
     def quality(self) -> Quality:
@@ -353,11 +356,15 @@ class DualNystrom(NystromMatrix):
     """
 
     has_coordinates = False
-    only_splits = True
 
     def __init__(self, V: Array, features: LandmarkFeatures, trace: float, X: Matrix) -> None:
         super().__init__(V, features, trace)
         self._X = X
+
+    @property
+    def outline(self) -> Outline:
+        """See base class."""
+        return replace(super().outline, only_splits=True)
 
     def _response_kind(self) -> type[LowRankResponse]:
         return DualLowRankResponse

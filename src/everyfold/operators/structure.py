@@ -5,52 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
 from everyfold.kernels import Kernel
-from everyfold.operators.base import KernelOperator
+from everyfold.operators.base import Multiplies, Outline
 from everyfold.types import Array, Index, Matrix, Order, Params
-
-
-@dataclass(frozen=True)
-class Outline:
-    """What is known of an operator before it exists.
-
-    Attributes
-    ----------
-    rank : int
-        An upper bound.
-    methods : tuple of str or None
-        The only methods of the planner that suit it; None if it takes any.
-    is_per_fold : bool
-        Whether every training set has a kernel of its own, so that it can only be split.
-    is_approximate : bool
-        Whether it stands for another matrix, whose folds are not those of the kernel.
-    needs_constant_curvature : bool
-        Whether the structure is lost where the curvature of the loss differs between rows.
-    is_held : bool
-        Whether the matrix is in memory, and not computed anew for every product.
-    is_long : bool
-        Whether it has features that are too many to be held, and rows that can be summed over.
-    response_rank : int or None
-        The rank of what stands in for its responses; None where they are its own.
-    only_splits : bool
-        Whether models predict by another matrix than they are fitted with, so that held-out values
-        follow from fits of the training rows alone.
-    """
-
-    rank: int
-    methods: tuple[str, ...] | None = None
-    is_per_fold: bool = False
-    is_approximate: bool = False
-    needs_constant_curvature: bool = False
-    is_held: bool = True
-    is_long: bool = False
-    response_rank: int | None = None
-    only_splits: bool = False
 
 
 class Structure(ABC):
@@ -58,7 +20,6 @@ class Structure(ABC):
 
     methods: ClassVar[tuple[str, ...] | None] = None
     is_approximate: ClassVar[bool] = False
-    needs_constant_curvature: ClassVar[bool] = False
     is_held: bool = True
     per_fold: bool = False
     """Whether every training set is to have an operator of its own."""
@@ -72,7 +33,6 @@ class Structure(ABC):
             is_per_fold,
             # A kernel of each training set is that of a refit, approximate or not.
             self.is_approximate and not is_per_fold,
-            self.needs_constant_curvature,
             self.is_held,
         )
 
@@ -86,10 +46,10 @@ class Structure(ABC):
         """
 
     @abstractmethod
-    def bind(self, kernel: Kernel, X: Matrix) -> KernelOperator:
+    def bind(self, kernel: Kernel, X: Matrix) -> Multiplies:
         """The operator of ``kernel`` on the rows of ``X``."""
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> KernelOperator:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Multiplies:
         """``bind``, given the base matrix of the kernel; most structures have no use for it."""
         return self.bind(kernel, X)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from everyfold.losses import Loss
-from everyfold.operators.base import KernelOperator, Quadratic, Response, Solution
+from everyfold.operators.base import Quadratic, Responds, Response, Solution
 from everyfold.solve.problem import Problem
 from everyfold.types import Array, Index
 
@@ -109,7 +109,7 @@ class NewtonModel:
 
     @classmethod
     def at(
-        cls, problem: Problem, column: int, operator: KernelOperator, u: Array, rho: float
+        cls, problem: Problem, column: int, operator: Responds, u: Array, rho: float
     ) -> NewtonModel:
         """Expand target ``column`` around ``u``; one product with the kernel."""
         y, w = problem.y[:, column], problem.w
@@ -125,7 +125,7 @@ class NewtonModel:
         quadratic = Quadratic(np.sqrt(0.5 * D), z[:, None], problem.intercept, pull)
         return cls(g, quadratic, fixed)
 
-    def solve(self, operator: KernelOperator, response: Response) -> tuple[Array, float]:
+    def solve(self, operator: Responds, response: Response) -> tuple[Array, float]:
         """The minimiser of the model: coefficients of f, and b."""
         solution = response.solution()
         coef = solution.coef[:, 0] + operator.coefficients(self.fixed[:, None])[:, 0]
@@ -145,9 +145,7 @@ class _Iterate:
         return self.f + self.b
 
 
-def newton_all(
-    problem: Problem, operator: KernelOperator, rho: float, start: Solution | None
-) -> Fit:
+def newton_all(problem: Problem, operator: Responds, rho: float, start: Solution | None) -> Fit:
     """Fit every target, one after the other: each has an active set of its own."""
     parts = [
         _Newton(problem, k, operator, rho).run(
@@ -193,7 +191,7 @@ class _Newton:
 
     problem: Problem
     column: int
-    operator: KernelOperator
+    operator: Responds
     rho: float
 
     def run(self, start: tuple[Array, float] | None) -> _Outcome:

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold.operators.base import KernelOperator, Solution, StructureError
+from everyfold.operators.base import Responds, Solution, StructureError
 from everyfold.solve.newton import Fit, newton_all
 from everyfold.solve.problem import Problem
 from everyfold.types import Route
@@ -21,7 +21,7 @@ from everyfold.types import Route
 
 def solve_path(
     problem: Problem,
-    operator: KernelOperator,
+    operator: Responds,
     ridges: Sequence[float],
     route: Route = "cholesky",
     start: Solution | None = None,
@@ -62,8 +62,6 @@ def solve_path(
         yield fit if keep_responses else replace(fit, responses=())
 
 
-def solve(
-    problem: Problem, operator: KernelOperator, ridge: float, route: Route = "cholesky"
-) -> Fit:
+def solve(problem: Problem, operator: Responds, ridge: float, route: Route = "cholesky") -> Fit:
     """Fit one ridge."""
     return next(solve_path(problem, operator, [ridge], route))
