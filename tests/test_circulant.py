@@ -26,7 +26,7 @@ from everyfold.operators import (
 )
 from everyfold.operators.base import Response
 from everyfold.operators.grid import Grid, balance, nearest_factors
-from everyfold.operators.systems import NotPositiveDefiniteError
+from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.solve import Problem, solve
 from tests import reference
 

@@ -15,7 +15,7 @@ from everyfold.operators import Dense, DenseMatrix, Iterative, Responds, Structu
 from everyfold.operators.base import Multiplies, Splits, having
 from everyfold.operators.blockwise import Blockwise
 from everyfold.operators.preconditioner import Preconditioner
-from everyfold.operators.systems import NotPositiveDefiniteError
+from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.solve import Classes, Problem
 from tests import cases
 

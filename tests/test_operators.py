@@ -19,7 +19,8 @@ from everyfold.operators import (
 from everyfold.operators.base import DualModel
 from everyfold.operators.gathered import solve_gathered
 from everyfold.operators.spans import NestedSpans
-from everyfold.operators.systems import ROUTES, NotPositiveDefiniteError, factorise
+from everyfold.operators.symmetric import NotPositiveDefiniteError
+from everyfold.operators.systems import ROUTES, factorise
 from tests import cases, reference
 
 RHO = 0.4

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from everyfold.losses import Loss
 from everyfold.operators.base import Responds
 from everyfold.operators.sums import FoldErrors
-from everyfold.operators.systems import EPS
+from everyfold.operators.symmetric import EPS
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Route

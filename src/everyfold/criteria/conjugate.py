@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from everyfold.criteria.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
 from everyfold.operators.base import Multiplies, having
 from everyfold.operators.preconditioner import Preconditioner
-from everyfold.operators.systems import EPS, NotPositiveDefiniteError, refuse
+from everyfold.operators.symmetric import EPS, NotPositiveDefiniteError, refuse
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Index

@@ -22,7 +22,7 @@ from everyfold.operators.response import (
     StructureError,
     weights_of_sets,
 )
-from everyfold.operators.systems import CHUNK
+from everyfold.operators.symmetric import CHUNK
 from everyfold.types import Array, Index, Matrix, Route
 
 __all__ = [

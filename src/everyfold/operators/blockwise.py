@@ -10,7 +10,7 @@ from everyfold.kernels import Kernel, Precomputed
 from everyfold.operators.base import Multiplies
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
-from everyfold.operators.systems import CHUNK
+from everyfold.operators.symmetric import CHUNK
 from everyfold.types import Array, Matrix
 
 

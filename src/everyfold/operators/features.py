@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import solve_triangular
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
 from everyfold.operators.products import product
-from everyfold.operators.systems import CHUNK, EPS
+from everyfold.operators.symmetric import CHUNK, EPS, spectrum
 from everyfold.rows.moments import Scaling
 from everyfold.types import Array, Matrix
 
@@ -191,9 +191,7 @@ class LandmarkFeatures(FeatureMap):
         cls, kernel: Kernel, landmarks: Matrix, W: Array, rank: int, probe: Matrix
     ) -> LandmarkFeatures:
         """From the leading eigenvectors of W; eigenvalues that rounding made are left out."""
-        values, U, info = lapack.dsyevd(0.5 * (W + W.T), lower=1)
-        if info:
-            raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+        values, U = spectrum(0.5 * (W + W.T))
         refuse_indefinite(values, float(np.abs(values).max(initial=0.0)))
         kept = np.flatnonzero(values > len(W) * EPS * max(float(values[-1]), 0.0))[-rank:]
         T = U[:, kept] / np.sqrt(values[kept])

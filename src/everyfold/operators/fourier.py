@@ -29,7 +29,7 @@ from everyfold.operators.base import (
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.series import influence_series
-from everyfold.operators.systems import EPS, refuse
+from everyfold.operators.symmetric import EPS, refuse
 from everyfold.rows.folds import lengths
 from everyfold.types import Array, Index, Matrix, Route
 

@@ -25,7 +25,7 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
 from everyfold.operators.products import product
 from everyfold.operators.response import Linear
-from everyfold.operators.systems import CHUNK
+from everyfold.operators.symmetric import CHUNK
 from everyfold.types import Array, Index, Matrix, Route
 
 __all__ = ["InfluenceMatrix", "InfluenceResponse"]

@@ -16,7 +16,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
-from everyfold.operators.systems import EPS, NotPositiveDefiniteError
+from everyfold.operators.symmetric import EPS, NotPositiveDefiniteError
 from everyfold.types import Array, Index, Matrix
 
 PROPOSALS = 64

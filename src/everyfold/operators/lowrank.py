@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
@@ -24,7 +24,15 @@ from everyfold.operators.features import FeatureMap, Plain
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.sums import FoldSums, RidgeModels, Start, accumulate
-from everyfold.operators.systems import EPS, mirror, refuse, solve_stack
+from everyfold.operators.symmetric import (
+    cholesky,
+    condition_at,
+    invert_lower,
+    mirror,
+    refuse,
+    solve_stack,
+    spectrum,
+)
 from everyfold.rows.batches import array_batches, height_of
 from everyfold.rows.memory import Held, Sampled
 from everyfold.types import Array, Index, Matrix, Route
@@ -262,9 +270,7 @@ class _Spectrum:
 
     def __init__(self, centred: _Centred) -> None:
         """Decompose; 9 c³ flops."""
-        values, self._U, info = lapack.dsyevd(centred.gram, lower=1)
-        if info:
-            raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+        values, self._U = spectrum(centred.gram)
         self._values = np.maximum(values, 0.0)
         self._centred = centred
 
@@ -275,28 +281,18 @@ class _Spectrum:
 
     def at(self, rho: float) -> _Inverse:
         """The inverse for one ridge."""
-        spectrum = self._values + rho
-        smallest, largest = float(spectrum.min(initial=np.inf)), float(spectrum.max(initial=0.0))
-        if smallest <= EPS * largest:
-            raise refuse(smallest, rho)
-        roots = np.sqrt(1.0 / spectrum)
-        condition = largest / smallest if spectrum.size else 1.0
+        condition = condition_at(self._values, rho)
+        roots = np.sqrt(1.0 / (self._values + rho))
         return _Inverse(self._U * roots, condition, lambda: self._rotated * roots)
 
 
 def _factor(centred: _Centred, rho: float) -> _Inverse:
     """The inverse for one ridge by Cholesky factors, c³ flops."""
-    system = centred.gram + rho * np.eye(len(centred.gram))
-    if not len(system):
-        return _Inverse(system, 1.0, lambda: centred.rows)
-    norm = float(np.abs(system).sum(axis=0).max())
-    L, info = lapack.dpotrf(system, lower=1, clean=1)
-    rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
-    if rcond <= EPS:
-        raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
-    inverse, _ = lapack.dtrtri(L, lower=1)
-    P = np.asarray(inverse.T)
-    return _Inverse(P, 1.0 / rcond, lambda: np.ascontiguousarray(product(centred.rows, P)))
+    L, condition = cholesky(centred.gram, rho)
+    if not len(L):
+        return _Inverse(L, condition, lambda: centred.rows)
+    P = invert_lower(L).T
+    return _Inverse(P, condition, lambda: np.ascontiguousarray(product(centred.rows, P)))
 
 
 class LowRankResponse(Response):

@@ -19,7 +19,7 @@ from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
-from everyfold.operators.systems import CHUNK
+from everyfold.operators.symmetric import CHUNK
 from everyfold.rows.memory import Held, Sampled
 from everyfold.types import Array, Index, Matrix, Order, RandomState
 

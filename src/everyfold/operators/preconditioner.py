@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
+from everyfold.operators.symmetric import spectrum
 from everyfold.types import Array, Index
 
 
@@ -64,9 +65,7 @@ class Preconditioner:
         Q, values = np.empty((t, c, c)), np.empty((t, c))
         for k in range(t if c else 0):
             gram = blas.dsyrk(1.0, np.asfortranarray(V * s[:, [k]]), trans=1, lower=1)
-            values[k], Q[k], info = lapack.dsyevd(gram, lower=1, overwrite_a=1)
-            if info:
-                raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+            values[k], Q[k] = spectrum(gram, overwrite=True)
         rest = np.maximum(diagonal - np.einsum("ij,ij->i", V, V), 0.0)
         level = (rest @ s**2) / np.maximum(1, np.count_nonzero(s, axis=0))
         values = np.maximum(values, 0.0)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from everyfold.operators.series import influence_series
-from everyfold.operators.systems import CHUNK, solve_stack
+from everyfold.operators.symmetric import CHUNK, solve_stack
 from everyfold.types import Array, Index
 
 __all__ = [

@@ -18,7 +18,7 @@ from scipy.linalg import blas, lapack
 
 from everyfold.operators.features import FeatureMap
 from everyfold.operators.products import product
-from everyfold.operators.systems import EPS, mirror, refuse
+from everyfold.operators.symmetric import cholesky, condition_at, mirror, spectrum
 from everyfold.rows.batches import NEVER, TOTAL, Batch
 from everyfold.types import Array
 
@@ -209,31 +209,18 @@ class RidgeModels:
 
 
 def _by_spectrum(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
-    values, U, info = lapack.dsyevd(A, lower=1)
-    if info:
-        raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+    values, U = spectrum(A)
     values = np.maximum(values, 0.0)
     inner = U.T @ rhs
-    coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
-    for k, rho in enumerate(rhos):
-        smallest, largest = float(values[0]) + rho, float(values[-1]) + rho
-        if smallest <= EPS * largest:
-            raise refuse(smallest, rho)
-        condition[k] = largest / smallest
-        coef[k] = inner / (values + rho)[:, None]
-    return U @ coef, condition
+    condition = np.array([condition_at(values, rho) for rho in rhos])
+    return U @ np.stack([inner / (values + rho)[:, None] for rho in rhos]), condition
 
 
 def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
     coef, condition = np.empty((len(rhos), *rhs.shape)), np.empty(len(rhos))
     for k, rho in enumerate(rhos):
-        system = A + rho * np.eye(len(A))
-        norm = float(np.abs(system).sum(axis=0).max())
-        L, x, info = lapack.dposv(system, rhs, lower=1)
-        rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
-        if rcond <= EPS:
-            raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
-        coef[k], condition[k] = x, 1.0 / rcond
+        L, condition[k] = cholesky(A, rho)
+        coef[k], _ = lapack.dpotrs(L, rhs, lower=1)
     return coef, condition
 
 

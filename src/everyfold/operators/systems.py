@@ -1,8 +1,7 @@
 r"""Ridge systems: the factorisations behind every dense response.
 
-A symmetric matrix :math:`\hat K` is factorised once; each ridge then gives a
-:class:`RidgeSystem`, the matrix :math:`\hat G = (\hat K + \rho I)^{-1}` in whatever form the
-factorisation makes cheapest. Nothing outside :mod:`everyfold.operators` factorises anything.
+A symmetric matrix :math:`\hat K` is factorised once; each ridge then gives a ``RidgeSystem``, the
+matrix :math:`\hat G = (\hat K + \rho I)^{-1}` in whatever form the factorisation makes cheapest. Nothing outside :mod:`everyfold.operators` factorises anything.
 
 =============  ======================  ===========================  =============================
 route          once, flops             a further ridge, flops       gives cheaply
@@ -19,141 +18,34 @@ spin against this one.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, eigvalsh_tridiagonal, lapack
 
-from everyfold.types import Array, Index, Mask, Route
+from everyfold.operators.ridgesystem import (
+    Factorisation,
+    RidgeSystem,
+    RotatedSystem,
+    Rotation,
+)
+from everyfold.operators.symmetric import (
+    EPS,
+    SMALL_BLOCK,
+    condition_at,
+    gram_of_rows,
+    invert_lower,
+    mirror,
+    refuse,
+    spectrum,
+)
+from everyfold.types import Array, Index, Route
 
 ROUTES: tuple[Route, ...] = ("eigen", "explicit", "cholesky", "tridiagonal")
-
-CHUNK = 8_000_000
-"""Numbers in the blocks of folds that exist at a time."""
-
-_TILE = 256
-_LEAF, _BLOCKED = 64, 1024
-_COLUMNS = 64
-"""How many right-hand sides are rotated back together."""
-
-EPS = float(np.finfo(np.float64).eps)
-
-
-class NotPositiveDefiniteError(ValueError, ArithmeticError):
-    """K + rho I has an eigenvalue that is not positive to working precision."""
-
-
-def refuse(smallest: float, rho: float) -> NotPositiveDefiniteError:
-    """The error for a system that cannot be factorised, with what to do about it."""
-    return NotPositiveDefiniteError(
-        f"the kernel matrix plus the ridge ({rho:.3g}) is not positive definite: its smallest "
-        f"eigenvalue is about {smallest:.3g}. A singular kernel (duplicate rows, low rank) needs "
-        "a ridge > 0: increase alpha (or lower C). An indefinite precomputed kernel must be made "
-        "positive semi-definite first, e.g. by clipping its negative eigenvalues."
-    )
-
-
-class RidgeSystem(ABC):
-    r""":math:`\hat G = (\hat K + \rho I)^{-1}` for one ridge."""
-
-    rho: float
-    condition: float
-    """Estimated condition number of K + rho I; rounding errors grow with it."""
-
-    @abstractmethod
-    def solve(self, B: Array) -> Array:
-        """G B for an (n, k) matrix."""
-
-    @abstractmethod
-    def diagonal(self) -> Array:
-        """The diagonal of G."""
-
-    @abstractmethod
-    def blocks(self, rows: Index) -> Array:
-        """The diagonal blocks G_SS, (t, m, m), of t row sets of equal size m given as (t, m)."""
-
-    def inverse(self) -> Array:
-        """G itself, n² numbers; a new array."""
-        return self.solve(np.eye(len(self.diagonal())))
-
-    def forms(self, k: Array) -> Array:
-        """The quadratic forms kᵢᵀ G kᵢ of the rows of an (m, n) matrix."""
-        forms: Array = np.einsum("ij,ij->i", k, self.solve(k.T).T)
-        return forms
-
-    def solve_blocks(self, rows: Index, B: Array, h: Array | None) -> Array:
-        """Solve (G - h hᵀ)_SS x = B for t sets of m rows, (t, m) and (t, m, k).
-
-        No more than about 64 MB of blocks exist at a time.
-        """
-        step = max(1, CHUNK // rows.shape[1] ** 2)
-        solved = np.empty(B.shape)
-        for part in (slice(i, i + step) for i in range(0, len(rows), step)):
-            A = self.blocks(rows[part])
-            if h is not None:
-                own = h[rows[part]]
-                A -= own[:, :, None] * own[:, None, :]
-            solved[part] = solve_stack(A, B[part])
-        return solved
-
-
-class Factorisation(ABC):
-    """A symmetric matrix factorised once for any number of ridges."""
-
-    @abstractmethod
-    def at(self, rho: float) -> RidgeSystem:
-        """The system of one ridge."""
-
-    def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
-        """Each ridge's system, and its solution G B for a right-hand side common to all."""
-        for rho in rhos:
-            system = self.at(rho)
-            yield system, system.solve(B)
-
-
-class Rotation(Factorisation):
-    """A factorisation K = Q T Qᵀ whose core T is trivial to solve for every ridge.
-
-    A common right-hand side is rotated once for all ridges, and their solutions are rotated back
-    together: matrix products in place of one pass over the matrix a ridge.
-    """
-
-    @abstractmethod
-    def rotate(self, B: Array, *, back: bool = False) -> Array:
-        """Qᵀ B, or Q B if ``back``."""
-
-    @abstractmethod
-    def at(self, rho: float) -> RotatedSystem:
-        """See base class."""
-
-    def path(self, rhos: Sequence[float], B: Array) -> Iterator[tuple[RidgeSystem, Array]]:
-        """See base class."""
-        rotated = self.rotate(B)
-        step = max(1, _COLUMNS // max(1, B.shape[1]))
-        for i in range(0, len(rhos), step):
-            systems = [self.at(rho) for rho in rhos[i : i + step]]
-            core = np.concatenate([system.solve_core(rotated) for system in systems], axis=1)
-            solved = np.split(self.rotate(core, back=True), len(systems), axis=1)
-            yield from zip(systems, solved, strict=True)
-
-
-class RotatedSystem(RidgeSystem):
-    """One ridge of a :class:`Rotation`."""
-
-    _factor: Rotation
-
-    @abstractmethod
-    def solve_core(self, B: Array) -> Array:
-        """(T + rho I)⁻¹ B: O(n) a column."""
-
-    def solve(self, B: Array) -> Array:
-        """See base class."""
-        return self._factor.rotate(self.solve_core(self._factor.rotate(B)), back=True)
 
 
 def factorise(K: Array, route: Route) -> Factorisation:
@@ -178,84 +70,11 @@ def factorise(K: Array, route: Route) -> Factorisation:
     raise ValueError(f"route={route!r} is not one of {ROUTES}")
 
 
-def _gram(A: Array) -> Array:
-    """A Aᵀ for a C-ordered (m, n) matrix; where it is large, at half the flops of a product."""
-    if len(A) <= _LEAF:  # filling the other triangle would cost more than computing it
-        return np.asarray(blas.dgemm(1.0, A.T, A.T, trans_a=1))
-    half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
-    return mirror(half)
-
-
-def _invert_lower(L: Array) -> Array:
-    """The inverse of a lower triangle in Fortran order.
-
-    LAPACK's own takes the triangle column by column; halves joined by products are twice as fast
-    at 200 rows, and no slower where LAPACK is blocked.
-    """
-    n = len(L)
-    if n <= _LEAF or n > _BLOCKED:
-        inverse, _ = lapack.dtrtri(L, lower=1)
-        return np.asarray(inverse)
-    k = n // 2
-    inverse = np.zeros((n, n), order="F")
-    first = _invert_lower(np.asfortranarray(L[:k, :k]))
-    last = _invert_lower(np.asfortranarray(L[k:, k:]))
-    inverse[:k, :k], inverse[k:, k:] = first, last
-    inner = np.array(L[k:, :k], order="F")
-    inner = blas.dtrmm(1.0, first, inner, side=1, lower=1, overwrite_b=1)
-    inverse[k:, :k] = blas.dtrmm(-1.0, last, inner, lower=1, overwrite_b=1)
-    return inverse
-
-
-@lru_cache(maxsize=8)
-def _is_below(n: int) -> Mask:
-    """The lower triangle of an n×n matrix, with the diagonal."""
-    return np.tri(n, dtype=bool)
-
-
-def mirror(lower: Array) -> Array:
-    """The symmetric matrix with this lower triangle, in place where it is large."""
-    n = len(lower)
-    if n <= _TILE:
-        return np.where(_is_below(n), lower, lower.T)
-    for i in range(0, n, _TILE):
-        end = min(i + _TILE, n)
-        lower[i:end, i:end] = mirror(lower[i:end, i:end])
-        lower[i:end, end:] = lower[end:, i:end].T
-    return lower
-
-
 COMPILED_FROM = 2_000_000
 """Entries of all blocks together from which a compiled loop is worth loading."""
 
 _TOGETHER = 3
 """Inverses that exist at a time; with what they are made of, six n×n arrays."""
-
-SMALL_BLOCK = 12
-"""Up to this size NumPy's batched solver beats one LAPACK call a block."""
-
-
-def solve_stack(A: Array, B: Array) -> Array:
-    """Solve t symmetric positive definite systems, (t, m, m) and (t, m, k).
-
-    A system that is not positive definite to working precision gives NaN: the caller decides.
-    """
-    m = A.shape[1]
-    if m == 1:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(A > 0.0, B / A, np.nan)
-    if m <= SMALL_BLOCK:
-        try:
-            np.linalg.cholesky(A)
-            return np.asarray(np.linalg.solve(A, B), dtype=np.float64)
-        except np.linalg.LinAlgError:
-            pass  # one of them is not definite: find out which below
-    solved = np.empty_like(B)
-    for k, (A_k, B_k) in enumerate(zip(A, B, strict=True)):
-        _, x, info = lapack.dposv(A_k.T, B_k, lower=1)
-        solved[k] = np.nan if info else x
-    return solved
-
 
 # -- eigendecomposition ---------------------------------------------------------------------------
 
@@ -281,9 +100,7 @@ class Eigen(Rotation):
         diagonal = E.diagonal()
         shift = float(diagonal[0]) if diagonal.size and np.ptp(diagonal) == 0.0 else 0.0
         E.flat[:: len(E) + 1] -= shift
-        mu, U, info = lapack.dsyevd(E, lower=1, overwrite_a=1)
-        if info:
-            raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+        mu, U = spectrum(E, overwrite=True)
         # Rows of U are what every block needs: store them contiguously.
         return cls(shift, mu, np.ascontiguousarray(U))
 
@@ -313,12 +130,9 @@ class EigenSystem(RotatedSystem):
     def __init__(self, eigen: Eigen, rho: float) -> None:
         self._factor: Eigen = eigen
         self.rho = rho
-        spectrum = eigen.values + rho
-        smallest, largest = float(spectrum[0]), float(spectrum[-1])
-        if smallest <= EPS * max(largest, abs(eigen.shift)):
-            raise refuse(smallest, rho)
-        self.condition = largest / smallest
-        self._inverse = 1.0 / spectrum
+        values = eigen.values
+        self.condition = condition_at(values, rho, abs(eigen.shift))
+        self._inverse = 1.0 / (values + rho)
 
     def solve_core(self, B: Array) -> Array:
         """See base class."""
@@ -334,7 +148,7 @@ class EigenSystem(RotatedSystem):
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
         root = np.sqrt(self._inverse)
-        return np.stack([_gram(self._factor.U[S] * root) for S in rows])
+        return np.stack([gram_of_rows(self._factor.U[S] * root) for S in rows])
 
 
 class Explicit(Eigen):
@@ -471,7 +285,7 @@ class CholeskySystem(RidgeSystem):
         """Row i is column i of L⁻¹, so that G_SS is the Gram matrix of the rows S."""
         if self._L.size == 0:
             return self._L
-        columns: Array = _invert_lower(self._L).T  # Fortran order transposed: rows contiguous
+        columns: Array = invert_lower(self._L).T  # Fortran order transposed: rows contiguous
         return columns
 
     def diagonal(self) -> Array:
@@ -505,7 +319,7 @@ class CholeskySystem(RidgeSystem):
             products: Array = wide @ wide.transpose(0, 2, 1)
             return products
         # Column i of L⁻¹ starts at row i: nothing before the first row of S contributes.
-        return np.stack([_gram(self.columns[S, int(S.min()) :]) for S in rows])
+        return np.stack([gram_of_rows(self.columns[S, int(S.min()) :]) for S in rows])
 
 
 # -- tridiagonal reduction ------------------------------------------------------------------------

@@ -1,0 +1,142 @@
+r"""Symmetric matrices: the factorisations of small ones, and what all factorisations share.
+
+Every c×c system of the package, of low rank or of sums over rows, is factorised here: by
+:func:`spectrum` for any number of ridges, by :func:`cholesky` for one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from everyfold.types import Array, Mask
+
+CHUNK = 8_000_000
+"""Numbers in the blocks of folds that exist at a time."""
+
+SMALL_BLOCK = 12
+"""Up to this size NumPy's batched solver beats one LAPACK call a block."""
+
+EPS = float(np.finfo(np.float64).eps)
+
+_TILE = 256
+_LEAF, _BLOCKED = 64, 1024
+
+
+class NotPositiveDefiniteError(ValueError, ArithmeticError):
+    """K + rho I has an eigenvalue that is not positive to working precision."""
+
+
+def refuse(smallest: float, rho: float) -> NotPositiveDefiniteError:
+    """The error for a system that cannot be factorised, with what to do about it."""
+    return NotPositiveDefiniteError(
+        f"the kernel matrix plus the ridge ({rho:.3g}) is not positive definite: its smallest "
+        f"eigenvalue is about {smallest:.3g}. A singular kernel (duplicate rows, low rank) needs "
+        "a ridge > 0: increase alpha (or lower C). An indefinite precomputed kernel must be made "
+        "positive semi-definite first, e.g. by clipping its negative eigenvalues."
+    )
+
+
+def spectrum(A: Array, *, overwrite: bool = False) -> tuple[Array, Array]:
+    """Eigenvalues, ascending, and eigenvectors by the lower triangle of A; about 9 c³ flops."""
+    values, U, info = lapack.dsyevd(A, lower=1, overwrite_a=overwrite)
+    if info:
+        raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
+    return values, U
+
+
+def condition_at(values: Array, rho: float, scale: float = 0.0) -> float:
+    """The condition number of A + ρ I by the eigenvalues of A; raises if it is not definite.
+
+    ``scale`` is the size of what was taken off A before, if that was more than its eigenvalues.
+    """
+    if not values.size:
+        return 1.0
+    smallest, largest = float(values[0]) + rho, float(values[-1]) + rho
+    if smallest <= EPS * max(largest, scale):
+        raise refuse(smallest, rho)
+    return largest / smallest
+
+
+def cholesky(A: Array, rho: float) -> tuple[Array, float]:
+    """L with A + ρ I = L Lᵀ, and the condition number; c³/3 flops. Raises if it is not definite."""
+    system = A + rho * np.eye(len(A))
+    if not system.size:
+        return system, 1.0
+    norm = float(np.abs(system).sum(axis=0).max())
+    L, info = lapack.dpotrf(system, lower=1, clean=1)
+    rcond = lapack.dpocon(L, norm, uplo="L")[0] if info == 0 else 0.0
+    if rcond <= EPS:
+        raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
+    return L, 1.0 / rcond
+
+
+def gram_of_rows(A: Array) -> Array:
+    """A Aᵀ for a C-ordered (m, n) matrix; where it is large, at half the flops of a product."""
+    if len(A) <= _LEAF:  # filling the other triangle would cost more than computing it
+        return np.asarray(blas.dgemm(1.0, A.T, A.T, trans_a=1))
+    half = blas.dsyrk(1.0, A.T, trans=1, lower=1)
+    return mirror(half)
+
+
+def invert_lower(L: Array) -> Array:
+    """The inverse of a lower triangle in Fortran order.
+
+    LAPACK's own takes the triangle column by column; halves joined by products are twice as fast
+    at 200 rows, and no slower where LAPACK is blocked.
+    """
+    n = len(L)
+    if n <= _LEAF or n > _BLOCKED:
+        inverse, _ = lapack.dtrtri(L, lower=1)
+        return np.asarray(inverse)
+    k = n // 2
+    inverse = np.zeros((n, n), order="F")
+    first = invert_lower(np.asfortranarray(L[:k, :k]))
+    last = invert_lower(np.asfortranarray(L[k:, k:]))
+    inverse[:k, :k], inverse[k:, k:] = first, last
+    inner = np.array(L[k:, :k], order="F")
+    inner = blas.dtrmm(1.0, first, inner, side=1, lower=1, overwrite_b=1)
+    inverse[k:, :k] = blas.dtrmm(-1.0, last, inner, lower=1, overwrite_b=1)
+    return inverse
+
+
+@lru_cache(maxsize=8)
+def _is_below(n: int) -> Mask:
+    """The lower triangle of an n×n matrix, with the diagonal."""
+    return np.tri(n, dtype=bool)
+
+
+def mirror(lower: Array) -> Array:
+    """The symmetric matrix with this lower triangle, in place where it is large."""
+    n = len(lower)
+    if n <= _TILE:
+        return np.where(_is_below(n), lower, lower.T)
+    for i in range(0, n, _TILE):
+        end = min(i + _TILE, n)
+        lower[i:end, i:end] = mirror(lower[i:end, i:end])
+        lower[i:end, end:] = lower[end:, i:end].T
+    return lower
+
+
+def solve_stack(A: Array, B: Array) -> Array:
+    """Solve t symmetric positive definite systems, (t, m, m) and (t, m, k).
+
+    A system that is not positive definite to working precision gives NaN: the caller decides.
+    """
+    m = A.shape[1]
+    if m == 1:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(A > 0.0, B / A, np.nan)
+    if m <= SMALL_BLOCK:
+        try:
+            np.linalg.cholesky(A)
+            return np.asarray(np.linalg.solve(A, B), dtype=np.float64)
+        except np.linalg.LinAlgError:
+            pass  # one of them is not definite: find out which below
+    solved = np.empty_like(B)
+    for k, (A_k, B_k) in enumerate(zip(A, B, strict=True)):
+        _, x, info = lapack.dposv(A_k.T, B_k, lower=1)
+        solved[k] = np.nan if info else x
+    return solved
