@@ -192,7 +192,8 @@ class _Step:
         else:
             sets = [folds.held_rows[:, None]] if is_single else [S[None] for S in folds.helds]
             moved = [self._own_series(rows, order).ravel() for rows in sets]
-        return self.u[folds.held_rows] + np.concatenate(moved)
+        values: Array = self.u[folds.held_rows] + np.concatenate(moved)
+        return values
 
     def _own_series(self, rows: Index, order: int) -> Array:
         """How sets of rows of equal size move that answer to the forces on them alone."""

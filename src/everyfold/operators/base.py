@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -282,8 +282,8 @@ class Responds(Splits, Multiplies):
 
 def having(operator: Splits | Multiplies, ability: Callable[..., Ability]) -> Ability:
     """The operator, if it has an ability; else an error that says what to use instead."""
-    if isinstance(operator, ability):  # type: ignore[arg-type]  # a class, of abstract methods
-        return operator
+    if isinstance(operator, cast(type, ability)):
+        return cast(Ability, operator)
     raise StructureError(operator.lacks)
 
 

@@ -19,6 +19,7 @@ def influence_series(first: Array, step: Callable[[Array], Array], order: int) -
 
     Examples
     --------
+    >>> import numpy as np
     >>> influence_series(np.array([1.0]), lambda term: 0.5 * term, 3)
     array([1.75])
     """
