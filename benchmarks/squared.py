@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
 from threadpoolctl import threadpool_limits
 
 from everyfold.criteria import Folds, HeldOut
-from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.operators import Dense

@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, Stratified
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
 from everyfold.criteria import GCV, Folds, HeldOut, Refit
-from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
 from everyfold.losses import Logistic, Squared
 from everyfold.operators import (

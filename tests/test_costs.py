@@ -17,6 +17,7 @@ from sklearn.svm import SVC, SVR
 from everyfold import FastGridSearchCV, HuberSVC, KernelClassifier, KernelRegressor, Nystrom
 from everyfold.evaluate import costs
 from everyfold.evaluate.costs import COSTS, CostModel, Workload
+from everyfold.evaluate.exact import own_ridge, squared
 from everyfold.operators import memory
 from everyfold.operators.base import Outline
 
@@ -25,12 +26,12 @@ THIN = replace(WORK, rank=30)
 SINGLE = replace(WORK, groups=((1, 400),))
 ALL = {
     **{
-        name: (lambda work, name=name: costs.squared(work, name))
+        name: (lambda work, name=name: squared(work, name))
         for name in ("eigen", "explicit", "cholesky", "tridiagonal", "refit", "conjugate")
     },
     "newton fits": costs.newton_fits,
     "newton steps": costs.newton_steps,
-    "own ridge": lambda work: costs.own_ridge(work, 5),
+    "own ridge": lambda work: own_ridge(work, 5),
     "paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=False),
     "staged paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=True),
     "pairs": lambda work: costs.fold_paths(work, (work.n // 2,) * 3, is_staged=False),
@@ -83,7 +84,7 @@ def test_kernels_cost_what_they_hold():
 
 def test_every_constant_matters():
     def total(cost):
-        plans = [costs.squared(work, m, cost).seconds for work, m in ROUTES]
+        plans = [squared(work, m, cost).seconds for work, m in ROUTES]
         more = [
             costs.fold_paths(WORK, (200, 200), is_staged=False, cost=cost).seconds,
             costs.kernel_cost(400, Outline(400), 5, is_low_rank=False, cost=cost).seconds,

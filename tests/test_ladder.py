@@ -19,7 +19,7 @@ from everyfold import (
     Nystrom,
 )
 from everyfold.criteria import ConjugateGradient, Folds
-from everyfold.evaluate import costs, ladder, views
+from everyfold.evaluate import exact, ladder, views
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -279,9 +279,9 @@ def test_many_rows_are_iterated_with(monkeypatch):
 
 def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
     monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 300)
-    words, _, estimate = costs._METHODS["conjugate"]
+    words, _, estimate = exact.METHODS["conjugate"]
     monkeypatch.setitem(
-        costs._METHODS, "conjugate", (words, ConjugateGradient(max_iter=1), estimate)
+        exact.METHODS, "conjugate", (words, ConjugateGradient(max_iter=1), estimate)
     )
     X, y = data()
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, n_confirm=0).fit(X, y)

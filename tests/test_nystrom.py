@@ -18,7 +18,7 @@ import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
 from everyfold.bounds import expected_residual, model_error_bound
 from everyfold.criteria import BySums, HeldOut
-from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF, Linear
 from everyfold.losses import (
     HuberHinge,

@@ -12,6 +12,7 @@ from everyfold.criteria.base import Closed, Failure, OutOfFold
 from everyfold.criteria.named import name_of
 from everyfold.evaluate import costs
 from everyfold.evaluate.costs import COSTS, Cost, Workload
+from everyfold.evaluate.exact import squared
 from everyfold.losses import Loss
 from everyfold.models.model import Model
 from everyfold.operators import Responds, StructureError
@@ -49,7 +50,7 @@ def closed_cost(
     if loss.has_constant_curvature:
         rows = replace(work, groups=((1, work.n),))
         routes: tuple[Route, ...] = ("eigen", "cholesky")
-        costed = [(costs.squared(rows, route), route) for route in routes]
+        costed = [(squared(rows, route), route) for route in routes]
         cost, route = min(costed, key=lambda pair: pair[0].seconds)
     elif loss.is_smooth:
         cost, route = costs.newton_fits(replace(work, groups=())), "cholesky"

@@ -29,6 +29,7 @@ from everyfold.evaluate import costs
 from everyfold.evaluate.closed import closed_cost, closed_words
 from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
+from everyfold.evaluate.exact import own_ridge, plan_exact
 from everyfold.models.model import Model
 from everyfold.models.targets import Numbers
 from everyfold.operators.base import Outline
@@ -180,7 +181,7 @@ def _by_criterion(
 
 def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
     words = "leave-one-out of every alpha on the training rows of each fold, then the best"
-    cost = costs.own_ridge(_work([model], task, outline), len(model.ridges))
+    cost = own_ridge(_work([model], task, outline), len(model.ridges))
     return _method(OwnRidge(model.ridges), words, cost, is_approximate=False)
 
 
@@ -193,7 +194,7 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
     problem = models[0].problems(task.target, task.weights)[0]
     if task.owners is not None:
         return _owned(problem, task, outline, order)
-    plan = costs.plan_exact(problem, outline, len(ridges), task.whole.folds)
+    plan = plan_exact(problem, outline, len(ridges), task.whole.folds)
     if is_finite(order) or outline.response_rank is not None:
         limit = float(order) if is_finite(order) else math.inf
         by_ridge = costs.COSTS.cube_cholesky * len(ridges) < costs.COSTS.cube_eigen
@@ -221,7 +222,7 @@ def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Meth
     assert task.owners is not None
     width = task.width // (max(task.owners) + 1)
     alone = replace(problem, y=problem.y[:, :width])
-    plan = costs.plan_exact(alone, outline, 1, task.whole.folds)
+    plan = plan_exact(alone, outline, 1, task.whole.folds)
     found = plan.criterion if isinstance(plan.criterion, HeldOut) else HeldOut()
     is_series = is_finite(order)
     criterion = replace(found, owners=task.owners, order=float(order) if is_series else found.order)
