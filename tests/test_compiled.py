@@ -3,8 +3,10 @@
 import importlib.util
 import os
 import pickle
+import re
 import subprocess
 import sys
+import types
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 from numba import TypingError
 
 from everyfold.operators.compiled import Entry
+from everyfold.selection.progress import Progress
 from everyfold.svm.core import fold_path
 from everyfold.svm.paths import hinge_paths
 
@@ -159,3 +162,68 @@ def test_a_search_survives_its_damaged_cache(tmp_path):
     scores = first.removesuffix(" 0 0")
     assert scores != first
     assert others == [f"{scores} 1 1", f"{scores} 1 1", f"{scores} 0 0"]
+
+
+AHEAD = """
+import numpy as np
+from sklearn.model_selection import LeaveOneOut
+from sklearn.svm import SVC
+from everyfold import FastGridSearchCV, compile
+from everyfold.operators import gathered
+from everyfold.operators.compiled import Entry
+from everyfold.svm import core
+
+def entries():
+    found = [value for m in (core, gathered) for value in vars(m).values() if type(value) is Entry]
+    return {entry._function.__name__: entry for entry in found}
+
+def others():
+    return {name: e.signatures for name, e in entries().items() if len(e.signatures) != 1}
+
+compile.main()
+assert len(entries()) >= 7
+assert not others(), others()
+for name, entry in entries().items():
+    assert list(entry.folder.glob(f"*.*{name}-*.nbc")), name
+rng = np.random.default_rng(0)
+X = rng.normal(size=(90, 3))
+y = (X[:, 0] + 0.3 * rng.normal(size=90) > 0.0).astype(int)
+for target in (y, y + (X[:, 1] > 0.0)):
+    for options in ({"cv": 3}, {"cv": LeaveOneOut()}, {"cv": LeaveOneOut(), "order": "exact"}):
+        FastGridSearchCV(SVC(gamma=0.3), {"C": [0.1, 9.0]}, refit=False, **options).fit(X, target)
+assert not others(), others()
+"""
+
+
+def test_everything_can_be_compiled_ahead():
+    """Each entry for the types that searches call it with, so that none is compiled later."""
+    command = [sys.executable, "-W", "ignore", "-c", AHEAD]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    last = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"compiled in \d+\.\d s; kept in .+", last), done.stdout
+    assert str(fold_path.folder) in last
+
+
+def test_compiling_is_logged_once_and_reading_the_cache_is_not(module, caplog):
+    caplog.set_level("INFO", logger="everyfold")
+    entry = Entry(module.double, {})
+    assert [entry(3.0), entry(4.0)] == [6.0, 8.0]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("compiling double, once; it is kept in ")
+    assert str(entry.folder) in record.getMessage()
+    Entry(module.double, {})(3.0)
+    assert len(caplog.records) == 1
+
+
+def test_a_search_that_prints_says_that_it_compiles(module, capsys):
+    class Asked(Progress):
+        def __init__(self, verbose):
+            self._search = types.SimpleNamespace(verbose=verbose)
+
+    with Asked(0).printing():
+        Entry(module.double, {})(3.0)
+    assert capsys.readouterr().out == ""
+    with Asked(1).printing():
+        Entry(module.bound, {})(np.ones(2))
+    assert capsys.readouterr().out.startswith("compiling bound, once")

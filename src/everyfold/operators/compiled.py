@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from numba import njit
+from numba.core import event
+from numba.core.errors import NumbaError
+
 from everyfold.types import Params
 
 _LIKE = (".nbi", ".nbc")
+_LOG = logging.getLogger("everyfold")
+
+
+class _Notice(event.Listener):
+    """Logs that a function is being compiled, which no other sign tells from a slow search."""
+
+    def __init__(self, name: str, folder: Path | None) -> None:
+        self._words = f"compiling {name}, once"
+        if folder is not None:
+            self._words += f"; it is kept in {folder}"
+        self._is_said = False
+
+    def on_start(self, event: Any) -> None:
+        """Called for the function itself and for each that it calls; the first is enough."""
+        if not self._is_said:
+            self._is_said = True
+            _LOG.info(self._words)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing more to say."""
 
 
 class Entry:
@@ -19,7 +44,7 @@ class Entry:
     A cache that was cut off (a full disk, a killed process) or comes from elsewhere makes numba
     fail at every call from then on. Compiled code raises nothing itself, so that an error that is
     none of the compiler's is the cache's: it is deleted and the function compiled again, once, and
-    without a cache if that does not help.
+    without a cache if that does not help. Compiling takes seconds: it is logged when it begins.
 
     Parameters
     ----------
@@ -33,6 +58,7 @@ class Entry:
         self._options = options
         self._lock = Lock()
         self._trials = 0
+        self._is_ready = False
         try:
             self._run = self._compiled(cache=True)
         except RuntimeError:  # a read-only installation without a place for a cache
@@ -40,24 +66,28 @@ class Entry:
             self._trials = 2
 
     def _compiled(self, *, cache: bool) -> Any:
-        from numba import njit
-
         return njit(cache=cache, **self._options)(self._function)
 
     def __call__(self, *args: Any) -> Any:
         """Call the compiled function."""
         trial = self._trials
         try:
-            return self._run(*args)
+            return self._run(*args) if self._is_ready else self._first(*args)
         except Exception as error:
             if not self._renew(error, trial):
                 raise
         return self(*args)
 
+    def _first(self, *args: Any) -> Any:
+        """Call it for the first time, which compiles it or reads the cache."""
+        notice = _Notice(self._function.__name__, self.folder)
+        with event.install_listener("numba:compile", notice):
+            found = self._run(*args)
+        self._is_ready = True
+        return found
+
     def _renew(self, error: Exception, trial: int) -> bool:
         """Prepare another trial after an error of the trial with this number, if there is one."""
-        from numba.core.errors import NumbaError
-
         if isinstance(error, (NumbaError, MemoryError)) or trial > 1:
             return False
         with self._lock:  # of the threads that failed together, the first does it for all
@@ -71,6 +101,7 @@ class Entry:
 
     def _delete_cache(self, error: Exception) -> None:
         folder = self.folder
+        assert folder is not None
         stem = Path(self._function.__code__.co_filename).stem
         for path in folder.glob(f"{stem}.{self._function.__qualname__}-*"):
             if path.suffix in _LIKE:
@@ -86,9 +117,10 @@ class Entry:
         )
 
     @property
-    def folder(self) -> Path:
-        """Where its cache is."""
-        return Path(self._run.stats.cache_path)
+    def folder(self) -> Path | None:
+        """Where its cache is, if there is a place for one."""
+        path = self._run.stats.cache_path
+        return None if path is None else Path(path)
 
     @property
     def signatures(self) -> list[Any]:

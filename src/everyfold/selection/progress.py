@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -10,6 +13,14 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows import RowSource
 from everyfold.types import Estimator, Params, Search
+
+
+class _Printed(logging.Handler):
+    """Prints what is logged, as the other lines are printed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message alone."""
+        print(record.getMessage(), flush=True)
 
 
 class Progress:
@@ -66,6 +77,22 @@ class Progress:
                 f"{count * plan.folds} fits",
                 flush=True,
             )
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Print what the package logs meanwhile, such as that it compiles, if asked for lines."""
+        if self._search.verbose <= 0:
+            yield
+            return
+        log, printed = logging.getLogger("everyfold"), _Printed()
+        level = log.level
+        log.addHandler(printed)
+        log.setLevel(min(level, logging.INFO) if level else logging.INFO)
+        try:
+            yield
+        finally:
+            log.removeHandler(printed)
+            log.setLevel(level)
 
     def advance(self, n_finished: int) -> None:
         """One more unit is done, ``n_finished`` candidates in all."""

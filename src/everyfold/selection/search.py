@@ -292,7 +292,8 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        with opened(self.journal, state.request, state.data) as journal:
+        journals = opened(self.journal, state.request, state.data)
+        with state.progress.printing(), journals as journal:
             contexts = state.progress.begin(state.plan)
             data = state.data.called_by(self, contexts)
             with closing(carry_out(state.plan, data, self.n_jobs, journal)) as done:
