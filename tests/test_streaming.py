@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import FitFailedWarning
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.metrics import make_scorer, max_error, mean_squared_error
@@ -26,7 +27,9 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
+from everyfold.evaluate.costs import sums_bytes
 from everyfold.operators.features import LandmarkFeatures
+from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.streams import ArrayRows, IteratedRows, ParquetRows, StreamError, SvmlightRows
 
 from . import cases
@@ -202,12 +205,79 @@ class TestSearch:
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         search.fit(Counted(X, y))
         assert len(passes) == 1
-        monkeypatch.setattr("everyfold.evaluate.sweep._MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
         passes.clear()
         again = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         again.fit(Counted(X, y))
         assert len(passes) == 2
         assert_same(search, again, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:One or more of the test scores are non-finite")
+class TestFailures:
+    """What fails in a pass fails alone, as it does in memory."""
+
+    def twins(self):
+        X, y = regression()
+        return np.column_stack([X, X]), y
+
+    def test_a_ridge_that_is_too_small(self):
+        grid = {"alpha": [1e-300, 0.1, 1.0]}
+        model, data = KernelRegressor(kernel="linear"), self.twins()
+        with pytest.warns(FitFailedWarning, match="4 fits failed"):
+            source = FastGridSearchCV(model, grid, cv=KFold(4)).fit(ArrayRows(*data))
+        assert np.isnan(source.cv_results_["mean_test_score"]).tolist() == [True, False, False]
+        alone = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=KFold(4)).fit(*data)
+        truth = alone.cv_results_["mean_test_score"]
+        np.testing.assert_allclose(source.cv_results_["mean_test_score"][1:], truth, rtol=1e-9)
+        assert source.best_params_ == alone.best_params_
+
+    def test_a_kernel_without_landmarks(self, monkeypatch):
+        whole = LandmarkFeatures.of.__func__
+
+        def of(cls, kernel, *args):
+            if kernel.gamma == 0.4:
+                raise NotPositiveDefiniteError("no landmarks")
+            return whole(cls, kernel, *args)
+
+        monkeypatch.setattr(LandmarkFeatures, "of", classmethod(of))
+        X, y = regression()
+        model = KernelRegressor(operator=OPERATOR)
+        for scoring in ("r2", "neg_mean_absolute_error"):
+            search = FastGridSearchCV(model, GRID, cv=KFold(4), scoring=scoring)
+            with pytest.warns(FitFailedWarning, match="no landmarks"):
+                search.fit(ArrayRows(X, y))
+            failed = [params["gamma"] == 0.4 for params in search.cv_results_["params"]]
+            assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == failed
+
+    def test_errors_are_raised_if_asked_for_or_if_nothing_is_left(self):
+        data, model = self.twins(), KernelRegressor(kernel="linear")
+        for alphas, options in (([1e-300, 1.0], {"error_score": "raise"}), ([1e-300], {})):
+            search = FastGridSearchCV(model, {"alpha": alphas}, cv=KFold(4), **options)
+            with pytest.raises(NotPositiveDefiniteError, match="increase alpha"):
+                search.fit(ArrayRows(*data))
+
+
+class TestMemory:
+    def test_passes_that_do_not_fit_are_refused(self, monkeypatch):
+        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1_000_000)
+        search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4))
+        with pytest.raises(MemoryError, match="GB at a time"):
+            search.fit(ArrayRows(*regression()))
+
+    def test_workers_share_the_memory_of_passes(self, monkeypatch):
+        def units(n_jobs):
+            search = FastGridSearchCV(
+                KernelRegressor(operator=OPERATOR),
+                {"gamma": list(np.geomspace(0.01, 1.0, 12))},
+                cv=KFold(4),
+                n_jobs=n_jobs,
+                refit=False,
+            )
+            return len(search.fit(ArrayRows(*regression())).plan_.units)
+
+        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 6 * sums_bytes(12, 4))
+        assert (units(1), units(2)) == (2, 4)
 
 
 class TestEstimatorsOfScikitLearn:
@@ -537,7 +607,7 @@ class TestRefusals:
 
     def test_interrupted_searches_keep_what_is_finished(self, monkeypatch):
         X, y = regression()
-        monkeypatch.setattr("everyfold.evaluate.sweep._MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
         whole = sources.accumulate
         calls = []
 

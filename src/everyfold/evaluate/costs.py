@@ -8,11 +8,14 @@ ratios of the constants only, and those move little between machines.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.operators.base import Outline
 from everyfold.operators.nystrom import SAMPLE
+from everyfold.operators.sums import FEW_RIDGES
+from everyfold.rows.batches import BLOCK_BYTES
 
 
 @dataclass(frozen=True)
@@ -206,6 +209,52 @@ def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
     steps = newton_steps(work, cost)
     path = _path(work, work.n, work.n, cost)
     return replace(steps, seconds=steps.seconds + path)
+
+
+# -- sums over rows ----------------------------------------------------------------------------
+
+
+def sums_bytes(width: int, n_folds: int) -> int:
+    """The sums over the rows of every fold, and over the rows outside it."""
+    return 8 * width**2 * (2 * n_folds + 4)
+
+
+def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
+    """A pass: the sums for every kernel, and a few batches of rows at a time."""
+    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
+
+
+@dataclass(frozen=True)
+class SummedKernel:
+    """A kernel in a pass over a source: numbers summed of a row, ridges, and maps of the rows."""
+
+    width: int
+    ridges: int
+    maps: int = 1
+
+
+def source_pass(
+    shape: tuple[int, int],
+    kernels: Sequence[SummedKernel],
+    n_folds: int,
+    passes: int,
+    cost: CostModel = COSTS,
+) -> Cost:
+    """A pass over a source of rows and features for some kernels, and perhaps a second one.
+
+    Reading is not counted: what a row takes to read is known to its source alone.
+    """
+    n, total = float(shape[0]), 0.0
+    for kernel in kernels:
+        c, k = kernel.width, kernel.ridges
+        solve = k * cost.block_cholesky if k <= FEW_RIDGES else cost.cube_eigen
+        total += landmark_seconds(n, c, cost)
+        total += kernel.maps * feature_seconds(n, c, shape[1], cost)
+        total += kernel.maps * 2 * cost.block_gram * n * c**2
+        total += n_folds * ((2 * cost.cube_gram + solve) * c**3 + k * cost.call)
+        if passes > 1:
+            total += 2 * cost.stream * n * c + cost.cube_gram * n * c * k
+    return Cost(total, pass_bytes([kernel.width for kernel in kernels], n_folds))
 
 
 # -- what all methods share --------------------------------------------------------------------

@@ -7,7 +7,7 @@ any kernel exists, from the outline of its structure.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -33,7 +33,6 @@ from everyfold.evaluate.exact import own_ridge, plan_exact
 from everyfold.models.model import Model
 from everyfold.models.targets import Numbers
 from everyfold.operators.base import Outline
-from everyfold.rows.batches import BLOCK_BYTES
 from everyfold.solve import Problem
 from everyfold.types import Order, Route
 
@@ -233,7 +232,7 @@ def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Meth
 def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
     """Sums over rows whose features are never all in memory."""
     is_enough = _is_scored_by_errors(models, task)
-    memory = pass_bytes([outline.rank], len(task.folds))
+    memory = costs.pass_bytes([outline.rank], len(task.folds))
     if not is_enough:
         memory += 8 * len(models) * task.target.columns.size
     words = "one pass over them" if is_enough else "a pass over them and their values in another"
@@ -255,16 +254,6 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
     folds = task.whole.folds
     is_held = folds.tests is folds.helds or all(map(np.array_equal, folds.tests, folds.helds))
     return is_held and bool((task.weights == 1.0).all()) and isinstance(task.target, Numbers)
-
-
-def sums_bytes(width: int, n_folds: int) -> int:
-    """What the sums over the rows of every fold, and of what they leave, take."""
-    return 8 * width**2 * (2 * n_folds + 4)
-
-
-def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
-    """What a pass takes: the sums for every kernel, and a few batches of rows at a time."""
-    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
 
 
 # -- smooth losses -----------------------------------------------------------------------------

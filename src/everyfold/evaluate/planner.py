@@ -13,12 +13,12 @@ from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.passes import cut_passes, stand_in_notes
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.refits import Beside, Confirm, refit_units
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.rounds import Once, Rounds
 from everyfold.evaluate.scores import Judge, by_name
-from everyfold.evaluate.sweep import plan_passes
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
@@ -35,7 +35,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
     The plan holds no rows: it can be pickled, printed and executed.
     """
     if data.stream is not None:
-        return plan_passes(data, *choose_preprocessing(data, request.options))
+        return _plan_source(data, request.options)
     notes = _foreign(data, request)
     refits = refit_units(data)
     if not data.candidates:
@@ -45,6 +45,28 @@ def plan(data: Data, request: Request) -> SearchPlan:
     if refits:
         made = replace(made, rounds=Beside(made.rounds, refits), notes=(*made.notes, *notes))
     return made
+
+
+def _plan_source(data: Data, options: Options) -> SearchPlan:
+    """The plan of candidates on a source, whose length and folds may not be known."""
+    kind, notes = choose_preprocessing(data, options)
+    data = data.prepared(kind, ())
+    units = cut_passes(data, local_threads(options.n_jobs))
+    methods = [unit.methods[0] for unit in units]
+    memory = max(method.memory for method in methods)
+    _check_workers(units, memory, data, options.n_jobs)
+    groups = [group for unit in units for groups in unit.groups for group in groups]
+    return SearchPlan(
+        rows=data.stream.source.n_rows or 0,
+        folds=data.stream.rule.n_folds or 0,
+        kernels=len(groups),
+        ridges=max(len(group.numbers) for group in groups),
+        rounds=Once(units),
+        kind=kind,
+        estimate=sum(method.seconds for method in methods),
+        memory=memory,
+        notes=(*stand_in_notes(data), *notes),
+    )
 
 
 def _foreign(data: Data, request: Request) -> list[str]:

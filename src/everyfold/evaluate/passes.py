@@ -1,0 +1,82 @@
+"""Candidates on a source of rows, cut into passes: as many kernels each as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sklearn.base import is_classifier
+
+from everyfold.criteria import BySums
+from everyfold.evaluate.costs import SummedKernel, source_pass, sums_bytes
+from everyfold.evaluate.data import Candidate, Data
+from everyfold.evaluate.methods import Method
+from everyfold.evaluate.stream import Stream
+from everyfold.evaluate.tiles import Group, Unit, gather
+from everyfold.models.sources import structure_of
+from everyfold.operators.memory import available_memory
+
+__all__ = ["cut_passes", "pass_words", "stand_in_notes"]
+
+SHARE_OF_MEMORY = 0.25
+MOST_BYTES = 1_000_000_000
+"""What the sums of one pass may take: this share of free memory, and no more than this."""
+
+
+def cut_passes(data: Data, workers: int) -> list[Unit]:
+    """The passes over a source, given how many of them may run at a time."""
+    stream, room = data.stream, min(MOST_BYTES, SHARE_OF_MEMORY * available_memory())
+    kernels = gather(data.candidates.values(), lambda c: (c.kernel_key, c.model.intercept))
+    needed = [sums_bytes(_summed(stream, own).width, stream.n_folds) for own in kernels]
+    room /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(room))))
+    batches: list[list[list[Candidate]]] = [[]]
+    taken = 0
+    for members, own in zip(kernels, needed, strict=True):
+        if batches[-1] and taken + own > room:
+            batches.append([])
+            taken = 0
+        batches[-1].append(members)
+        taken += own
+    return [_unit(stream, batch) for batch in batches]
+
+
+def _summed(stream: Stream, members: Sequence[Candidate]) -> SummedKernel:
+    """The sizes of a kernel that costs depend on."""
+    source, structure = stream.source, structure_of(members[0].model)
+    width = structure.raw_width_for(source.n_rows or 0, source.n_features)
+    return SummedKernel(
+        width, len(members), stream.n_folds if stream.is_per_fold(members[0]) else 1
+    )
+
+
+def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]]) -> Unit:
+    source, kernels = stream.source, [_summed(stream, members) for members in batch]
+    shape, passes = (source.n_rows or 0, source.n_features), 1 if stream.is_one_pass else 2
+    cost = source_pass(shape, kernels, stream.n_folds, passes)
+    method = Method(
+        BySums(), pass_words(passes), cost.seconds, cost.memory, is_of_another_model=True
+    )
+    groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
+    widest = max(kernel.width for kernel in kernels)
+    words = f"up to {widest} {structure_of(batch[0][0].model).kind}"
+    return Unit(groups, None, None, frozenset(), words, order="pass")
+
+
+def pass_words(passes: int) -> str:
+    """How candidates on a source are evaluated."""
+    times = "one pass" if passes == 1 else "two passes"
+    return (
+        f"sums over the rows of every fold in {times} over the source, one eigendecomposition a "
+        "fold; folds are exact for the low-rank kernel"
+    )
+
+
+def stand_in_notes(data: Data) -> list[str]:
+    """Say what is fitted in place of an estimator whose ``fit`` takes no source."""
+    estimator = next(iter(data.candidates.values())).parts.final
+    if hasattr(estimator, "_model"):
+        return []
+    kind = "KernelClassifier" if is_classifier(estimator) else "KernelRegressor"
+    return [
+        f"{type(estimator).__name__} cannot be fitted to a source of rows; best_estimator_ is the "
+        f"{kind} of the same model"
+    ]
