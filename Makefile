@@ -10,7 +10,7 @@ STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test conformance fuzz lint format bench reproduce reproduce-quick clean
+.PHONY: help demo quick test conformance fuzz lint format bench reproduce reproduce-quick docs docs-external dist matrix clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -75,5 +75,31 @@ reproduce: $(VENV)/.installed-dev  ## compute the tables of five papers; hours, 
 reproduce-quick: $(VENV)/.installed-dev  ## the same for the smallest sets, in less than ten minutes
 	$(BIN)/python -m benchmarks.papers run report --profile quick --jobs $(JOBS) --store $(STORE)-quick
 
+DOCS := build/docs
+$(DOCS)/venv/.installed: pyproject.toml
+	$(PYTHON) -m venv $(DOCS)/venv
+	$(DOCS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
+	@touch $@
+
+docs: $(DOCS)/venv/.installed  ## build the site and run its gallery; warnings and dead links are errors
+	OPENBLAS_NUM_THREADS=$(JOBS) $(DOCS)/venv/bin/python -m sphinx -q -W --keep-going -c docs . $(DOCS)/html
+	$(DOCS)/venv/bin/python docs/links.py $(DOCS)/html
+
+docs-external: $(DOCS)/venv/.installed  ## check the links to other sites; needs the network
+	$(DOCS)/venv/bin/python -m sphinx -q -b linkcheck -D plot_gallery=0 -c docs . $(DOCS)/linkcheck
+
+dist: pyproject.toml  ## build wheel and sdist, install the wheel into a clean environment and try it there
+	rm -rf dist build/dist
+	$(PYTHON) -m venv build/dist/tools
+	build/dist/tools/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	build/dist/tools/bin/python -m build --outdir dist .
+	build/dist/tools/bin/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/dist/clean
+	build/dist/clean/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[cli]"
+	cd build/dist && clean/bin/python ../../tests/smoke.py
+
+matrix:  ## run the quick tests on oldest and newest versions and every Python found (PYTHONS="3.11 3.12")
+	$(PYTHON) tests/matrix.py build/matrix $(if $(PYTHONS),--only $(PYTHONS)) --tests $(QUICK)
+
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist docs/gallery docs/api

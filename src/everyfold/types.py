@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -11,13 +11,18 @@ from numpy.typing import NDArray
 __all__ = [
     "AnyArray",
     "Array",
+    "ClosedName",
     "ErrorScore",
     "Estimator",
     "Fallback",
+    "Grid",
     "Index",
     "Label",
+    "LabelLoss",
     "Mask",
     "Matrix",
+    "Method",
+    "NumberLoss",
     "Order",
     "Params",
     "Pooled",
@@ -69,6 +74,9 @@ Search: TypeAlias = Any
 Params: TypeAlias = dict[str, Any]
 """Parameters or metadata by name."""
 
+Grid: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Values or distributions by the names of parameters; or several such sets."""
+
 Label: TypeAlias = Hashable
 """The name of a class."""
 
@@ -80,6 +88,20 @@ RandomState: TypeAlias = int | np.random.RandomState | None
 
 ErrorScore: TypeAlias = float | Literal["raise"]
 """The score of what cannot be fitted, or that it is an error."""
+
+ClosedName = Literal[
+    "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio", "eigenvalue_perturbation"
+]
+"""A criterion without folds."""
+
+NumberLoss = Literal["squared", "quadratic_epsilon", "smooth_epsilon"]
+"""A loss of numbers."""
+
+LabelLoss = Literal["squared", "huber_hinge", "squared_hinge", "logistic"]
+"""A loss of labels."""
+
+Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
+"""What is asked of a model; the last by refits only."""
 
 Fallback = Literal["warn", "refit", "refuse"]
 """What becomes of candidates that nothing speeds up."""

@@ -31,7 +31,7 @@ def model_error_bound(
     kappa : float, default=1
         An upper bound of k(x, x).
     offset : float, default=0
-        |ζ|.
+        :math:`|\zeta|`.
 
     Examples
     --------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +24,7 @@ from everyfold.selection.fallback import check_read, check_sped_up, falls_back
 from everyfold.selection.functions import route
 from everyfold.selection.results import entries_of
 from everyfold.types import (
+    AnyArray,
     Array,
     ErrorScore,
     Estimator,
@@ -71,7 +71,7 @@ def learning_curve(
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "auto",
     fallback: Fallback = "warn",
-) -> tuple[Any, ...]:
+) -> tuple[AnyArray, ...]:
     """Scores of training and test rows for training sets of different sizes.
 
     A twin of :func:`sklearn.model_selection.learning_curve`. All sizes and folds share one kernel
@@ -148,7 +148,7 @@ def validation_curve(
     y: Targets,
     *,
     param_name: str,
-    param_range: Iterable[Any],
+    param_range: Iterable[object],
     groups: ArrayLike | None = None,
     cv: Splitter = None,
     scoring: Scorer = None,

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 
 from everyfold.models.adapters import UnknownEstimatorError, read_estimator
 from everyfold.models.pipelines import final_step, freeze
-from everyfold.types import Estimator, Params, RandomState
+from everyfold.types import Estimator, Grid, Params, RandomState
 
 __all__ = ["check_free_ridges", "draw"]
 
@@ -23,9 +23,7 @@ _Options: TypeAlias = Mapping[str, Any]
 """Distributions, or lists of values, by the names of parameters."""
 
 
-def check_free_ridges(
-    estimator: Estimator, distributions: _Options | Sequence[_Options], count: int
-) -> None:
+def check_free_ridges(estimator: Estimator, distributions: Grid, count: int) -> None:
     """Refuse further ridges where there is no distribution of them, or where they are not free."""
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise ValueError(f"free_ridges={count!r} is not a number of ridges; use 0, 1, 2, ...")
@@ -44,7 +42,7 @@ def check_free_ridges(
 
 def draw(
     estimator: Estimator,
-    distributions: _Options | Sequence[_Options],
+    distributions: Grid,
     n_iter: int,
     random_state: RandomState,
     count: int,
@@ -76,7 +74,7 @@ def draw(
     return drawn + further
 
 
-def _as_list(distributions: _Options | Sequence[_Options]) -> list[_Options]:
+def _as_list(distributions: Grid) -> list[_Options]:
     return [distributions] if isinstance(distributions, Mapping) else list(distributions)
 
 

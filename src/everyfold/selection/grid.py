@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.model_selection import ParameterGrid
@@ -15,9 +15,11 @@ from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.draws import check_free_ridges, draw
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
+    ClosedName,
     ErrorScore,
     Estimator,
     Fallback,
+    Grid,
     Order,
     Params,
     Pooled,
@@ -158,7 +160,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
     def __init__(
         self,
         estimator: Estimator,
-        param_grid: Any,
+        param_grid: Grid,
         *,
         scoring: Scorer = None,
         n_jobs: int | None = None,
@@ -168,7 +170,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order | Granularity = "auto",
-        criterion: str | Closed | None = None,
+        criterion: ClosedName | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
@@ -261,7 +263,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispat
     def __init__(
         self,
         estimator: Estimator,
-        param_distributions: Any,
+        param_distributions: Grid,
         *,
         n_iter: int = 10,
         free_ridges: int = 0,
@@ -273,7 +275,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispat
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
         order: Order | Granularity = "auto",
-        criterion: str | Closed | None = None,
+        criterion: ClosedName | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",

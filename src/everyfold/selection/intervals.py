@@ -61,7 +61,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         The share of new rows that their intervals are to cover; several give several intervals.
     method : {"plus", "base", "minmax"}, default="plus"
         "plus": jackknife+ or CV+, as above. "base": the model of all rows ± a quantile of the
-        |e_i|. "minmax": the smallest and the largest :math:`f_{-S}(x)` ∓ that quantile, the
+        :math:`|e_i|`. "minmax": the smallest and the largest :math:`f_{-S}(x)` ∓ that quantile, the
         widest.
     cv : int or splitter, default=5
         A number of shuffled folds, -1 or ``LeaveOneOut()`` for the jackknife, or a splitter whose

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,13 +11,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
-from everyfold.losses import Logistic, find_loss
+from everyfold.losses import Logistic, Loss, find_loss
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
-from everyfold.types import AnyArray, Array, Matrix, Params, Targets
+from everyfold.types import AnyArray, Array, LabelLoss, Matrix, Params, Targets
 
 
 def _has_probabilities(machine: KernelClassifier) -> bool:
@@ -63,7 +63,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
     def __init__(
         self,
-        loss: Any = "squared",
+        loss: LabelLoss | Loss = "squared",
         *,
         kernel: KernelLike = "rbf",
         gamma: Gamma = None,
@@ -71,7 +71,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         coef0: float = 1.0,
         kernel_params: Params | None = None,
         operator: OperatorChoice = "auto",
-        alpha: Any = 1.0,
+        alpha: ArrayLike = 1.0,
         C: float | None = None,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
@@ -185,7 +185,7 @@ class LSSVC(KernelClassifier):
         coef0: float = 1.0,
         kernel_params: Params | None = None,
         operator: OperatorChoice = "auto",
-        alpha: Any = 1.0,
+        alpha: ArrayLike = 1.0,
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
     ) -> None:

@@ -10,11 +10,12 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
+from everyfold.losses import Loss
 from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.targets import Numbers
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
-from everyfold.types import Array, Matrix, Params, Targets
+from everyfold.types import Array, Matrix, NumberLoss, Params, Targets
 
 
 class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
@@ -75,7 +76,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
 
     def __init__(
         self,
-        loss: Any = "squared",
+        loss: NumberLoss | Loss = "squared",
         *,
         kernel: KernelLike = "rbf",
         gamma: Gamma = None,
@@ -83,7 +84,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         coef0: float = 1.0,
         kernel_params: Params | None = None,
         operator: OperatorChoice = "auto",
-        alpha: Any = 1.0,
+        alpha: ArrayLike = 1.0,
         C: float | None = None,
         fit_intercept: bool = True,
         epsilon: float = 0.1,
@@ -173,7 +174,7 @@ class LSSVR(KernelRegressor):
         coef0: float = 1.0,
         kernel_params: Params | None = None,
         operator: OperatorChoice = "auto",
-        alpha: Any = 1.0,
+        alpha: ArrayLike = 1.0,
         fit_intercept: bool = True,
     ) -> None:
         self.kernel = kernel

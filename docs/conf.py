@@ -1,0 +1,194 @@
+"""How the site is built: pages in the order of one navigation, the gallery, the reference.
+
+The source folder is the repository itself, so that links between Markdown files mean the same here
+and on a code host. Run it by ``make docs``.
+"""
+
+import re
+import warnings
+from pathlib import Path
+
+from sphinx_gallery.sorting import ExplicitOrder
+
+import everyfold
+
+ROOT = Path(__file__).parent.parent
+warnings.filterwarnings("ignore", message=".*Agg.*", category=UserWarning)
+
+project = "everyfold"
+author = "The everyfold developers"
+copyright = "The everyfold developers"
+version = release = everyfold.__version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "numpydoc",
+    "myst_parser",
+    "sphinx_gallery.gen_gallery",
+]
+root_doc = "docs/index"
+include_patterns = ["docs/**", "*.md"]
+exclude_patterns = ["build", "dist", ".*", "src", "tests", "benchmarks", "examples", "docs/_*"]
+suppress_warnings = ["config.cache"]  # a function among the settings below
+nitpicky = False
+
+# -- Navigation: a page is left out while its file does not exist ------------------------------
+
+NAVIGATION = {
+    "docs/index": [
+        "Start <docs/start>",
+        "Which one? <docs/which>",
+        "Guide <docs/guide>",
+        "Gallery <docs/gallery/index>",
+        "Reference <docs/api>",
+        "Background <docs/background>",
+        "Project <docs/project>",
+    ],
+    "docs/guide": [
+        "docs/recipes",
+        "docs/report",
+        "docs/lowrank",
+        "docs/cluster",
+        "docs/circulant",
+        "docs/cli",
+        "docs/coming-from",
+        "docs/when-not",
+    ],
+    "docs/background": [
+        "docs/glossary",
+        "docs/mathematics",
+        "docs/papers",
+        "docs/reproduction",
+        "docs/peers",
+        "docs/scaling",
+        "docs/architecture",
+    ],
+    "docs/project": [
+        "docs/versions",
+        "docs/checklists",
+        "CHANGELOG",
+        "CONTRIBUTING",
+        "RELEASING",
+        "GOVERNANCE",
+        "CODE_OF_CONDUCT",
+        "SECURITY",
+        "README and its figures <README>",
+    ],
+}
+
+
+def _exists(entry):
+    """Whether an entry of the navigation has a file, or is made by the gallery."""
+    page = entry.partition("<")[2].rstrip(">") or entry
+    return page.startswith("docs/gallery/") or any(
+        (ROOT / f"{page}.{kind}").exists() for kind in ("md", "rst")
+    )
+
+
+def _toctree(page):
+    """The entries below a page, as a directive that shows nothing."""
+    entries = [f"/{entry}" if "<" not in entry else entry for entry in NAVIGATION[page]]
+    shown = [re.sub("<", "</", entry) for entry in entries if _exists(entry.lstrip("/"))]
+    return "\n".join(["", "```{toctree}", ":hidden:", "", *shown, "```", ""])
+
+
+def _for_the_site(app, page, source):
+    """Add the navigation, lead to pages of the gallery, and draw the flowchart in the page."""
+    if app.env.doc2path(page).suffix == ".rst":
+        return
+    here = r"\]\((?:\.\./)?examples/gallery/"
+    text = re.sub(rf"{here}(\w+)\.py\)", r"](/docs/gallery/\1.rst)", source[0])
+    text = re.sub(rf"{here}?\)", "](/docs/gallery/index.rst)", text)
+    text = re.sub(r"!\[[^\]]*\]\((\w+\.svg)\)", _drawn, text)
+    source[0] = text + (_toctree(page) if page in NAVIGATION else "")
+
+
+def _drawn(image):
+    """The drawing itself in place of a link to it, so that its boxes can be clicked on."""
+    return (ROOT / "docs" / image[1]).read_text("utf-8").partition("?>")[2].strip()
+
+
+def _not_ours(app, env, node, contents):
+    """References in docstrings that scikit-learn wrote lead to its own site, which is not here."""
+    is_theirs = node.get("refdoc", "").startswith("docs/api/")
+    return contents if is_theirs and node.get("reftype") in ("ref", "term", "doc") else None
+
+
+def setup(app):
+    """Connect the three rules."""
+    app.connect("source-read", _for_the_site)
+    app.connect("missing-reference", _not_ours)
+
+
+# -- Markdown ------------------------------------------------------------------------------------
+
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+myst_heading_anchors = 4  # the anchors of code hosts
+
+# -- Reference -----------------------------------------------------------------------------------
+
+autosummary_generate = True
+autosummary_imported_members = False
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_class_members_toctree = False
+templates_path = ["_templates"]
+
+# -- Gallery -------------------------------------------------------------------------------------
+
+GALLERY = [
+    "plot_cv_surface.py",
+    "plot_leave_one_out.py",
+    "plot_calibration.py",
+    "plot_nested.py",
+    "plot_permutations.py",
+    "plot_jackknife.py",
+    "plot_groups.py",
+    "plot_length_scales.py",
+    "plot_spectra.py",
+    "plot_text.py",
+    "plot_precomputed.py",
+    "plot_ladder.py",
+    "plot_million_rows.py",
+    "plot_circulant.py",
+    "plot_collapse.py",
+    "plot_paper_table.py",
+]
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples" / "gallery"),
+    "gallery_dirs": str(ROOT / "docs" / "gallery"),
+    "filename_pattern": r"plot_",
+    "within_subsection_order": ExplicitOrder(GALLERY),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "show_signature": False,
+    "remove_config_comments": True,
+    "min_reported_time": 1e9,
+    "plot_gallery": "True",
+    "matplotlib_animations": False,
+    "copyfile_regex": "",
+}
+
+# -- Look ----------------------------------------------------------------------------------------
+
+html_theme = "pydata_sphinx_theme"
+html_title = "everyfold"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_additional_pages = {"index": "to-docs.html"}
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "navbar_align": "left",
+    "header_links_before_dropdown": 7,
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+linkcheck_anchors = False

@@ -1,0 +1,47 @@
+"""
+Why influence series of finite order collapse
+=============================================
+
+The held-out value of a fold is a geometric series, whose first terms the literature proposes as an
+approximation of cross-validation. Where the ridge is small, which is where models are selected,
+the terms do not decrease: the series says that the error is 0. Summed to the end it is exact, and
+costs no more.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import StratifiedKFold
+from sklearn.preprocessing import scale
+
+from everyfold import LSSVC, FastGridSearchCV
+
+X, y = load_breast_cancer(return_X_y=True)
+X, y = scale(X)[:300], y[:300]
+alphas = np.logspace(-5, 3, 17)
+folds = StratifiedKFold(5, shuffle=True, random_state=0)
+
+fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+for order, style in ((1, "v-"), (3, "^-"), (np.inf, "o-")):
+    search = FastGridSearchCV(
+        LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order=order, n_confirm=0, refit=False
+    ).fit(X, y)
+    error = 100.0 * (1.0 - search.cv_results_["mean_test_score"])
+    name = "summed to the end" if order == np.inf else f"order {order}"
+    left.semilogx(alphas, error, style, label=name, markersize=4)
+    if order != np.inf:
+        radius = search.cv_results_["spectral_radius"]
+
+exact = FastGridSearchCV(LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order="exact", refit=False)
+exact.fit(X, y)
+error = 100.0 * (1.0 - exact.cv_results_["mean_test_score"])
+left.semilogx(alphas, error, "k--", label="refits")
+left.set(xlabel="ridge", ylabel="error of five folds in %")
+left.legend()
+
+# %%
+# The factor between one term and the next, ``spectral_radius``, is in the table of the search:
+
+right.semilogx(alphas, radius, "o-")
+right.axhline(1.0, color="grey", linestyle=":")
+right.set(xlabel="ridge", ylabel="spectral radius of the series", ylim=(0.0, 1.05))
