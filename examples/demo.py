@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 import everyfold
 from everyfold import LSSVC, Dense, FastGridSearchCV
 from everyfold.criteria import Folds
-from everyfold.evaluate.costs import plan_exact
+from everyfold.evaluate.exact import plan_exact
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.solve import Problem
