@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.model_selection import KFold, LeavePOut, RepeatedKFold, ShuffleSplit, cross_val_score
 
-from everyfold import LSSVR, Dense, RandomFourier
+from everyfold import LSSVR, Dense, Nystrom, RandomFourier
 from everyfold.criteria import Folds, HeldOutError
 from everyfold.kernels import Linear, find_kernel
 from everyfold.losses import Squared, find_loss
+from everyfold.operators import FixedLandmarks
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
 
@@ -20,6 +21,7 @@ N, D = 26, 3
 X = random.normal(size=(N, D))
 Y = np.column_stack([np.sin(2.0 * X[:, 0]) + X[:, 1], X[:, 1] * X[:, 2]])
 Y += 0.1 * random.normal(size=Y.shape)
+LANDMARKS = np.array([1, 4, 9, 12, 20, 23, 25])
 GAMMA, RIDGE = np.array([0.8, 0.3, 0.05]), 0.2
 W = random.uniform(0.5, 2.0, N)
 WEIGHTS = {
@@ -53,7 +55,14 @@ def matrix(kernel, gamma):
     return ((X * gamma) @ X.T + 1.0) ** 3
 
 
-def refits(kernel, gamma, ridge, Y, w, intercept, folds):
+def of_landmarks(kernel, gamma):
+    """The Nyström approximation of the matrix by its definition, C W^-1 C^T."""
+    K = matrix(kernel, gamma)
+    C, W = K[:, LANDMARKS], K[np.ix_(LANDMARKS, LANDMARKS)]
+    return C @ np.linalg.solve(W, C.T)
+
+
+def refits(kernel, gamma, ridge, Y, w, intercept, folds, matrix=matrix):
     """The mean over the folds of the mean squared errors of refits."""
     K, errors = matrix(kernel, gamma), []
     for fold in folds:
@@ -68,7 +77,7 @@ def refits(kernel, gamma, ridge, Y, w, intercept, folds):
     return np.mean(errors)
 
 
-def brute(kernel, *rest):
+def brute(kernel, *rest, **how):
     """Value and derivatives in the logarithms of all gammas and the ridge, by complex steps."""
     at = np.log(np.append(GAMMA, RIDGE)).astype(complex)
     slopes = []
@@ -76,13 +85,13 @@ def brute(kernel, *rest):
         moved = at.copy()
         moved[j] += STEP * 1j
         moved = np.exp(moved)
-        slopes.append(refits(kernel, moved[:-1], moved[-1], *rest).imag / STEP)
-    return refits(kernel, GAMMA, RIDGE, *rest).real, slopes
+        slopes.append(refits(kernel, moved[:-1], moved[-1], *rest, **how).imag / STEP)
+    return refits(kernel, GAMMA, RIDGE, *rest, **how).real, slopes
 
 
-def ours(kernel, Y, w, intercept, folds):
+def ours(kernel, Y, w, intercept, folds, structure=Dense()):  # noqa: B008  # immutable
     problem = Problem(Y, w, Squared(), intercept)
-    operator = Dense().bind(find_kernel(kernel, gamma=GAMMA, X=X), X)
+    operator = structure.bind(find_kernel(kernel, gamma=GAMMA, X=X), X)
     return HeldOutError().evaluate(problem, operator, RIDGE, folds)
 
 
@@ -97,6 +106,38 @@ def test_gradient_is_that_of_refits(name, intercept, w, q):
     assert_allclose(found.value, value, rtol=1e-9)
     assert_allclose(np.append(found.log_gamma, found.log_ridge), slopes, rtol=1e-7, atol=1e-10)
     assert_allclose(found.fold_errors.mean(), value, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "intercept", "w", "q"),
+    [*product(FOLDS, [True], ["some"], [2]), *product(["k"], [True, False], WEIGHTS, [1])],
+)
+def test_gradient_with_landmarks_that_stay(name, intercept, w, q):
+    rest = (Y[:, :q], WEIGHTS[w], intercept, FOLDS[name])
+    found = ours("rbf", *rest, structure=FixedLandmarks(X[LANDMARKS]))
+    value, slopes = brute("rbf", *rest, matrix=of_landmarks)
+    assert_allclose(found.value, value, rtol=1e-8)
+    assert_allclose(np.append(found.log_gamma, found.log_ridge), slopes, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
+def test_landmarks_of_other_kernels(kernel):
+    rest = (Y, W, True, FOLDS["uneven"])
+    found = ours(kernel, *rest, structure=FixedLandmarks(X[LANDMARKS]))
+    value, slopes = brute(kernel, *rest, matrix=of_landmarks)
+    assert_allclose(found.value, value, rtol=1e-7)
+    assert_allclose(np.append(found.log_gamma, found.log_ridge), slopes, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("sampling", ["rpcholesky", "uniform", "kmeans"])
+def test_drawn_landmarks_are_those_that_stay(sampling):
+    drawn = Nystrom(7, sampling=sampling, random_state=0)
+    kernel = find_kernel("rbf", gamma=GAMMA)
+    landmarks = drawn.landmarks(kernel, X).features.landmarks
+    rest = ("rbf", Y, W, True, FOLDS["k"])
+    one, other = (ours(*rest, structure=s) for s in (drawn, FixedLandmarks(landmarks)))
+    assert_allclose(one.value, other.value, rtol=1e-8)
+    assert_allclose(one.log_gamma, other.log_gamma, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
@@ -150,6 +191,11 @@ def test_single_gamma_has_the_sum():
         ({"folds": Folds.from_splits([(np.arange(20), np.arange(18, 26))], N)}, "not a removal"),
         ({"operator": DenseMatrix(np.eye(N))}, "bare matrix"),
         ({"operator": Dense().bind(Linear(), X)}, "has no gamma"),
+        ({"operator": Nystrom(8, 4).bind(find_kernel("rbf", gamma=GAMMA), X)}, "use rank=None"),
+        (
+            {"operator": Nystrom(8, predicts_with="kernel").bind(find_kernel("rbf", gamma=1.0), X)},
+            "predicts_with='kernel'",
+        ),
         ({"operator": RandomFourier(8).bind(find_kernel("rbf", gamma=1.0), X)}, "does not say"),
     ],
 )

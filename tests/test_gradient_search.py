@@ -9,32 +9,40 @@ from joblib import parallel_config
 from numpy.testing import assert_allclose
 from scipy import sparse
 from sklearn.base import clone, is_classifier
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris
+from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge
+from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
     KFold,
     LeaveOneOut,
     RepeatedKFold,
+    StratifiedKFold,
     cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from everyfold import (
     LSSVC,
     LSSVR,
     FastGradientSearchCV,
+    FeatureWeightsDisplay,
+    HuberSVC,
     KernelClassifier,
     KernelRegressor,
     Nystrom,
+    RandomFourier,
 )
 from everyfold.kernels import resolve_gamma
-from everyfold.selection import gradient
+from everyfold.operators import memory
+from everyfold.selection import scales, starts
+from everyfold.selection.walks import Walks
 
 random = np.random.default_rng(1)
 X = random.uniform(-1.5, 1.5, size=(120, 4))
@@ -43,6 +51,7 @@ LABELS = np.where(y > 0.0, "up", "down")
 NEW = random.uniform(-1.5, 1.5, size=(400, 4))
 TRUTH = np.sin(3.0 * NEW[:, 0]) + 0.5 * NEW[:, 1]
 START = {"gamma": 0.25, "alpha": 0.05}
+STEEP = {"gamma": 1.0, "alpha": 0.05}
 FOLDS = KFold(4, shuffle=True, random_state=0)
 
 
@@ -54,8 +63,8 @@ def quick(estimator=None, **params):
 @pytest.fixture(scope="module", autouse=True)
 def small_grid():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gradient, "START_GAMMAS", np.array([0.1, 0.3, 1.0]))
-        patch.setattr(gradient, "START_RIDGES", np.array([0.01, 0.1, 1.0]))
+        patch.setattr(starts, "START_GAMMAS", np.array([0.1, 0.3, 1.0]))
+        patch.setattr(starts, "START_RIDGES", np.array([0.01, 0.1, 1.0]))
         yield
 
 
@@ -65,8 +74,8 @@ def found():
 
 
 def isotropic(X):
-    gammas = resolve_gamma("scale", X) * gradient.START_GAMMAS
-    return {"gamma": gammas, "alpha": gradient.START_RIDGES}
+    gammas = resolve_gamma("scale", X) * starts.START_GAMMAS
+    return {"gamma": gammas, "alpha": starts.START_RIDGES}
 
 
 def test_finds_the_features_that_matter(found):
@@ -98,7 +107,7 @@ def test_outer_scores_of_the_start_are_nested_ones(found):
         others = [held for k, (_, held) in enumerate(splits) if k != number]
         helds = [np.array([place[row] for row in held]) for held in others]
         inner = [(np.setdiff1d(np.arange(len(train)), held), held) for held in helds]
-        grid = isotropic(X[train])
+        grid = isotropic(X)
         best = GridSearchCV(LSSVR(), grid, cv=inner).fit(X[train], y[train])
         score = best.score(X[test], y[test])
         assert found.path_[0]["outer_scores"][number] == pytest.approx(score, rel=1e-6)
@@ -242,13 +251,186 @@ def test_conventions(capsys):
     assert pipeline.predict(NEW).shape == (400,)
 
 
+def test_error_of_labels_is_that_of_one_versus_rest():
+    flowers, species = load_iris(return_X_y=True)
+    folds = StratifiedKFold(3)
+    search = quick(LSSVC(), cv=folds, shrinkage=np.inf).fit(flowers, species)
+    codes, errors = 2.0 * (species[:, None] == np.arange(3)) - 1.0, []
+    for train, test in folds.split(flowers, species):
+        machine = LSSVC(**START).fit(flowers[train], species[train])
+        errors.append(np.mean((machine.decision_function(flowers[test]) - codes[test]) ** 2))
+    assert search.path_[0]["cv_error"] == pytest.approx(np.mean(errors), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("machine", "target"), [(SVC(class_weight="balanced"), LABELS), (SVR(epsilon=0.05), y)]
+)
+def test_svms_choose_their_penalty_on_scaled_columns(machine, target):
+    search = quick(machine, start=STEEP).fit(X, target)
+    assert search.best_index_ == 1
+    factors = np.sqrt(search.best_params_["gamma"])
+    unit = y.std() if machine.__class__ is SVR else 1.0
+    plain = clone(machine).set_params(gamma=1.0)
+    theirs = GridSearchCV(plain, {"C": unit * scales.PENALTIES}, cv=FOLDS).fit(X * factors, target)
+    assert search.best_params_["C"] == pytest.approx(theirs.best_params_["C"])
+    expected = theirs.best_estimator_.predict(NEW * factors)
+    np.testing.assert_array_equal(search.predict(NEW), expected)
+    params = {**machine.get_params(), "gamma": 1.0, "C": search.best_params_["C"]}
+    assert search.best_estimator_[-1].get_params() == params
+
+
+def test_outer_scores_of_svms_are_theirs():
+    search = quick(SVC(), shrinkage=np.inf).fit(X, LABELS)
+    splits = list(FOLDS.split(X))
+    scores = []
+    for number, (train, test) in enumerate(splits):
+        place = np.full(120, -1)
+        place[train] = np.arange(len(train))
+        helds = [place[held] for k, (_, held) in enumerate(splits) if k != number]
+        inner = [(np.setdiff1d(np.arange(len(train)), held), held) for held in helds]
+        own = SVC(gamma=START["gamma"])
+        grid = GridSearchCV(own, {"C": scales.PENALTIES}, cv=inner).fit(X[train], LABELS[train])
+        scores.append(grid.score(X[test], LABELS[test]))
+    assert_allclose(search.path_[0]["outer_scores"], scores)
+
+
+def test_linear_kernel_with_weights():
+    search = quick(LSSVR(kernel="linear"), start="auto").fit(X, X[:, 0] + 0.1 * y)
+    best = search.best_estimator_
+    assert (best.kernel, best.degree, best.coef0) == ("polynomial", 1, 0.0)
+    gamma = np.broadcast_to(search.best_params_["gamma"], 4)
+    ridge = Ridge(alpha=search.best_params_["alpha"]).fit(X * np.sqrt(gamma), X[:, 0] + 0.1 * y)
+    assert_allclose(search.predict(NEW), ridge.predict(NEW * np.sqrt(gamma)), rtol=1e-6, atol=1e-8)
+    assert type(quick(Ridge(), max_iter=2).fit(X, y).best_estimator_) is KernelRegressor
+
+
+def test_landmarks():
+    search = quick(LSSVR(operator=Nystrom(40)), random_state=0).fit(X, y)
+    assert search.path_[1]["cv_error"] < 0.7 * search.path_[0]["cv_error"]
+    again = quick(LSSVR(operator=Nystrom(40)), random_state=0).fit(X, y)
+    assert_allclose(again.path_[1]["gamma"], search.path_[1]["gamma"], rtol=1e-12)
+    full = quick(LSSVR(operator=Nystrom(0.999, tol=0.0, random_state=0))).fit(X, y)
+    dense = quick(LSSVR()).fit(X, y)
+    assert_allclose(full.path_[0]["cv_error"], dense.path_[0]["cv_error"], rtol=1e-4)
+    assert_allclose(full.path_[0]["outer_scores"], dense.path_[0]["outer_scores"], rtol=1e-3)
+
+
+def test_plan_is_made_before_the_work():
+    search = quick()
+    made, done = search.plan(X, y), search.fit(X, y).plan_
+    assert not hasattr(quick(), "plan_")
+    assert "1 descents along the gradient on each of 5 sets of rows" in str(made)
+    assert made.estimate == done.estimate > 0.0
+    assert made.memory == done.memory >= 8 * 4 * 120**2
+    assert done.seconds > 0.0
+    assert pickle.loads(pickle.dumps(done)).rows == 120
+
+
+def test_what_does_not_fit_is_refused(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 10**5)
+    with pytest.raises(MemoryError, match="n_samples=120"):
+        quick().fit(X, y)
+
+
+def test_journal(tmp_path, monkeypatch):
+    path = tmp_path / "walks"
+    whole = quick().fit(X, y)
+    walk, done = Walks.walk, []
+
+    def dies(self, *args):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(args)
+        return walk(self, *args)
+
+    monkeypatch.setattr(Walks, "walk", dies)
+    with pytest.raises(KeyboardInterrupt):
+        quick(journal=path).fit(X, y)
+    done.clear()
+    monkeypatch.setattr(
+        Walks, "walk", lambda self, *args: (done.append(args), walk(self, *args))[1]
+    )
+    search = quick(journal=path).fit(X, y)
+    assert len(done) == 3
+    assert_allclose(search.best_params_["gamma"], whole.best_params_["gamma"], rtol=1e-12)
+    quick(journal=path).fit(X, y)
+    assert len(done) == 3
+    with pytest.raises(ValueError, match=r"another search.*options .shrinkage"):
+        quick(journal=path, shrinkage=0.1).fit(X, y)
+    with pytest.raises(ValueError, match=r"another search.*data .y"):
+        quick(journal=path).fit(X, y + 1.0)
+    with pytest.raises(ValueError, match="random_state"):
+        quick(journal=path, cv=KFold(3, shuffle=True)).fit(X, y)
+    with pytest.raises(ValueError, match="random_state=None"):
+        quick(journal=path, cv=LeaveOneOut()).fit(X, y)
+
+
+def test_weights_of_features_are_drawn(found):
+    display = found.plot(most=3)
+    assert isinstance(display, FeatureWeightsDisplay)
+    names = [label.get_text() for label in display.ax_.get_yticklabels()]
+    assert names[0] == "0"
+    assert [bar.get_width() for bar in display.bars_] == sorted(found.feature_weights_.values())[
+        :0:-1
+    ]
+    assert display.points_.get_offsets().shape == (12, 2)
+    assert found.fold_weights_.shape == (4, 4)
+    assert_allclose(found.fold_weights_.sum(axis=1), 1.0)
+    assert "1 smaller ones left out" in display.ax_.get_xlabel()
+    with pytest.raises(ValueError, match="feature_weights_"):
+        FeatureWeightsDisplay.from_search(LSSVR())
+
+
+def test_constant_and_missing_features():
+    wide = np.column_stack([X, np.full(120, 3.0)])
+    search, plain = (quick(start=STEEP).fit(rows, y) for rows in (wide, X))
+    assert search.feature_weights_[4] == 0.0
+    assert np.isfinite(search.best_params_["gamma"]).all()
+    assert search.path_[0]["cv_error"] == pytest.approx(plain.path_[0]["cv_error"])
+    holes = X.copy()
+    holes[0, 0] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(holes, y)
+    filled = make_pipeline(SimpleImputer(), StandardScaler(), quick(max_iter=2))
+    assert np.isfinite(filled.fit(holes, y).predict(NEW)).all()
+
+
+def test_inside_a_transformed_target():
+    outer = TransformedTargetRegressor(quick(start=STEEP), func=np.log, inverse_func=np.exp)
+    outer.fit(X, np.exp(y))
+    inner = quick(start=STEEP).fit(X, y)
+    assert_allclose(outer.predict(NEW), np.exp(inner.predict(NEW)), rtol=1e-6)
+
+
+def test_more_features_than_rows():
+    local = np.random.default_rng(0)
+    rows = local.normal(size=(40, 100))
+    search = quick(cv=3, start={"gamma": 0.01, "alpha": 0.1}).fit(rows, rows[:, 0])
+    assert search.path_[1]["cv_error"] < search.path_[0]["cv_error"]
+    assert max(search.feature_weights_, key=search.feature_weights_.get) == 0
+
+
+def test_weights_count_in_outer_scores_as_in_searches():
+    weights = np.random.default_rng(5).uniform(0.2, 2.0, 120)
+    search = quick(shrinkage=0.01).fit(X, y, sample_weight=weights)
+    theirs = GridSearchCV(LSSVR(), {k: [v] for k, v in START.items()}, cv=FOLDS)
+    theirs.fit(X, y, sample_weight=weights)
+    expected = [theirs.cv_results_[f"split{k}_test_score"][0] for k in range(4)]
+    assert_allclose(search.path_[0]["outer_scores"], expected, rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        (quick(SVC()), "has no closed form"),
-        (quick(LSSVR(kernel="linear")), "without gamma"),
-        (quick(Ridge()), "without gamma"),
-        (quick(LSSVR(operator=Nystrom(5))), "has no gradient"),
+        (quick(HuberSVC()), "has no closed form"),
+        (quick(LSSVR(kernel="cosine")), "without gamma"),
+        (quick(SVC(kernel="precomputed")), "without gamma"),
+        (quick(RidgeCV()), "chooses its own alpha"),
+        (quick(LSSVR(operator=Nystrom(5, 3))), r"Nystrom\(n_landmarks\) alone"),
+        (quick(LSSVR(operator=Nystrom(5, per_fold=True))), r"Nystrom\(n_landmarks\) alone"),
+        (quick(LSSVR(operator=RandomFourier(5))), "has no gradient"),
+        (quick(TransformedTargetRegressor(LSSVR(), func=np.exp)), "put the search inside"),
+        (quick(start={"alpha": 0.0}), "must have numbers > 0"),
         (quick(KernelRegressor(C=1.0)), "alpha = 1"),
         (quick(KernelClassifier(multi_class="ovo")), "multi_class='ovr'"),
         (quick(LSSVC(class_weight="balanced")), "balanced class weights"),

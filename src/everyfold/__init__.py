@@ -1,7 +1,12 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
 
 from everyfold.criteria import InexactWarning, choose_granularity, granularity_bound
-from everyfold.display import CVCurveDisplay, CVSurfaceDisplay, OutOfFoldDisplay
+from everyfold.display import (
+    CVCurveDisplay,
+    CVSurfaceDisplay,
+    FeatureWeightsDisplay,
+    OutOfFoldDisplay,
+)
 from everyfold.models.estimators import (
     LSSVC,
     LSSVR,
@@ -33,6 +38,7 @@ __all__ = [
     "FastGradientSearchCV",
     "FastGridSearchCV",
     "FastRandomizedSearchCV",
+    "FeatureWeightsDisplay",
     "HuberSVC",
     "InexactWarning",
     "KernelClassifier",

@@ -93,13 +93,13 @@ class HeldOutError:
         if not response.is_exact:
             raise ValueError("a response that stands in for another has no gradient; use Dense()")
         s, reduced = problem.quadratic.s[:, None], response.reduced()
-        rows = np.concatenate(folds.helds)
-        e = _solve_blocks(response, folds, reduced[rows])
+        rows, blocks = np.concatenate(folds.helds), _Blocks(response, folds)
+        e = blocks.solve(reduced[rows])
         share = _shares(folds)[:, None] / problem.y.shape[1]
-        w = _solve_blocks(response, folds, 2.0 * share * e / s[rows] ** 2)
-        left = response.residual_matmat(_as_columns(w, folds))
-        right = response.residual_matmat(_as_columns(e, folds)) - np.tile(reduced, len(folds))
-        right *= response.scale / ridge
+        w = blocks.solve(2.0 * share * e / s[rows] ** 2)
+        both = response.residual_matmat(np.hstack([_as_columns(w, folds), _as_columns(e, folds)]))
+        left, right = np.hsplit(both, 2)
+        right = (right - np.tile(reduced, len(folds))) * (response.scale / ridge)
         errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
         log_ridge = ridge * float(np.vdot(left, right))
@@ -120,6 +120,9 @@ def _check(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> 
         "cv has a split that is not a removal of rows; use one that is": bool(folds.odd),
         f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
             not isinstance(operator, Differentiates)
+        ),
+        "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
+            operator.outline.only_splits
         ),
     }
     for reason, holds in reasons.items():
@@ -154,12 +157,21 @@ def _fold_sums(squares: Array, folds: Folds) -> Array:
     return np.add.reduceat(squares.sum(axis=1), starts)
 
 
-def _solve_blocks(response: Response, folds: Folds, B: Array) -> Array:
-    """Solve R_SS x = B_S fold by fold, over the concatenated held-out rows."""
-    solved = np.empty_like(B)
-    for stack in folds.stacks(np.ones(folds.n, dtype=bool)):
-        solved[stack.slots] = response.solve_residual_blocks(stack.rows, B[stack.slots])
-    return solved
+class _Blocks:
+    """The systems R_SS x = B_S of all folds, over the concatenated held-out rows."""
+
+    def __init__(self, response: Response, folds: Folds) -> None:
+        stacks = folds.stacks(np.ones(folds.n, dtype=bool))
+        self._systems = [
+            (stack.slots, response.factored_residual_blocks(stack.rows)) for stack in stacks
+        ]
+
+    def solve(self, B: Array) -> Array:
+        """The solutions of all folds."""
+        solved = np.empty_like(B)
+        for slots, system in self._systems:
+            solved[slots] = system.solve(B[slots])
+        return solved
 
 
 def _as_columns(values: Array, folds: Folds) -> Array:

@@ -3,5 +3,6 @@
 from everyfold.display.curves import CVCurveDisplay
 from everyfold.display.heldout import OutOfFoldDisplay
 from everyfold.display.surfaces import CVSurfaceDisplay
+from everyfold.display.weights import FeatureWeightsDisplay
 
-__all__ = ["CVCurveDisplay", "CVSurfaceDisplay", "OutOfFoldDisplay"]
+__all__ = ["CVCurveDisplay", "CVSurfaceDisplay", "FeatureWeightsDisplay", "OutOfFoldDisplay"]

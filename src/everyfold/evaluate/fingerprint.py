@@ -22,7 +22,7 @@ from everyfold.evaluate.tiles import Unit
 from everyfold.rows import RowSource
 from everyfold.types import AnyArray
 
-__all__ = ["Fingerprint", "difference", "digest", "fingerprint", "unit_key"]
+__all__ = ["Fingerprint", "difference", "digest", "fingerprint", "fingerprint_of", "unit_key"]
 
 Fingerprint = dict[str, dict[str, str]]
 """Of every part of a search, what belongs to it by name: a digest, or a version."""
@@ -59,6 +59,11 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
         "candidates": {"estimator": request.estimator, "parameters": list(request.candidates)},
         "options": asked,
     }
+    return fingerprint_of(parts)
+
+
+def fingerprint_of(parts: Mapping[str, Mapping[str, Any]]) -> Fingerprint:
+    """The digests of what belongs to every part of a search, and the versions of the packages."""
     found = {part: _digests(values) for part, values in parts.items()}
     return {**found, "versions": _versions()}
 

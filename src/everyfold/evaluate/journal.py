@@ -34,7 +34,7 @@ try:
 except ImportError:  # not a POSIX system: nothing keeps two processes apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Journal", "JournalError", "opened"]
+__all__ = ["Journal", "JournalError", "check_folds_repeat", "opened", "opened_file"]
 
 _MAGIC = b"everyfold-journal-1 "
 
@@ -85,7 +85,11 @@ class Journal:
 
     def find(self, unit: Unit) -> list[Outcome] | None:
         """The outcomes of a unit, if it was finished before."""
-        place = self._places.get(unit_key(unit))
+        return self.find_record(unit_key(unit))
+
+    def find_record(self, key: str) -> list[Any] | None:
+        """What was written under a key."""
+        place = self._places.get(key)
         if place is None:
             return None
         self._file.seek(place)
@@ -97,7 +101,11 @@ class Journal:
         """Write a finished unit; one whose failure ends the search is not."""
         if not self._keeps_failures and any(outcome.failures for outcome in outcomes):
             return
-        self._write(b"", {"unit": unit_key(unit), "outcomes": [_encoded(o) for o in outcomes]})
+        self.append_record(unit_key(unit), outcomes)
+
+    def append_record(self, key: str, outcomes: Sequence[Any]) -> None:
+        """Write plain data, arrays or outcomes under a key."""
+        self._write(b"", {"unit": key, "outcomes": [_encoded(o) for o in outcomes]})
 
     def _write(self, prefix: bytes, record: Any) -> None:
         text = json.dumps(record, separators=(",", ":")).encode()
@@ -158,11 +166,20 @@ def opened(
         yield None
         return
     _check_repeatable(request)
+    keeps_failures = request.options.error_score != "raise"
+    with opened_file(path, fingerprint(request, data), keeps_failures=keeps_failures) as journal:
+        yield journal
+
+
+@contextmanager
+def opened_file(
+    path: str | os.PathLike[str], asked: Fingerprint, *, keeps_failures: bool = True
+) -> Iterator[Journal]:
+    """The journal of whatever has this fingerprint, locked as long as it is open."""
     with _file(Path(path)) as file:
         _lock(file, path)
-        keeps_failures = request.options.error_score != "raise"
         journal = Journal(Path(path), file, keeps_failures=keeps_failures)
-        journal.start(fingerprint(request, data))
+        journal.start(asked)
         yield journal
 
 
@@ -191,15 +208,20 @@ def _lock(file: BufferedRandom, path: str | os.PathLike[str]) -> None:
 
 def _check_repeatable(request: Request) -> None:
     """Refuse what is drawn anew in every call, so that none would go on with another's journal."""
-    cv, seeds = request.cv, request.options.seeds
-    is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
-    if is_drawn:
-        raise JournalError(f"cv={cv!r} draws other folds in every call; give it a random_state")
+    check_folds_repeat(request.cv)
+    seeds = request.options.seeds
     if request.options.random_state is None and seeds.are_drawn:
         raise JournalError(
             "random_state=None draws other landmarks in every call, so that no journal could be "
             "gone on with; pass random_state=0"
         )
+
+
+def check_folds_repeat(cv: Any) -> None:
+    """Refuse a splitter that draws other folds in every call."""
+    is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
+    if is_drawn:
+        raise JournalError(f"cv={cv!r} draws other folds in every call; give it a random_state")
 
 
 def _sync_folder(path: Path) -> None:

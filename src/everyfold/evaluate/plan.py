@@ -174,6 +174,11 @@ class SearchPlan:
         )
         return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
 
+    def took(self, seconds: float) -> SearchPlan:
+        """The plan of what was done, as part of something that took so long as a whole."""
+        done = self.measured and replace(self.measured, seconds=seconds)
+        return replace(self, measured=done)
+
     @property
     def exactness(self) -> str:
         """Whether values will be exact, as far as that is known before the work."""

@@ -100,10 +100,11 @@ class Kernel(ABC):
         """The values k(x, x) for the rows x of X. Cost: O(n) memory."""
         return self.from_base(self.base_diagonal(X))
 
-    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         r"""The sums :math:`\sum_{ik} w_{ik}\,\partial k(x_i, y_k)/\partial\log\gamma_j`, (d,).
 
-        :math:`\gamma_j` is the gamma of feature j; a single gamma has the sum of all.
+        :math:`\gamma_j` is the gamma of feature j; a single gamma has the sum of all. ``K`` is the
+        matrix of the kernel between the rows, which is at hand wherever its slopes are asked for.
         """
         raise ValueError(
             f"{self} has no gamma for each feature; use 'rbf', 'laplacian' or 'polynomial'"
@@ -173,11 +174,10 @@ class RBF(Kernel):
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
 
-    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma (x_j − y_j)² k."""
         rows, others = operands(X, Y)
-        H = weights * self(rows, others)
-        return -self.gamma * sum_squares(H, dense(rows), dense(others))
+        return -self.gamma * sum_squares(weights * K, dense(rows), dense(others))
 
 
 @dataclass(frozen=True)
@@ -216,11 +216,10 @@ class Laplacian(Kernel):
         """exp(−gamma B)."""
         return decay(B, self.gamma, out)
 
-    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma |x_j − y_j| k."""
         rows, others = operands(X, Y)
-        H = weights * self(rows, others)
-        return -self.gamma * sum_manhattan(H, dense(rows), dense(others))
+        return -self.gamma * sum_manhattan(weights * K, dense(rows), dense(others))
 
 
 @dataclass(frozen=True)
@@ -274,7 +273,7 @@ class Polynomial(Kernel):
             raise_to(block, int(self.degree))
         return out
 
-    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: gamma x_j y_j times the derivative of the power."""
         rows, others = operands(X, Y)
         lower = Polynomial(max(self.degree - 1, 0), self.gamma, self.coef0)

@@ -193,9 +193,20 @@ def _scaled(
     plain = find_kernel(kernel, gamma=1.0, degree=degree, coef0=coef0)
     if X is not None:
         check_width(len(gamma), X)
-    # A distance grows with the factor of its columns; a product, or a square, with its square.
-    factors = gamma if kernel == "laplacian" else tuple(math.sqrt(entry) for entry in gamma)
-    return Scaled(plain, factors)
+    return Scaled(plain, factors_of(kernel, gamma))
+
+
+def factors_of(kernel: str, gamma: Sequence[float]) -> tuple[float, ...]:
+    """What columns are multiplied by, so that a kernel of gamma 1 has these gammas.
+
+    A distance grows with the factor of its columns; a product, or a square, with its square.
+
+    Examples
+    --------
+    >>> factors_of("rbf", [4.0, 1.0]), factors_of("laplacian", [4.0, 1.0])
+    ((2.0, 1.0), (4.0, 1.0))
+    """
+    return tuple(gamma) if kernel == "laplacian" else tuple(math.sqrt(entry) for entry in gamma)
 
 
 def depends_on_rows(gamma: Gamma) -> bool:

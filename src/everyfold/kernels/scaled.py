@@ -60,9 +60,10 @@ class Scaled(Kernel):
         """See base class: the kernel's own."""
         return self.kernel.from_base(B, out)
 
-    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array) -> Array:
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class."""
-        return self.kernel.slopes(self.scale(X), None if Y is None else self.scale(Y), weights)
+        rows, others = self.scale(X), None if Y is None else self.scale(Y)
+        return self.kernel.slopes(rows, others, weights, K)
 
     def scale(self, X: Matrix) -> Matrix:
         """A copy of the rows with scaled columns."""

@@ -14,7 +14,7 @@ from everyfold.operators.features import FeatureMap
 from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.iterative import Iterative
 from everyfold.operators.lowrank import LowRank, Mapped, Primal
-from everyfold.operators.nystrom import Nystrom, NystromMatrix
+from everyfold.operators.nystrom import FixedLandmarks, Nystrom, NystromMatrix
 from everyfold.operators.randomfourier import RandomFourier
 from everyfold.operators.structure import Structure
 
@@ -26,6 +26,7 @@ __all__ = [
     "DenseMatrix",
     "Expansion",
     "FeatureMap",
+    "FixedLandmarks",
     "Iterative",
     "LowRank",
     "Mapped",

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import Kernel, Precomputed
-from everyfold.operators.base import Outline, Responds, StructureError
+from everyfold.operators.base import Differentiates, Outline, Responds, StructureError
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
 from everyfold.operators.influence import InfluenceMatrix
@@ -223,10 +223,14 @@ class Nystrom(Mapped):
         trace = float(kernel.diagonal(X).sum())
         if self.sampling != "rpcholesky" or n > SAMPLE:
             features = self.feature_map(kernel, Held(X))
-            return NystromMatrix(features(X), features, trace)
+            return NystromMatrix(features(X), features, trace, X=self._rows(X))
         random = check_random_state(self.random_state)
         features, F, pivots = self._pivoted(kernel, X, self.count(n), random)
-        return NystromMatrix(F, features, trace, pivots)
+        return NystromMatrix(F, features, trace, pivots, self._rows(X))
+
+    def _rows(self, X: Matrix) -> Matrix | None:
+        """What the operator needs to say how it changes, which a truncated one cannot."""
+        return X if self.rank is None else None
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
         """See base class; of more than ``SAMPLE`` rows, so many are looked at."""
@@ -306,13 +310,18 @@ class Quality:
     relative: float
 
 
-class NystromMatrix(LowRank):
+class NystromMatrix(LowRank, Differentiates):
     """K̃ = V Vᵀ from landmarks, and how far it is from K."""
 
     def __init__(
-        self, V: Array, features: LandmarkFeatures, trace: float, pivots: Index | None = None
+        self,
+        V: Array,
+        features: LandmarkFeatures,
+        trace: float,
+        pivots: Index | None = None,
+        X: Matrix = None,
     ) -> None:
-        super().__init__(V, features)
+        super().__init__(V, features, X)
         self.features = features
         self.trace = trace
         self.pivots = pivots
@@ -335,6 +344,25 @@ class NystromMatrix(LowRank):
         """See base class: the same landmarks."""
         return LowRank(self.V[rows], self.features)
 
+    def slopes(self, left: Array, right: Array) -> Array:
+        r"""See base class, with landmarks that stay where they are; n c flops a column and feature.
+
+        With C the kernel between rows and landmarks and :math:`F = CW^{-1}`, the matrix
+        :math:`CW^{-1}C^\top` changes by :math:`dC\,F^\top + F\,dC^\top - F\,dW\,F^\top`.
+        """
+        if self._X is None:
+            raise ValueError(
+                "a low-rank kernel with rank=... keeps some eigenvectors only, which turn as gamma "
+                "changes; use rank=None"
+            )
+        kernel, landmarks = self.features.kernel, self.features.landmarks
+        F = product(self.V, self.features.T.T)
+        L_F, R_F = product(left.T, F), product(right.T, F)
+        weights = product(left, R_F) + product(right, L_F)
+        C, W = kernel(self._X, landmarks), kernel(landmarks)
+        slopes = kernel.slopes(self._X, landmarks, np.ascontiguousarray(weights), C)
+        return slopes - kernel.slopes(landmarks, None, product(L_F.T, R_F).T, W)
+
     def residual_norm(self, X: Matrix, steps: int = _POWER_STEPS) -> float:
         """‖K − K̃‖₂ by power iteration; each step evaluates the kernel of all rows once."""
         kernel = self.features.kernel
@@ -347,6 +375,39 @@ class NystromMatrix(LowRank):
             x = np.concatenate(full) - self.matmat(x)
             norm = float(np.linalg.norm(x))
         return norm
+
+
+@dataclass(frozen=True, eq=False)
+class FixedLandmarks(Mapped):
+    """Represent a kernel by landmarks that are given, whatever its parameters.
+
+    What :class:`Nystrom` draws depends on gamma; along a path of gammas it has to stay.
+
+    **Cost** as :class:`Nystrom` without the drawing: n c² + c³ flops.
+
+    Attributes
+    ----------
+    landmarks : {array, CSR matrix} of shape (c, d)
+    """
+
+    landmarks: Matrix
+
+    is_approximate: ClassVar[bool] = True
+    kind: ClassVar[str] = "landmarks"
+
+    def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
+        """See base class."""
+        W, count = kernel(self.landmarks), int(self.landmarks.shape[0])
+        return LandmarkFeatures.of(kernel, self.landmarks, W, count, None)
+
+    def bind(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
+        """See base class."""
+        features = self.feature_map(kernel, Held(X))
+        return NystromMatrix(features(X), features, float(kernel.diagonal(X).sum()), X=X)
+
+    def raw_width_for(self, n_rows: int, n_features: int) -> int:
+        """See base class."""
+        return int(self.landmarks.shape[0])
 
 
 class DualNystrom(NystromMatrix):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from everyfold.operators.series import influence_series
-from everyfold.operators.symmetric import CHUNK, solve_stack
+from everyfold.operators.symmetric import CHUNK, FactoredStack, solve_stack
 from everyfold.types import Array, Index
 
 __all__ = [
@@ -181,6 +181,13 @@ class Response(ABC):
             for i in range(0, len(rows), chunk)
         ]
         return np.concatenate(pieces)
+
+    def factored_residual_blocks(self, rows: Index) -> FactoredStack:
+        """The systems of ``solve_residual_blocks``, for several right-hand sides in turn.
+
+        **Cost** of the blocks, and m³/3 flops a set. Memory 16 m² bytes a set.
+        """
+        return FactoredStack(self.residual_blocks(rows))
 
     def moved(self, rows: Index, dz: Array) -> Solution:
         """How the solution moves if the targets of sets of active rows do: (t, m), (t, m).

@@ -140,3 +140,23 @@ def solve_stack(A: Array, B: Array) -> Array:
         _, x, info = lapack.dposv(A_k.T, B_k, lower=1)
         solved[k] = np.nan if info else x
     return solved
+
+
+class FactoredStack:
+    """t symmetric positive definite systems, (t, m, m), for several right-hand sides in turn.
+
+    One that is not positive definite to working precision gives NaN.
+    """
+
+    def __init__(self, A: Array) -> None:
+        self._A = A
+        self._factors = [lapack.dpotrf(A_k.T, lower=1, clean=0) for A_k in A if A.shape[1] > 1]
+
+    def solve(self, B: Array) -> Array:
+        """The solutions for (t, m, k) right-hand sides."""
+        if self._A.shape[1] <= 1:
+            return solve_stack(self._A, B)
+        solved = np.empty_like(B)
+        for k, (L, info) in enumerate(self._factors):
+            solved[k] = np.nan if info else lapack.dpotrs(L, B[k], lower=1)[0]
+        return solved

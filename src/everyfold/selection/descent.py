@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import minimize
 
 from everyfold.criteria import ErrorSlopes, HeldOutError
+from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.models.model import Model
-from everyfold.operators import Dense
+from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
 from everyfold.rows import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Matrix
@@ -22,8 +24,14 @@ GAMMA_BOUNDS = (-14.0, 6.0)
 RIDGE_BOUNDS = (-9.0, 9.0)
 """How far the logarithms of a gamma and of the ridge may go from where they start."""
 
+TOLERANCE = 1e-4
+"""A descent ends where the objective falls by less than this share of the start's error."""
+
 _HOPELESS = 1e6
-"""The error, relative to the variance of y, where a fold breaks down numerically."""
+"""The error, relative to that of the start, where a fold breaks down numerically."""
+
+_LEAST = 1e-12
+"""The smallest error, relative to the variance of y, that others are compared with."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +67,8 @@ class Descent:
     Attributes
     ----------
     model : Model
-        Kernel and loss; its gamma and its ridge are not looked at.
+        Kernel, loss and operator; its gamma and its ridge are not looked at. Landmarks are drawn
+        where a walk begins, and stay.
     problem : Problem
     X : {array, CSR matrix}
     folds : Folds
@@ -68,6 +77,8 @@ class Descent:
         What is tuned.
     is_tied : bool
         Whether all features have the same gamma.
+    structure : Structure
+        How kernel matrices are represented.
     """
 
     model: Model
@@ -76,51 +87,56 @@ class Descent:
     folds: Folds
     parameters: frozenset[str]
     is_tied: bool = False
+    structure: Structure = Dense()  # noqa: RUF009  # immutable
 
     def restrict(self, rows: Index) -> Descent:
         """The same on some of the rows, with the folds that are left."""
         problem, folds = self.problem.restrict(rows), self.folds.among(rows)
         return replace(self, problem=problem, X=self.X[rows], folds=folds)
 
+    def kernel(self, gamma: Array) -> Kernel:
+        """The kernel with these gammas."""
+        factors = factors_of(str(self.model.choice.kernel), gamma.tolist())
+        return Scaled(self._unit_kernel, factors)
+
+    @cached_property
+    def _unit_kernel(self) -> Kernel:
+        """The kernel with gamma 1."""
+        return replace(self.model.choice, gamma=1.0).resolve(self.X)
+
+    def anchored(self, start: Point) -> Descent:
+        """The same with the landmarks that the operator draws at the start, if it draws any."""
+        if not isinstance(self.model.operator, Nystrom):
+            return self
+        drawn = self.model.operator.landmarks(self.kernel(start.gamma), self.X)
+        return replace(self, structure=FixedLandmarks(drawn.features.landmarks))
+
     def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
         """The error and its gradient."""
-        choice = replace(self.model.choice, gamma=tuple(gamma.tolist()))
-        operator = Dense().bind(choice.resolve(self.X), self.X)
+        operator = self.structure.bind(self.kernel(gamma), self.X)
         return HeldOutError().evaluate(self.problem, operator, ridge, self.folds)
 
     def walk(self, start: Point, shrinkages: Sequence[float], max_iter: int) -> list[Point]:
         """The start, and an optimum for each strength of shrinkage, each from the one before."""
-        found = [replace(start, error=self.at(start.gamma, start.ridge).value)]
+        walker, z = self.anchored(start), self._write(start)
+        known = {z.tobytes(): walker.at(start.gamma, start.ridge)}
+        found = [replace(start, error=known[z.tobytes()].value)]
         for shrinkage in shrinkages:
-            found.append(self._descend(start, found[-1], shrinkage, max_iter))
+            objective = _Objective(walker, found[0], shrinkage, known)
+            best = minimize(
+                objective,
+                z,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=self._bounds(start),
+                options={"maxiter": max_iter, "ftol": TOLERANCE, "gtol": TOLERANCE},
+            )
+            z = best.x
+            error = known[z.tobytes()].value
+            found.append(Point(*self.read(z, start), shrinkage, error, int(best.nit)))
         return found
 
-    def _descend(self, start: Point, previous: Point, shrinkage: float, max_iter: int) -> Point:
-        variance = self._variance()
-
-        def objective(z: Array) -> tuple[float, Array]:
-            gamma, ridge = self._read(z, start)
-            slopes = self.at(gamma, ridge)
-            if not np.isfinite(slopes.value):
-                return _HOPELESS, np.zeros_like(z)
-            apart = np.log(gamma) - np.log(gamma).mean()
-            value = slopes.value / variance + shrinkage * float(np.mean(apart**2))
-            pull = 2.0 * shrinkage * apart / len(apart)
-            return value, self._gradient(slopes.log_gamma / variance + pull, slopes, variance)
-
-        found = minimize(
-            objective,
-            self._write(previous),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=self._bounds(start),
-            options={"maxiter": max_iter, "ftol": 1e-7},
-        )
-        gamma, ridge = self._read(found.x, start)
-        error = self.at(gamma, ridge).value
-        return Point(gamma, ridge, shrinkage, error, int(found.nit))
-
-    def _variance(self) -> float:
+    def variance(self) -> float:
         """The variance of y, so that shrinkage does not depend on the unit of y."""
         w = self.problem.w
         centred = self.problem.y - np.average(self.problem.y, axis=0, weights=w)
@@ -132,7 +148,7 @@ class Descent:
         parts = {"gamma": gamma, "alpha": np.log([point.ridge])}
         return np.concatenate([parts[name] for name in parts if name in self.parameters])
 
-    def _read(self, z: Array, start: Point) -> tuple[Array, float]:
+    def read(self, z: Array, start: Point) -> tuple[Array, float]:
         """Gamma of all features and ridge; what is not tuned stays as at the start."""
         gamma, ridge = start.gamma, start.ridge
         if "alpha" in self.parameters:
@@ -142,10 +158,10 @@ class Descent:
             gamma = np.exp(np.broadcast_to(z, gamma.shape))
         return gamma, ridge
 
-    def _gradient(self, log_gamma: Array, slopes: ErrorSlopes, variance: float) -> Array:
+    def gradient(self, log_gamma: Array, log_ridge: float) -> Array:
         """The derivatives in the order of the vector."""
         gamma = log_gamma.sum(keepdims=True) if self.is_tied else log_gamma
-        parts = {"gamma": gamma, "alpha": np.array([slopes.log_ridge / variance])}
+        parts = {"gamma": gamma, "alpha": np.array([log_ridge])}
         return np.concatenate([parts[name] for name in parts if name in self.parameters])
 
     def _bounds(self, start: Point) -> list[tuple[float, float]]:
@@ -158,3 +174,39 @@ class Descent:
             value = math.log(start.ridge)
             bounds.append((value + RIDGE_BOUNDS[0], value + RIDGE_BOUNDS[1]))
         return bounds
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """The error and the penalty at a vector of logarithms, as shares of the error of the start."""
+
+    descent: Descent
+    start: Point
+    shrinkage: float
+    known: dict[bytes, ErrorSlopes]
+    """What was evaluated before; a new strength begins where the last one ended."""
+
+    def __call__(self, z: Array) -> tuple[float, Array]:
+        gamma, ridge = self.descent.read(z, self.start)
+        slopes = self._at(z, gamma, ridge)
+        if not np.isfinite(slopes.value):
+            return _HOPELESS, np.zeros_like(z)
+        unit = max(self.start.error, _LEAST * self._variance)
+        pull = self.shrinkage * self._variance
+        apart = np.log(gamma) - np.log(gamma).mean()
+        value = slopes.value + pull * float(np.mean(apart**2))
+        log_gamma = slopes.log_gamma + 2.0 * pull * apart / len(apart)
+        return value / unit, self.descent.gradient(log_gamma, slopes.log_ridge) / unit
+
+    def _at(self, z: Array, gamma: Array, ridge: float) -> ErrorSlopes:
+        key = z.tobytes()
+        if key not in self.known:
+            try:
+                self.known[key] = self.descent.at(gamma, ridge)
+            except ArithmeticError:  # not positive definite to working precision
+                self.known[key] = ErrorSlopes(math.nan, gamma, ridge, gamma)
+        return self.known[key]
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.descent.variance()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Real
 from typing import Any, Literal
 
@@ -16,22 +18,35 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from everyfold.kernels import gamma_of_features, resolve_gamma
-from everyfold.models.adapters import read_estimator, twin_of
-from everyfold.models.model import Model, read_ridge, read_weights
-from everyfold.operators import Dense
-from everyfold.operators.memory import check_memory
+from everyfold.display import FeatureWeightsDisplay
+from everyfold.display.table import Axes
+from everyfold.evaluate.costs import Workload
+from everyfold.evaluate.descents import Descents, gradient_cost
+from everyfold.evaluate.fingerprint import fingerprint_of
+from everyfold.evaluate.journal import Journal, JournalError, check_folds_repeat, opened_file
+from everyfold.evaluate.plan import SearchPlan
+from everyfold.models.model import Model, read_weights
+from everyfold.operators import Nystrom
+from everyfold.operators.threads import blas_threads
 from everyfold.rows import Folds
 from everyfold.selection.descent import Descent, Point
-from everyfold.selection.grid import FastGridSearchCV
+from everyfold.selection.scales import Machine, params_of, read_machine
+from everyfold.selection.starts import grid_of
+from everyfold.selection.walks import (
+    MOST_OUTER_FOLDS,
+    NONE,
+    Outer,
+    Start,
+    Walked,
+    Walks,
+    outer_folds,
+)
 from everyfold.types import (
     AnyArray,
     Array,
     Estimator,
-    Index,
     Matrix,
     Params,
     RandomState,
@@ -45,15 +60,8 @@ __all__ = ["FastGradientSearchCV"]
 SHRINKAGES = (0.1, 0.01, 0.001)
 """Strengths that "auto" tries, besides staying at the start."""
 
-START_GAMMAS = np.logspace(-2.0, 1.0, 7)
-START_RIDGES = np.logspace(-5.0, 1.0, 10)
-"""The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges."""
-
-OUTER_FOLDS = 5
-MOST_OUTER_FOLDS = 10
-"""With more folds than this, these many sets of them are left out by the outer cross-validation."""
-
-_KERNELS = ("rbf", "laplacian", "polynomial", "poly")
+_ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
+"""What walks depend on besides data, folds, estimator and start."""
 
 
 def _has(name: str) -> Any:
@@ -76,8 +84,10 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
 
     Parameters
     ----------
-    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier or KernelRidge
-        With squared loss and an rbf, laplacian or polynomial kernel.
+    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC or SVR
+        With squared loss and an rbf, laplacian, polynomial or linear kernel; with
+        ``operator=Nystrom(...)`` for many rows. SVC and SVR get the scales that squared loss finds
+        with their kernel, and then choose C (not epsilon) by their own folds.
     start : "auto" or dict, default="auto"
         "auto": the best of a grid of 7 gammas (the same for all features) and 10 ridges, by
         ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; what is missing is the estimator's own.
@@ -94,7 +104,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
     cv : int, splitter or iterable of splits, default=None
         Folds that only remove rows. Of the outer cross-validation each leaves its rows out (five
         sets of folds, if there are more than 10), and the others are the inner folds.
-    max_iter : int, default=60
+    max_iter : int, default=20
         Most iterations for each strength of shrinkage.
     scoring : str or callable, default=None
         What the outer cross-validation compares; None is the estimator's own score.
@@ -106,14 +116,18 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         Whether to print the path.
     n_jobs : int, default=None
         Outer folds at a time.
+    journal : str or path, default=None
+        A file that keeps the descents of finished outer folds, so that the same call goes on after
+        its process has died. That of another search is refused.
 
     Attributes
     ----------
     best_params_ : dict
-        "gamma", an array where features differ, and "alpha".
+        "gamma", an array where features differ, and "alpha" (of SVC and SVR "C").
     best_estimator_ : estimator
         Fitted to all rows. A KernelRidge takes one gamma only: where features differ it is the
-        :class:`KernelRegressor` of the same model.
+        :class:`KernelRegressor` of the same model, and SVC and SVR stand at the end of a Pipeline
+        that multiplies the columns. A linear kernel with scales is a polynomial one of degree 1.
     best_score_ : float
         The mean score of the outer folds, of rows that neither gamma nor ridge have seen.
     best_index_ : int
@@ -121,11 +135,15 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
     feature_weights_ : dict
         The share of each feature in the distances (or products) of the kernel, by name of the
         column if X has names, else by number; they sum up to 1.
+    fold_weights_ : array of shape (outer folds, n_features)
+        The same of the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
         For each strength of shrinkage: "shrinkage", "gamma", "alpha", "cv_error" (the tuned error
         of all rows), "outer_scores", "gain" and "standard_error" (over the start, in pairs).
     summary_ : str
         The path in words.
+    plan_ : SearchPlan
+        What was planned and done; :meth:`plan` makes it beforehand.
     n_iter_ : int
         Iterations on all rows, of all strengths together.
     n_features_in_, feature_names_in_, classes_
@@ -136,9 +154,11 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
     **Choice.** The best mean outer score wins if it exceeds that of the start by more than one
     standard error of the paired differences over the outer folds; else the start stays. The error
     that was tuned has no say in it.
-    **Cost** up to ``max_iter`` candidates for each strength, times one more than the outer folds;
-    each one factorisation of n rows, and n² flops a feature. Four dense n×n matrices.
+    **Cost** about 12 candidates for each strength, times one more than the outer folds; each one
+    factorisation of n rows, and n² flops a feature. Up to eight dense n×n matrices. The start of
+    all outer folds is one search: inner and outer rows are removed from one factorisation together.
     **Exact?** Error and gradient are those of refitting every fold; the minimum is a local one.
+    With landmarks they are those of the model with the landmarks drawn at the start of a descent.
 
     Examples
     --------
@@ -161,12 +181,13 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         shrinkage: float | Literal["auto"] = "auto",
         loss: Literal["auto", "squared"] = "auto",
         cv: Splitter = None,
-        max_iter: int = 60,
+        max_iter: int = 20,
         scoring: Scorer = None,
         refit: bool = True,
         random_state: RandomState = None,
         verbose: int = 0,
         n_jobs: int | None = None,
+        journal: str | os.PathLike[str] | None = None,
     ) -> None:
         self.estimator = estimator
         self.start = start
@@ -181,6 +202,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
+        self.journal = journal
 
     def fit(
         self,
@@ -205,34 +227,50 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         -------
         self
         """
-        model = self._check()
-        is_label = model.is_classifier
-        rows, read = validate_data(
-            self, X, y, accept_sparse="csr", dtype=np.float64, multi_output=not is_label,
-            y_numeric=not is_label,
-        )  # fmt: skip
-        work = self._work(model, rows, read, groups, sample_weight)
-        sets = _outer_sets(work.descent.folds, check_random_state(self.random_state))
-        walks = Parallel(n_jobs=self.n_jobs)(
-            delayed(_walk)(self, work, held) for held in [np.empty(0, dtype=np.intp), *sets]
-        )
-        scores = np.array([walk.scores for walk in walks[1:]])
-        self._keep(work, walks[0].points, scores)
-        self.n_iter_ = sum(point.steps for point in walks[0].points)
-        if is_label:
-            self.classes_ = np.unique(read)
+        begin = time.perf_counter()
+        walks, outers = self._read(X, y, groups, sample_weight)
+        descents = self._descents(walks, outers)
+        with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
+            starts, made = self._starts(walks, outers)
+            found = self._walk(walks, outers, starts, journal)
+        self._keep(walks, found)
+        if walks.machine.model.is_classifier:
+            self.classes_ = np.unique(walks.y)
+        best = self._tune(walks, found[0].points[self.best_index_])
         if self.refit:
-            best = self._configured(walks[0].points[self.best_index_])
-            weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-            self.best_estimator_ = best.fit(X, y, **weights)
+            self.best_estimator_ = walks.machine.fit(best, X, y, sample_weight)
+        self.plan_ = descents.after(made).took(time.perf_counter() - begin)
         if self.verbose:
-            print(self.summary_)
+            print(self.summary_, flush=True)
         return self
+
+    def plan(
+        self,
+        X: Matrix,
+        y: Targets,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> SearchPlan:
+        """What ``fit`` would do with these arguments, without doing it."""
+        walks, outers = clone(self)._read(X, y, groups, sample_weight)
+        return self._descents(walks, outers).after(walks.plan(outers))
+
+    def plot(self, *, most: int = 20, ax: Axes = None) -> FeatureWeightsDisplay:
+        """Draw the weights of the features and their spread over the outer folds.
+
+        Parameters
+        ----------
+        most : int, default=20
+            The most features to show; those with the largest weights.
+        ax : matplotlib Axes, optional
+        """
+        return FeatureWeightsDisplay.from_search(self, most=most, ax=ax)
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _check(self) -> Model:
-        """The model of the estimator; raises what is wrong with the parameters, before any work."""
+    def _check(self) -> Machine:
+        """How the estimator is tuned; raises what is wrong with the parameters, before any work."""
         unknown = set(self.parameters) - {"gamma", "alpha"}
         if isinstance(self.parameters, str) or unknown or not self.parameters:
             raise ValueError(
@@ -253,67 +291,37 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
             raise ValueError(f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are known")
         if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r} is not one scorer; pass its name")
-        return _read_model(self.estimator)
+        return read_machine(self.estimator)
 
-    def _work(
-        self,
-        model: Model,
-        X: Matrix,
-        y: Targets,
-        groups: ArrayLike | None,
-        sample_weight: ArrayLike | None,
-    ) -> _Work:
-        """Rows, target and folds, read once."""
-        n = X.shape[0]
-        check_memory(n, n)
+    def _read(
+        self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> tuple[Walks, list[Outer]]:
+        """Rows, target, folds and where walks start, read once; and what is left out."""
+        machine = self._check()
+        model = machine.model
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=not model.is_classifier,
+            multi_output=not model.is_classifier and machine.has_ridge,
+        )  # fmt: skip
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
-        folds = Folds.from_splits(splitter.split(X, y, groups), n)
+        folds = Folds.from_splits(splitter.split(X, y, groups), X.shape[0])
         if folds.odd or len(folds) < 2:
             raise ValueError(
                 f"cv={self.cv!r} must have two or more splits, which only remove rows: no test row "
                 "in its training set, and no training row twice"
             )
-        target, weights = model.target(y), read_weights(sample_weight, n)
+        target, weights = model.target(y), read_weights(sample_weight, X.shape[0])
         model.check_labels(target)
         (problem,) = model.problems(target, weights)
-        names = frozenset(self.parameters)
-        descent = Descent(model, problem, X, folds, names, is_tied=not self.per_feature)
-        return _Work(descent, y, weights)
-
-    def _start(self, work: _Work) -> Point:
-        """Where the descent begins: given, or the best of an isotropic grid."""
-        descent = work.descent
-        own = {"gamma": self.estimator.gamma, "alpha": self.estimator.alpha}
-        if self.start != "auto":
-            own.update(self.start)
-        else:
-            own.update(self._search(work))
-        gammas = gamma_of_features(own["gamma"])
-        if gammas is None:
-            gammas = (resolve_gamma(own["gamma"], descent.X),) * descent.X.shape[1]
-        (ridge,) = read_ridge(own["alpha"])
-        if len(gammas) != descent.X.shape[1] or min(gammas) <= 0.0 or ridge <= 0.0:
-            raise ValueError(
-                f"the start, gamma={own['gamma']!r} and alpha={own['alpha']!r}, must have numbers "
-                f"> 0 and one gamma, or one for each of the {descent.X.shape[1]} features"
-            )
-        return Point(np.array(gammas), ridge)
-
-    def _search(self, work: _Work) -> Params:
-        """The best of the isotropic grid."""
-        descent = work.descent
-        centre = _centre(descent.model, descent.X)
-        grid: Params = {"gamma": centre * START_GAMMAS, "alpha": START_RIDGES}
-        grid = {name: grid[name] for name in grid if name in descent.parameters}
-        splits = [(fold.train, fold.test) for fold in descent.folds]
-        search = FastGridSearchCV(
-            self.estimator, grid, cv=splits, scoring=self.scoring, refit=False, error_score="raise"
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # an edge of the grid is left behind
-            search.fit(descent.X, work.y, sample_weight=work.weights)
-        best = int(np.argmin(search.cv_results_["rank_test_score"]))
-        return dict(search.cv_results_["params"][best])
+        random = check_random_state(self.random_state)
+        outers = outer_folds(folds, random)
+        model = _seeded(model, random)
+        parameters = frozenset(self.parameters)
+        descent = Descent(model, problem, X, folds, parameters, is_tied=not self.per_feature)
+        machine = replace(machine, model=model)
+        grid = grid_of(self.start, self.parameters, machine, X)
+        given = None if sample_weight is None else weights
+        return Walks(machine, descent, y, given, self.scoring, grid), outers
 
     @property
     def _shrinkages(self) -> tuple[float, ...]:
@@ -324,41 +332,100 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
             return SHRINKAGES
         return () if self.shrinkage == math.inf else (float(self.shrinkage),)
 
+    # -- the work ----------------------------------------------------------------------------------
+
+    def _descents(self, walks: Walks, outers: Sequence[Outer]) -> Descents:
+        """What the descents cost; refused if it does not fit."""
+        descent, model = walks.descent, walks.machine.model
+        n, d = descent.X.shape
+        rank = model.operator.rank_for(n, d) if isinstance(model.operator, Nystrom) else n
+        work = Workload(n, rank, 1, descent.problem.y.shape[1], descent.folds.groups)
+        found = Descents(
+            1 + len(outers), len(self._shrinkages), self.max_iter, gradient_cost(work, d)
+        )
+        found.check(n, self.n_jobs)
+        return found
+
+    @contextmanager
+    def _journal(self, walks: Walks) -> Iterator[Journal | None]:
+        """The journal, if there is one; every finished walk is a record of it."""
+        if self.journal is None:
+            yield None
+            return
+        check_folds_repeat(self.cv)
+        if self.random_state is None and len(walks.descent.folds) > MOST_OUTER_FOLDS:
+            raise JournalError(
+                "random_state=None draws other sets of folds in every call, so that no journal "
+                "could be gone on with; pass random_state=0"
+            )
+        asked = {name: value for name, value in self.get_params(False).items() if name in _ASKED}
+        parts = {
+            "data": {"X": walks.descent.X, "y": walks.y, "sample_weight": walks.weights},
+            "folds": {"cv": walks.descent.folds},
+            "candidates": {"estimator": self.estimator, "start": walks.grid},
+            "options": {**asked, "operator": walks.machine.model.operator},
+        }
+        with opened_file(self.journal, fingerprint_of(parts)) as journal:
+            yield journal
+
+    def _starts(self, walks: Walks, outers: Sequence[Outer]) -> tuple[list[Start], SearchPlan]:
+        """The best of the grid for all rows and for those of each outer fold."""
+        starts, plan = walks.starts(outers)
+        if self.verbose:
+            first = starts[0].point
+            words = f"gamma={first.gamma[0]:.3g}, alpha={first.ridge:.3g}"
+            print(f"start of {len(starts)} descents: {words} on all rows", flush=True)
+        return starts, plan
+
+    def _walk(
+        self,
+        walks: Walks,
+        outers: Sequence[Outer],
+        starts: Sequence[Start],
+        journal: Journal | None,
+    ) -> list[Walked]:
+        """All walks, that on all rows first; those that a journal has are not repeated."""
+        begin, jobs = time.perf_counter(), list(zip([NONE, *outers], starts, strict=True))
+        found: dict[int, Walked] = {}
+        for k, walked in walks.run(jobs, self._shrinkages, self.max_iter, self.n_jobs, journal):
+            found[k] = walked
+            if self.verbose:
+                steps, seconds = sum(p.steps for p in walked.points), time.perf_counter() - begin
+                words = "all rows" if k == 0 else f"without outer fold {k}"
+                print(
+                    f"{len(found)}/{len(jobs)} {words}, {steps} steps, {seconds:.1f} s", flush=True
+                )
+        return [found[k] for k in range(len(jobs))]
+
     # -- the answer --------------------------------------------------------------------------------
 
-    def _params(self, point: Point) -> Params:
-        """The parameters of a point: one gamma if all features have the same."""
-        is_one = bool((point.gamma == point.gamma[0]).all())
-        gamma = float(point.gamma[0]) if is_one else point.gamma.copy()
-        return {"gamma": gamma, "alpha": point.ridge}
-
-    def _configured(self, point: Point) -> Estimator:
-        """The estimator of a point; a twin of it, if its own class takes one gamma only."""
-        params = self._params(point)
-        is_ours = hasattr(self.estimator, "_model")
-        if is_ours or not isinstance(params["gamma"], np.ndarray):
-            return clone(self.estimator).set_params(**params)
-        return twin_of(read_estimator(self.estimator)).set_params(**params)
-
-    def _keep(self, work: _Work, points: Sequence[Point], scores: Array) -> None:
-        """Choose from the scores of the outer folds (folds, points), and say what was found."""
+    def _keep(self, walks: Walks, found: Sequence[Walked]) -> None:
+        """Choose from the scores of the outer folds, and say what was found."""
+        points, scores = found[0].points, np.array([walked.scores for walked in found[1:]])
         gains = scores - scores[:, :1]
         gain, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / math.sqrt(len(gains))
         is_better = (gain > error) & (gain > 0.0)
         self.best_index_ = int(np.argmax(np.where(is_better, gain, 0.0)))
-        best = points[self.best_index_]
-        self.best_params_ = self._params(best)
         self.best_score_ = float(scores[:, self.best_index_].mean())
+        self.n_iter_ = sum(point.steps for point in points)
         self.path_ = [
             {
-                **{"shrinkage": point.shrinkage, **self._params(point), "cv_error": point.error},
+                **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
                 **{"outer_scores": scores[:, k], "gain": gain[k], "standard_error": error[k]},
             }
             for k, point in enumerate(points)
         ]
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        self.feature_weights_ = dict(zip(names, _shares(work.descent, best.gamma), strict=True))
+        shares = [_shares(walks.descent, own.points[self.best_index_].gamma) for own in found]
+        self.feature_weights_ = dict(zip(names, shares[0].tolist(), strict=True))
+        self.fold_weights_ = np.array(shares[1:])
         self.summary_ = _summary(self.path_, self.best_index_, len(scores))
+
+    def _tune(self, walks: Walks, best: Point) -> Estimator:
+        """The estimator of the best point, which is not fitted yet."""
+        estimator = walks.machine.configured(best, walks.rows, self.scoring)
+        self.best_params_ = walks.machine.tuned(estimator, best)
+        return estimator
 
     @property
     def _fitted(self) -> Estimator:
@@ -391,97 +458,20 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         return tags
 
 
-@dataclass(frozen=True)
-class _Work:
-    """What a walk needs: the error of all rows, and y and weights as they were given."""
-
-    descent: Descent
-    y: Targets
-    weights: Array
-
-    def restrict(self, rows: Index) -> _Work:
-        return _Work(self.descent.restrict(rows), self.y[rows], self.weights[rows])
+def _seeded(model: Model, random: np.random.RandomState) -> Model:
+    """The model whose operator draws the same landmarks every time."""
+    if not isinstance(model.operator, Nystrom):
+        return model
+    seeded = model.operator.seeded(lambda: int(random.randint(2**31 - 1)))
+    return replace(model, operator=seeded)
 
 
-@dataclass(frozen=True)
-class _Walked:
-    """The points of a path, and the scores of their models on rows that were left out."""
-
-    points: Sequence[Point]
-    scores: Sequence[float]
-
-
-def _walk(search: FastGradientSearchCV, work: _Work, held: Index) -> _Walked:
-    """The path of the rows that are not held out, scored by the others."""
-    train = np.setdiff1d(np.arange(len(work.weights)), held)
-    inner = work.restrict(train) if held.size else work
-    points = inner.descent.walk(search._start(inner), search._shrinkages, search.max_iter)
-    scorer, scores = check_scoring(search.estimator, scoring=search.scoring), []
-    for point in points if held.size else ():
-        model = search._configured(point)
-        model.fit(inner.descent.X, inner.y, sample_weight=inner.weights)
-        scores.append(float(scorer(model, work.descent.X[held], work.y[held])))
-    return _Walked(points, scores)
-
-
-def _outer_sets(folds: Folds, random: np.random.RandomState) -> list[Index]:
-    """The rows that the outer cross-validation leaves out: those of a fold, or of several."""
-    if len(folds) <= MOST_OUTER_FOLDS:
-        return list(folds.helds)
-    numbers = random.permutation(len(folds))
-    is_partition = len(np.unique(np.concatenate(folds.helds))) == int(folds.sizes.sum())
-    if not is_partition:
-        return [folds.helds[i] for i in numbers[:OUTER_FOLDS]]
-    parts = np.array_split(numbers, OUTER_FOLDS)
-    return [np.sort(np.concatenate([folds.helds[i] for i in part])) for part in parts]
-
-
-def _read_model(estimator: Estimator) -> Model:
-    """The model of an estimator that has a gradient; says what to use instead of others."""
-    name = type(estimator).__name__
-    if hasattr(estimator, "steps"):
-        raise ValueError(
-            f"{name} has steps before the kernel; put them before the search: "
-            "make_pipeline(StandardScaler(), FastGradientSearchCV(...))"
-        )
-    model = read_estimator(estimator)
-    for is_so, words in (
-        (
-            not model.loss.has_constant_curvature,
-            "has no closed form; tune LSSVC or LSSVR, and give gamma to a machine that takes an "
-            "array",
-        ),
-        (model.choice.kernel not in _KERNELS, f"has kernel={model.choice.kernel!r}, without gamma"),
-        (model.voting is not None, "decides by votes of pairs; use multi_class='ovr'"),
-        (model.class_weight == "balanced", "has balanced class weights; use fixed ones"),
-        (getattr(estimator, "C", None) is not None, "has C; use alpha = 1 / (2 C)"),
-        (len(model.ridges) > 1, "has several ridges; use one alpha"),
-        (
-            not isinstance(model.operator, Dense) and model.operator not in ("auto", "dense"),
-            f"has operator={model.operator!r}, which has no gradient; use 'auto' or 'dense'",
-        ),
-    ):
-        if is_so:
-            raise ValueError(f"FastGradientSearchCV: {name} {words}")
-    return model
-
-
-def _centre(model: Model, X: Matrix) -> float:
-    """A gamma in the middle of the usual range: that of "scale", in units of the kernel."""
-    scale = resolve_gamma("scale", X)
-    if model.choice.kernel != "laplacian":
-        return scale
-    n_features = int(X.shape[1])
-    return math.sqrt(scale * n_features) / n_features
-
-
-def _shares(descent: Descent, gamma: Array) -> list[float]:
+def _shares(descent: Descent, gamma: Array) -> Array:
     """The share of each feature: its gamma times its spread."""
     X = descent.X.toarray() if hasattr(descent.X, "toarray") else descent.X
     spread = X.std(axis=0) if descent.model.choice.kernel == "laplacian" else X.var(axis=0)
-    share = gamma * spread
-    total = float(share.sum())
-    return [float(value) for value in (share / total if total > 0.0 else share)]
+    share: Array = gamma * spread
+    return share / (float(share.sum()) or 1.0)
 
 
 def _summary(path: Sequence[Params], best: int, n_outer: int) -> str:

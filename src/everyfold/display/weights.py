@@ -1,0 +1,94 @@
+"""Weights of the features, with their spread over the outer folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from everyfold.display.table import Axes, pyplot
+from everyfold.types import Array, Search
+
+__all__ = ["FeatureWeightsDisplay"]
+
+
+class FeatureWeightsDisplay:
+    """The share of every feature in the kernel, as bars; each outer fold's own as a point.
+
+    Create it with :meth:`from_search`. Points that lie together mark a weight that does not hang on
+    a few rows; a bar whose points are all over the place is one to distrust.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the features, the largest weight first.
+    weights : array of shape (features,)
+    folds : array of shape (outer folds, features)
+    left_out : int, default=0
+        How many further features there are, with smaller weights.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, points_
+        Of matplotlib, once plotted.
+    """
+
+    def __init__(
+        self, *, names: Sequence[str], weights: Array, folds: Array, left_out: int = 0
+    ) -> None:
+        self.names = list(names)
+        self.weights = weights
+        self.folds = folds
+        self.left_out = left_out
+
+    @classmethod
+    def from_search(
+        cls, search: Search, *, most: int = 20, ax: Axes = None
+    ) -> FeatureWeightsDisplay:
+        """Draw the weights of a fitted FastGradientSearchCV.
+
+        Parameters
+        ----------
+        search : fitted FastGradientSearchCV
+        most : int, default=20
+            The most features to show; those with the largest weights.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : FeatureWeightsDisplay
+        """
+        if not hasattr(search, "feature_weights_"):
+            raise ValueError(
+                f"{type(search).__name__} has no feature_weights_; fit a FastGradientSearchCV first"
+            )
+        weights = np.array(list(search.feature_weights_.values()))
+        order = np.argsort(-weights, kind="stable")[:most]
+        every = [str(name) for name in search.feature_weights_]
+        display = cls(
+            names=[every[j] for j in order],
+            weights=weights[order],
+            folds=search.fold_weights_[:, order],
+            left_out=len(weights) - len(order),
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Axes = None) -> FeatureWeightsDisplay:
+        """Draw; returns itself."""
+        if ax is None:
+            height = max(2.0, 0.8 + 0.28 * len(self.names))
+            _, ax = pyplot().subplots(figsize=(6.0, height), layout="constrained")
+        places = np.arange(len(self.names))
+        self.bars_ = ax.barh(places, self.weights, color="C0", alpha=0.6, label="all rows")
+        spread = np.tile(places, (len(self.folds), 1))
+        jitter = np.linspace(-0.22, 0.22, len(self.folds))[:, None] if len(self.folds) > 1 else 0.0
+        self.points_ = ax.scatter(
+            self.folds, spread + jitter, s=12, color="C1", zorder=3, label="without an outer fold"
+        )
+        ax.set_yticks(places, self.names)
+        ax.invert_yaxis()
+        more = f" ({self.left_out} smaller ones left out)" if self.left_out else ""
+        ax.set(xlabel=f"share in the kernel{more}", xlim=(0.0, None))
+        ax.legend(frameon=False, fontsize="small", loc="lower right")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

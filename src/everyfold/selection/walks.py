@@ -1,0 +1,261 @@
+"""Walks along the gradient on all rows and on those of outer folds, from starts they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import check_scoring
+
+from everyfold.evaluate.journal import Journal
+from everyfold.evaluate.plan import SearchPlan
+from everyfold.evaluate.workers import map_unordered
+from everyfold.models.adapters import twin_of
+from everyfold.operators import Nystrom
+from everyfold.rows import Folds
+from everyfold.selection.descent import Descent, Point
+from everyfold.selection.scales import Machine, Rows, best_of, grid_search, search_for
+from everyfold.types import Array, Index, Params, Scorer, Targets
+
+__all__ = ["Outer", "Start", "Walked", "Walks", "outer_folds"]
+
+OUTER_FOLDS = 5
+MOST_OUTER_FOLDS = 10
+"""With more folds than this, these many sets of them are left out by the outer cross-validation."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Rows that are left out of a walk, and those of them that score it; none for all rows."""
+
+    held: Index
+    test: Index
+
+
+NONE = Outer(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
+
+
+def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
+    """What the outer cross-validation leaves out: every fold, or of many folds several at a time.
+
+    Sets of folds are drawn where the folds are a partition; else some folds are.
+    """
+    if len(folds) <= MOST_OUTER_FOLDS:
+        return [Outer(held, test) for held, test in zip(folds.helds, folds.tests, strict=True)]
+    numbers = random.permutation(len(folds))
+    is_partition = len(np.unique(folds.held_rows)) == int(folds.sizes.sum())
+    if not is_partition:
+        return [Outer(folds.helds[i], folds.tests[i]) for i in numbers[:OUTER_FOLDS]]
+    parts = np.array_split(numbers, OUTER_FOLDS)
+    sets = [np.sort(np.concatenate([folds.helds[i] for i in part])) for part in parts]
+    return [Outer(rows, rows) for rows in sets]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a walk begins, and the score of the model there on the rows that are left out.
+
+    The score is NaN where it is not known yet.
+    """
+
+    point: Point
+    score: float = math.nan
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The points of a walk, and the scores of their models on the rows that were left out."""
+
+    points: Sequence[Point]
+    scores: Sequence[float]
+
+    def record(self) -> Params:
+        """Plain data, for a journal."""
+        names = ("gamma", "ridge", "shrinkage", "error", "steps")
+        own = {name: np.array([getattr(point, name) for point in self.points]) for name in names}
+        return {**own, "scores": np.array(self.scores)}
+
+    @classmethod
+    def of(cls, record: Params) -> Walked:
+        """From what a journal has."""
+        names = ("gamma", "ridge", "shrinkage", "error", "steps")
+        columns = zip(*(record[name] for name in names), strict=True)
+        points = [Point(g, float(r), float(s), float(e), int(k)) for g, r, s, e, k in columns]
+        return cls(points, [float(score) for score in record["scores"]])
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What all walks share.
+
+    Attributes
+    ----------
+    machine : Machine
+    descent : Descent
+        On all rows.
+    y, weights : arrays
+        As they were given; weights may be None.
+    scoring : str or callable, optional
+        What outer folds are compared by.
+    grid : dict
+        Where walks may start: gammas and ridges.
+    """
+
+    machine: Machine
+    descent: Descent
+    y: Targets
+    weights: Array | None
+    scoring: Scorer
+    grid: Params
+
+    @property
+    def rows(self) -> Rows:
+        """Rows and folds as estimators take them."""
+        return Rows(self.descent.X, self.y, self.weights, self.descent.folds)
+
+    def without(self, held: Index) -> Walks:
+        """The same on the rows that are not held out."""
+        rows = self.others(held)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, descent=self.descent.restrict(rows), y=self.y[rows], weights=weights)
+
+    def others(self, held: Index) -> Index:
+        """The rows that are not held out."""
+        return np.setdiff1d(np.arange(self.descent.folds.n), held)
+
+    # -- starts ------------------------------------------------------------------------------------
+
+    def starts(self, outers: Sequence[Outer]) -> tuple[list[Start], SearchPlan]:
+        """The best of the grid on all rows and without each outer fold; the plan of all.
+
+        For a dense kernel and few folds it is one search: inner folds of outer folds are further
+        removals from the same factorisations, and its own folds are the outer ones.
+        """
+        shared = self._shared_splits(outers)
+        if shared is not None:
+            return self._shared(outers, shared)
+        starts: list[Start] = []
+        plan = None
+        for held in (np.empty(0, dtype=np.intp), *(outer.held for outer in outers)):
+            own = self.without(held) if held.size else self
+            found = search_for(own._judged, own.grid, own.rows.splits, own.scoring, own.rows)
+            plan = plan or found.plan_
+            starts.append(Start(own._point(found.cv_results_["params"][best_of(found)])))
+        assert plan is not None
+        return starts, plan
+
+    def plan(self, outers: Sequence[Outer]) -> SearchPlan:
+        """The plan of the search for the starts; that on all rows stands for several searches."""
+        groups = self._shared_splits(outers) or [self.rows.splits]
+        splits = [split for own in groups for split in own]
+        made = grid_search(self._judged, self.grid, splits, self.scoring)
+        return made.plan(self.descent.X, self.y, sample_weight=self.weights)
+
+    @property
+    def _judged(self) -> Any:
+        """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
+        model = self.machine.model
+        return twin_of(replace(model, operator="dense") if model.operator == "auto" else model)
+
+    def _shared_splits(self, outers: Sequence[Outer]) -> list[list[Any]] | None:
+        """The folds of all rows and of each outer fold; None if they are not to be shared."""
+        folds = self.descent.folds
+        if len(outers) != len(folds) or isinstance(self.machine.model.operator, Nystrom):
+            return None
+        groups = [self.rows.splits]
+        for outer in outers:
+            rows = self.others(outer.held)
+            groups.append([(rows[f.train], rows[f.test]) for f in folds.among(rows)])
+        smallest = min(len(test) for splits in groups for _, test in splits)
+        return groups if smallest > 1 else None  # single rows may have other scores
+
+    def _shared(
+        self, outers: Sequence[Outer], groups: list[list[Any]]
+    ) -> tuple[list[Start], SearchPlan]:
+        splits = [split for own in groups for split in own]
+        found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
+        table = found.cv_results_
+        scores = np.array([table[f"split{i}_test_score"] for i in range(len(splits))])
+        ends = np.cumsum([len(own) for own in groups])
+        means = [part.mean(axis=0) for part in np.split(scores, ends[:-1])]
+        best = [int(np.argmax(mean)) for mean in means]
+        points = [self._point(table["params"][number]) for number in best]
+        # The folds of all rows come first, and leave out what the outer ones do.
+        known = [math.nan, *(scores[k, best[k + 1]] for k in range(len(outers)))]
+        is_known = self.machine.has_ridge
+        return [
+            Start(point, float(score) if is_known else math.nan)
+            for point, score in zip(points, known, strict=True)
+        ], found.plan_
+
+    def _point(self, params: Params) -> Point:
+        gamma = np.broadcast_to(np.asarray(params["gamma"]), (self.descent.X.shape[1],))
+        return Point(gamma.astype(np.float64), float(params["alpha"]))
+
+    # -- walks -------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        jobs: Sequence[tuple[Outer, Start]],
+        shrinkages: Sequence[float],
+        max_iter: int,
+        n_jobs: int | None,
+        journal: Journal | None,
+    ) -> Iterator[tuple[int, Walked]]:
+        """All walks by number, as they get done; those that a journal has come first."""
+        left = []
+        for k in range(len(jobs)):
+            known = None if journal is None else journal.find_record(f"walk {k}")
+            if known is None:
+                left.append(k)
+            else:
+                yield k, Walked.of(known[0])
+        if not left:
+            return
+        work = partial(_walk, self, jobs, shrinkages, max_iter)
+        for k, walked in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
+            if journal is not None:
+                journal.append_record(f"walk {k}", [walked.record()])
+            yield k, walked
+
+    def walk(
+        self, outer: Outer, start: Start, shrinkages: Sequence[float], max_iter: int
+    ) -> Walked:
+        """The path of the rows that are not left out, scored by those that are."""
+        own = self.without(outer.held) if outer.held.size else self
+        points = own.descent.walk(start.point, shrinkages, max_iter)
+        if not outer.held.size:
+            return Walked(points, [])
+        known = [start.score] if math.isfinite(start.score) else []
+        scores = [own._score(point, self, outer) for point in points[len(known) :]]
+        return Walked(points, known + scores)
+
+    def _score(self, point: Point, whole: Walks, outer: Outer) -> float:
+        estimator = self.machine.configured(point, self.rows, self.scoring)
+        self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+        scorer = check_scoring(estimator, scoring=self.scoring)
+        given = {name: value[outer.test] for name, value in whole._scored_with.items()}
+        return float(scorer(estimator, whole.descent.X[outer.test], whole.y[outer.test], **given))
+
+    @cached_property
+    def _scored_with(self) -> Params:
+        """Weights, where scikit-learn's searches hand them on to the scorer."""
+        if self.weights is None:
+            return {}
+        asked = grid_search(twin_of(self.machine.model), self.grid, None, self.scoring)
+        return dict(asked._get_routed_params_for_fit({"sample_weight": self.weights}).scorer.score)
+
+
+def _walk(
+    walks: Walks,
+    jobs: Sequence[tuple[Outer, Start]],
+    shrinkages: Sequence[float],
+    max_iter: int,
+    k: int,
+) -> Walked:
+    """One of the walks, in whatever process."""
+    return walks.walk(*jobs[k], shrinkages, max_iter)
