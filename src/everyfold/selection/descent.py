@@ -14,6 +14,7 @@ from everyfold.criteria import ErrorSlopes, HeldOutError
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.models.model import Model
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
+from everyfold.operators.base import Responds, having
 from everyfold.rows import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Matrix
@@ -113,7 +114,7 @@ class Descent:
 
     def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
         """The error and its gradient."""
-        operator = self.structure.bind(self.kernel(gamma), self.X)
+        operator = having(self.structure.bind(self.kernel(gamma), self.X), Responds)
         return HeldOutError().evaluate(self.problem, operator, ridge, self.folds)
 
     def walk(self, start: Point, shrinkages: Sequence[float], max_iter: int) -> list[Point]:
