@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from everyfold.evaluate.costs import COSTS, Cost, CostModel, Workload, feature_seconds, squared
+from everyfold.evaluate.costs import COSTS, Cost, CostModel, Workload, feature_seconds
+from everyfold.evaluate.exact import squared
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.workers import local_threads
 from everyfold.operators.memory import check_workers
