@@ -130,7 +130,36 @@ class _Plain(Kernel):
 
 
 @dataclass(frozen=True)
-class RBF(Kernel):
+class _Decaying(Kernel):
+    """exp(−gamma B) of a distance B that is a sum over the features."""
+
+    gamma: float
+
+    def __post_init__(self) -> None:
+        check_gamma(self.gamma)
+
+    def base_diagonal(self, X: Matrix) -> Array:
+        """Zeros."""
+        return np.zeros(np.shape(X)[0])
+
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
+        """exp(−gamma B)."""
+        return decay(B, self.gamma, out)
+
+    def _slopes(
+        self,
+        total: Callable[[Array, Array, Array], Array],
+        X: Matrix,
+        Y: Matrix | None,
+        H: Array,
+    ) -> Array:
+        """−gamma times the distance along each feature, weighted by H and summed by ``total``."""
+        rows, others = operands(X, Y)
+        return -self.gamma * total(H, dense(rows), dense(others))
+
+
+@dataclass(frozen=True)
+class RBF(_Decaying):
     r"""The Gaussian kernel exp(−gamma ‖x − x'‖²).
 
     Parameters
@@ -155,33 +184,19 @@ class RBF(Kernel):
     array([1.   , 0.135, 0.   ])
     """
 
-    gamma: float
-
     base: ClassVar[str | None] = "squared_distance"
-
-    def __post_init__(self) -> None:
-        check_gamma(self.gamma)
 
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Squared Euclidean distances."""
         return squared_distances(*operands(X, Y))
 
-    def base_diagonal(self, X: Matrix) -> Array:
-        """Zeros."""
-        return np.zeros(np.shape(X)[0])
-
-    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
-        """exp(−gamma B)."""
-        return decay(B, self.gamma, out)
-
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma (x_j − y_j)² k."""
-        rows, others = operands(X, Y)
-        return -self.gamma * sum_squares(weights * K, dense(rows), dense(others))
+        return self._slopes(sum_squares, X, Y, weights * K)
 
 
 @dataclass(frozen=True)
-class Laplacian(Kernel):
+class Laplacian(_Decaying):
     r"""The Laplacian kernel exp(−gamma ‖x − x'‖₁).
 
     Parameters
@@ -197,29 +212,15 @@ class Laplacian(Kernel):
     array([1.   , 0.135])
     """
 
-    gamma: float
-
     base: ClassVar[str | None] = "manhattan"
-
-    def __post_init__(self) -> None:
-        check_gamma(self.gamma)
 
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Manhattan distances."""
         return manhattan_distances(*operands(X, Y))
 
-    def base_diagonal(self, X: Matrix) -> Array:
-        """Zeros."""
-        return np.zeros(np.shape(X)[0])
-
-    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
-        """exp(−gamma B)."""
-        return decay(B, self.gamma, out)
-
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma |x_j − y_j| k."""
-        rows, others = operands(X, Y)
-        return -self.gamma * sum_manhattan(weights * K, dense(rows), dense(others))
+        return self._slopes(sum_manhattan, X, Y, weights * K)
 
 
 @dataclass(frozen=True)

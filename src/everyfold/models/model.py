@@ -49,11 +49,6 @@ class KernelChoice:
         # Arrays, lists and tuples of the same numbers are one kernel, and a tuple compares.
         object.__setattr__(self, "gamma", gamma_of_features(self.gamma) or self.gamma)
 
-    @property
-    def has_gamma_per_feature(self) -> bool:
-        """Whether gamma has a number for each feature."""
-        return isinstance(self.gamma, tuple)
-
     def resolve_for_any(self) -> Kernel:
         """The kernel where nothing is known of the rows; raises what is wrong with its name."""
         return self.resolve(np.eye(len(self.gamma) if isinstance(self.gamma, tuple) else 2))

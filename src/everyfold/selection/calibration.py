@@ -19,6 +19,7 @@ from sklearn.utils.validation import column_or_1d
 
 from everyfold.criteria import InexactWarning
 from everyfold.criteria.granularity import Granularity
+from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.private import (
     HasMethods,
     StrOptions,
@@ -121,14 +122,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         fallback: Fallback = "warn",
         random_state: RandomState = None,
     ) -> None:
-        self.estimator = estimator
-        self.method = method
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.order = order
-        self.preprocessing = preprocessing
-        self.fallback = fallback
-        self.random_state = random_state
+        keep_parameters(self, locals())
 
     @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(

@@ -210,10 +210,7 @@ def cross_val_score(
     options = Options(*chosen, fallback=fallback)
     wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
-    if not is_search(estimator):
-        check_sped_up(request)
-    metadata = route("cross_val_score", estimator, cv, scorer, groups, params)
-    request = replace(request, metadata=metadata)
+    request = routed("cross_val_score", request, groups, params)
     _, outcome = evaluate(request, verbose)
     scores = list(outcome.scores)
     if outcome.failure is not None and error_score == "raise":
@@ -273,6 +270,14 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     warn_if_approximate(outcome)
     warn_if_excluded([outcome])
     return data, outcome
+
+
+def routed(caller: str, request: Request, groups: Targets, params: Params | None) -> Request:
+    """The request with its metadata; it is left to scikit-learn if nothing speeds it up."""
+    if not is_search(request.estimator):
+        check_sped_up(request)
+    metadata = route(caller, request.estimator, request.cv, request.scorer, groups, params)
+    return replace(request, metadata=metadata)
 
 
 def route(

@@ -27,6 +27,7 @@ from everyfold.evaluate.descents import Descents, gradient_cost
 from everyfold.evaluate.fingerprint import fingerprint_of
 from everyfold.evaluate.journal import Journal, JournalError, check_folds_repeat, opened_file
 from everyfold.evaluate.plan import SearchPlan
+from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.model import Model, read_weights
 from everyfold.operators import Nystrom
 from everyfold.operators.threads import blas_threads
@@ -189,20 +190,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         n_jobs: int | None = None,
         journal: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.estimator = estimator
-        self.start = start
-        self.parameters = parameters
-        self.per_feature = per_feature
-        self.shrinkage = shrinkage
-        self.loss = loss
-        self.cv = cv
-        self.max_iter = max_iter
-        self.scoring = scoring
-        self.refit = refit
-        self.random_state = random_state
-        self.verbose = verbose
-        self.n_jobs = n_jobs
-        self.journal = journal
+        keep_parameters(self, locals())
 
     def fit(
         self,
@@ -280,7 +268,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         if self.loss not in ("auto", "squared"):
             raise ValueError(f"loss={self.loss!r} is not known; use 'auto' or 'squared'")
         shrinkage = self.shrinkage
-        is_number = isinstance(shrinkage, Real) and not math.isnan(shrinkage) and shrinkage >= 0.0
+        is_number = isinstance(shrinkage, Real) and float(shrinkage) >= 0.0
         if shrinkage != "auto" and not is_number:
             raise ValueError(f"shrinkage={shrinkage!r} is not allowed; use 'auto' or a number >= 0")
         if not isinstance(self.max_iter, int) or self.max_iter < 1:

@@ -11,6 +11,7 @@ from sklearn.model_selection import ParameterGrid
 
 from everyfold.criteria import Closed
 from everyfold.criteria.granularity import Granularity
+from everyfold.models.estimators.base import keep_parameters
 from everyfold.operators.structure import OperatorChoice
 from everyfold.selection.draws import check_free_ridges, draw
 from everyfold.selection.search import FastSearchCV
@@ -182,27 +183,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         journal: str | os.PathLike[str] | None = None,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.refit = refit
-        self.cv = cv
-        self.verbose = verbose
-        self.error_score = error_score
-        self.return_train_score = return_train_score
-        self.order = order
-        self.criterion = criterion
-        self.operator = operator
-        self.ridge_scaling = ridge_scaling
-        self.n_confirm = n_confirm
-        self.preprocessing = preprocessing
-        self.keep_predictions = keep_predictions
-        self.pooled = pooled
-        self.fallback = fallback
-        self.random_state = random_state
-        self.journal = journal
-        self.pre_dispatch = pre_dispatch
+        keep_parameters(self, locals())
 
     def _candidates(self) -> Iterable[Params]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
@@ -287,29 +268,7 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispat
         journal: str | os.PathLike[str] | None = None,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
-        self.estimator = estimator
-        self.param_distributions = param_distributions
-        self.n_iter = n_iter
-        self.free_ridges = free_ridges
-        self.scoring = scoring
-        self.n_jobs = n_jobs
-        self.refit = refit
-        self.cv = cv
-        self.verbose = verbose
-        self.error_score = error_score
-        self.return_train_score = return_train_score
-        self.order = order
-        self.criterion = criterion
-        self.operator = operator
-        self.ridge_scaling = ridge_scaling
-        self.n_confirm = n_confirm
-        self.preprocessing = preprocessing
-        self.keep_predictions = keep_predictions
-        self.pooled = pooled
-        self.fallback = fallback
-        self.random_state = random_state
-        self.journal = journal
-        self.pre_dispatch = pre_dispatch
+        keep_parameters(self, locals())
 
     def _candidates(self) -> Iterable[Params]:
         if self.journal is not None and self.random_state is None:

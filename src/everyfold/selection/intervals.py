@@ -20,6 +20,7 @@ from everyfold.criteria import InexactWarning
 from everyfold.evaluate.foldmodels import KeptFolds, keep_folds
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Options, Request, Wants
+from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.private import num_samples
 from everyfold.selection.functions import route
 from everyfold.types import (
@@ -122,14 +123,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         fallback: Fallback = "warn",
         random_state: RandomState = None,
     ) -> None:
-        self.estimator = estimator
-        self.confidence_level = confidence_level
-        self.method = method
-        self.cv = cv
-        self.n_jobs = n_jobs
-        self.preprocessing = preprocessing
-        self.fallback = fallback
-        self.random_state = random_state
+        keep_parameters(self, locals())
 
     def fit_conformalize(
         self,

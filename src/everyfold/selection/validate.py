@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,9 +23,8 @@ from everyfold.models.private import (
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
-from everyfold.selection.fallback import check_sped_up, falls_back
-from everyfold.selection.functions import evaluate, route
-from everyfold.selection.nested import is_search
+from everyfold.selection.fallback import falls_back
+from everyfold.selection.functions import evaluate, routed
 from everyfold.selection.results import entries_of, sizes_of
 from everyfold.types import (
     Array,
@@ -121,10 +119,7 @@ def cross_validate(
     options = Options(*chosen, fallback=fallback)
     wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
-    if not is_search(estimator):
-        check_sped_up(request)
-    metadata = route("cross_validate", estimator, cv, scorer, groups, params)
-    request = replace(request, metadata=metadata)
+    request = routed("cross_validate", request, groups, params)
     _check_source(X, return_estimator or return_indices)
     data, outcome = evaluate(request, verbose)
     if outcome.failure is not None and error_score == "raise":

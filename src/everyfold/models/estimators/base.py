@@ -26,12 +26,22 @@ from everyfold.operators import Structure
 from everyfold.operators.structure import OperatorChoice
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import RowSource
-from everyfold.types import Array, Matrix, Targets
+from everyfold.types import Array, Estimator, Matrix, Params, Targets
 
 
 def _suits(loss: Loss | type[Loss], is_classifier: bool) -> bool:
     """Whether a loss is one of labels -1 and +1, or of numbers; squared loss serves for both."""
     return loss.is_margin == is_classifier or (is_classifier and loss.has_constant_curvature)
+
+
+def keep_parameters(estimator: Estimator, given: Params) -> None:
+    """Set the attributes of an estimator to what ``__init__`` was given, by its ``locals()``.
+
+    scikit-learn asks for an explicit signature and for attributes of the same names, unchanged.
+    """
+    for name, value in given.items():
+        if name != "self":
+            setattr(estimator, name, value)
 
 
 class KernelMachine(BaseEstimator):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
 from everyfold.losses import Logistic, Loss, find_loss
-from everyfold.models.estimators.base import KernelMachine
+from everyfold.models.estimators.base import KernelMachine, keep_parameters
 from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
 from everyfold.operators.structure import OperatorChoice
@@ -78,19 +78,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         multi_class: Literal["ovr", "ovo"] = "ovr",
         h: float = 0.05,
     ) -> None:
-        self.loss = loss
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.alpha = alpha
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.multi_class = multi_class
-        self.h = h
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Matrix, y: Targets = None, sample_weight: ArrayLike | None = None
@@ -189,15 +177,7 @@ class LSSVC(KernelClassifier):
         fit_intercept: bool = True,
         class_weight: ClassWeight = None,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
+        keep_parameters(self, locals())
 
 
 class HuberSVC(KernelClassifier):
@@ -237,17 +217,7 @@ class HuberSVC(KernelClassifier):
         class_weight: ClassWeight = None,
         multi_class: Literal["ovr", "ovo"] = "ovr",
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.C = C
-        self.h = h
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.multi_class = multi_class
+        keep_parameters(self, locals())
 
 
 class KernelLogisticClassifier(KernelClassifier):
@@ -286,13 +256,4 @@ class KernelLogisticClassifier(KernelClassifier):
         class_weight: ClassWeight = None,
         multi_class: Literal["ovr", "ovo"] = "ovr",
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.multi_class = multi_class
+        keep_parameters(self, locals())

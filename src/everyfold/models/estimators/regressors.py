@@ -11,7 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
 from everyfold.losses import Loss
-from everyfold.models.estimators.base import KernelMachine
+from everyfold.models.estimators.base import KernelMachine, keep_parameters
 from everyfold.models.targets import Numbers
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
@@ -90,18 +90,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         epsilon: float = 0.1,
         h: float = 0.05,
     ) -> None:
-        self.loss = loss
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.alpha = alpha
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.epsilon = epsilon
-        self.h = h
+        keep_parameters(self, locals())
 
     def fit(
         self, X: Matrix, y: Targets = None, sample_weight: ArrayLike | None = None
@@ -177,14 +166,7 @@ class LSSVR(KernelRegressor):
         alpha: ArrayLike = 1.0,
         fit_intercept: bool = True,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
+        keep_parameters(self, locals())
 
 
 class QuadraticSVR(KernelRegressor):
@@ -223,12 +205,4 @@ class QuadraticSVR(KernelRegressor):
         epsilon: float = 0.1,
         fit_intercept: bool = True,
     ) -> None:
-        self.kernel = kernel
-        self.gamma = gamma
-        self.degree = degree
-        self.coef0 = coef0
-        self.kernel_params = kernel_params
-        self.operator = operator
-        self.C = C
-        self.epsilon = epsilon
-        self.fit_intercept = fit_intercept
+        keep_parameters(self, locals())
