@@ -908,6 +908,7 @@ def test_the_session_of_the_documentation(cli, tmp_path):
             assert done.code == 0, done.err
     assert len(pd.read_csv(tmp_path / "all.csv")) == 27
     assert list(pd.read_csv(tmp_path / "predictions.csv")) == ["prediction"]
+    assert list(pd.read_csv(tmp_path / "bounds.csv")) == ["prediction", "lower", "upper"]
     assert list(pd.read_csv(tmp_path / "named.csv")) == ["flower", "prediction"]
     assert set(pd.read_csv(tmp_path / "held-out.csv")["folds"]) == {3}
     assert {"best.skops", "model.skops", "surface.png"} <= {

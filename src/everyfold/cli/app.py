@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,8 +13,8 @@ import typer
 import everyfold
 from everyfold.cli import modelfile, output
 from everyfold.cli.files import check_outputs
-from everyfold.cli.job import Job, Outcome, read_job, read_model, run_rounds
-from everyfold.cli.manners import BadInput, Failure, naming, say
+from everyfold.cli.job import Job, Outcome, extras_of, read_job, read_model, run_rounds
+from everyfold.cli.manners import BadInput, Failure, UsageError, naming, printable, say
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
@@ -67,21 +68,36 @@ def search(options: SearchOptions) -> None:
       everyfold search houses.parquet -m ridge -t price --scoring neg_mean_absolute_error
       everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
       everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
+      everyfold search large.parquet -m ridge --journal large.journal --resume
     """
-    check_outputs({name: getattr(options, name) for name in _WRITERS}, options.data)
-    job = read_job(options)
-    output.check_plot(options.plot, job)
-    _introduce(job, options)
+    job = _prepare(options)
     outcome = Outcome(job, job.grid)
     try:
         run_rounds(outcome, is_quiet=options.quiet, may_grow=options.expand)
-    except KeyboardInterrupt:
-        if outcome.plans:
-            _report(outcome, options, is_complete=False)
-            _write(outcome, options, ("save", "out"))
+    except BaseException:
+        _keep_finished(outcome, options)
         raise
     _report(outcome, options, is_complete=True)
     _write(outcome, options, _WRITERS)
+
+
+def _prepare(options: SearchOptions) -> Job:
+    """Check and read everything, files to be written included."""
+    names = *_WRITERS, "journal"
+    check_outputs({name: getattr(options, name) for name in names}, options.data)
+    job = read_job(options)
+    output.check_plot(options.plot, job)
+    _introduce(job, options)
+    return job
+
+
+def _keep_finished(outcome: Outcome, options: SearchOptions) -> None:
+    """Show and write what was finished before something ended the search."""
+    if options.journal is not None and options.journal.exists():
+        _tell(f"finished kernels are in {options.journal}: --resume goes on with them", options)
+    if hasattr(outcome.search, "best_index_"):
+        _report(outcome, options, is_complete=False)
+        _write(outcome, options, ("save", "out"))
 
 
 def _write(outcome: Outcome, options: SearchOptions, names: Iterable[str]) -> None:
@@ -140,9 +156,10 @@ def _save(path: Path, outcome: Outcome) -> str:
 
 
 def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
-    if job.calibration_seed is not None:
-        fitted = job.calibrated(fitted, job.calibration_seed)
-    modelfile.save(path, job.choice, job.data, params, fitted)
+    intervals = None if job.extras.interval is None else job.conformal(fitted)
+    if job.extras.proba:
+        fitted = job.calibrated(fitted)
+    modelfile.save(path, job.choice, job.data, params, modelfile.Fitted(fitted, intervals))
     return f"{job.choice}, {output.as_words(params)}"
 
 
@@ -163,15 +180,14 @@ def plan(options: SearchOptions) -> None:
       everyfold plan iris.csv --model svc
       everyfold plan houses.parquet -m ridge -t price --cv loo
     """
-    job = read_job(options)
-    _introduce(job, options)
+    job = _prepare(options)
     found = job.plan()
     if options.json:
         output.show_json(job, {"grid": job.grid, "plan": found.as_dict(), "exact": found.exactness})
         return
     for name, values in job.grid.items():
         print(f"{name:<14} {' '.join(output.as_words({'': value})[1:] for value in values)}")
-    print(found)
+    output.show(str(found))
 
 
 def fit(options: FitOptions) -> None:
@@ -188,7 +204,7 @@ def fit(options: FitOptions) -> None:
         raise BadInput("fit needs --save MODEL.skops, where to write the model")
     check_outputs({"save": options.save}, options.data)
     data, choice = read_model(options)
-    job = Job(data, choice, calibration_seed=options.seed if options.proba else None)
+    job = Job(data, choice, extras=extras_of(options))
     params: Params = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
@@ -216,6 +232,7 @@ def predict(options: PredictOptions) -> None:
       everyfold predict model.skops new.csv
       everyfold predict model.skops new.csv --decision --out predictions.csv
       everyfold predict model.skops new.csv --proba --id patient
+      everyfold predict model.skops new.csv --interval 0.9
     """
     check_outputs({"out": options.out}, options.data)
     model = modelfile.load(options.model_file)
@@ -227,6 +244,8 @@ def predict(options: PredictOptions) -> None:
     columns["prediction"] = predicted.tolist()
     if options.proba:
         columns |= model.probabilities(X)
+    if options.interval is not None:
+        columns |= model.bounds(X, options.interval)
     if options.decision:
         columns |= output.decisions(decided, getattr(model.estimator, "classes_", decided))
     output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))
@@ -245,4 +264,11 @@ def run() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="everyfold")
+    try:
+        code = app(prog_name="everyfold", standalone_mode=False)
+    except UsageError as error:
+        words = io.StringIO()
+        error.show(words)  # ours are said at once
+        sys.stderr.write("\n".join(map(printable, words.getvalue().split("\n"))))
+        sys.exit(error.exit_code)
+    sys.exit(code)

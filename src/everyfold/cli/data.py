@@ -52,6 +52,8 @@ class Layout:
             raise ValueError(f"names or positions are not those of {self.n_features} features")
         if not all(0 <= i < self.width for i in self.positions or ()):
             raise ValueError(f"positions lie outside of a table of {self.width} columns")
+        if self.index_base not in (0, 1):
+            raise ValueError(f"indices begin with 0 or 1, not with {self.index_base}")
 
 
 @dataclass(frozen=True)
@@ -187,9 +189,9 @@ class Table:
             raise BadInput(f"{option} {name!r} names {names.count(name)} columns")
         if name in names:
             return names.index(name)
-        if name.lstrip("-").isdigit() and -n <= int(name) < n:
+        if re.fullmatch(r"-?[0-9]{1,9}", name) and -n <= int(name) < n:
             return int(name) % n
-        if name.lstrip("-").isdigit():
+        if re.fullmatch(r"-?[0-9]+", name):
             raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
         if names:
             raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
@@ -307,7 +309,7 @@ def is_number(word: str) -> bool:
         float(word)
     except ValueError:
         return False
-    return True
+    return "_" not in word
 
 
 def _first(mask: AnyArray) -> int | None:

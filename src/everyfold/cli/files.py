@@ -1,4 +1,4 @@
-"""Reading and writing files: what was there is kept until what takes its place is complete."""
+"""Writing files: what was there is kept until what takes its place is complete."""
 
 from __future__ import annotations
 
@@ -18,18 +18,6 @@ try:
     import fcntl
 except ImportError:  # a system without such locks, where partial files of dead runs stay
     fcntl = None  # type: ignore[assignment]
-
-
-def read_bytes(path: Path) -> bytes:
-    """What is in a file."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        raise BadInput(f"{path}: there is no such file") from error
-    except IsADirectoryError as error:
-        raise BadInput(f"{path} is a directory; give a file") from error
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
 
 
 def check_outputs(outputs: Mapping[str, Path | None], read: Path) -> None:

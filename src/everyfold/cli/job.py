@@ -10,13 +10,14 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich import progress
 from rich.console import Console
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from everyfold.cli import settings
 from everyfold.cli.data import Column, Data, Roles
@@ -24,14 +25,19 @@ from everyfold.cli.manners import BadInput, Failure, naming, say
 from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
+from everyfold.evaluate.journal import JournalError
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.calibration import FastCalibratedClassifierCV
+from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.selection.progress import Progress
 from everyfold.selection.remarks import Remark, edges
-from everyfold.types import Estimator, Matrix, Params, Search
+from everyfold.types import Estimator, Index, Matrix, Params, Search, Splitter
 
 MOST_ROUNDS = 4
 """The first grid, and how often it may grow."""
+
+FOLDS = 5
+"""Of held-out rows that probabilities and intervals come from."""
 
 
 class _Search(FastGridSearchCV):
@@ -47,20 +53,31 @@ class _Search(FastGridSearchCV):
 
 
 @dataclass(frozen=True)
+class Extras:
+    """What a saved model has besides predictions, and the seed of the folds that it comes from."""
+
+    proba: bool = False
+    interval: float | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Job:
-    """Data, model, grid, the settings of the search, and a seed if probabilities are wanted."""
+    """Data, model, grid, the settings of the search, and what a saved model has besides."""
 
     data: Data
     choice: Choice
     grid: Grid = field(default_factory=dict)
     settings: Params = field(default_factory=dict)
-    calibration_seed: int | None = None
+    extras: Extras = Extras()
+    journal: Path | None = None
 
-    def search(self, grids: Sequence[Grid]) -> Search:
-        """A search over these grids, not yet begun."""
+    def search(self, grids: Sequence[Grid], number: int = 0) -> Search:
+        """A search over these grids, not yet begun; each round has a journal of its own."""
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
         named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
-        return _Search(estimator, named, **self.settings)
+        journal = None if self.journal is None else journals_of(self.journal)[number]
+        return _Search(estimator, named, **self.settings, journal=journal)
 
     @property
     def judged_by(self) -> str:
@@ -82,16 +99,27 @@ class Job:
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
         return estimator.fit(*self.rows, **self.weights)
 
-    def calibrated(self, fitted: Estimator, seed: int) -> Estimator:
+    def calibrated(self, fitted: Estimator) -> Estimator:
         """The same model with probabilities, from its decisions on five folds of held-out rows."""
-        groups, folds = self.data.groups, {"shuffle": True, "random_state": seed}
-        cv = (StratifiedKFold if groups is None else StratifiedGroupKFold)(5, **folds)
-        splits = list(cv.split(*self.rows, groups))
-        model = FastCalibratedClassifierCV(clone(fitted), cv=splits, random_state=seed)
+        splits = self._splits(StratifiedKFold, StratifiedGroupKFold)
+        model = FastCalibratedClassifierCV(clone(fitted), cv=splits, random_state=self.extras.seed)
         with warnings.catch_warnings():
             # Steps get their weights by name, as the warning advises.
             warnings.filterwarnings("ignore", "Pipeline.fit has no sample_weight")
             return model.fit(*self.rows, sample_weight=self.data.weights, **self._named_weights)
+
+    def conformal(self, fitted: Estimator) -> Estimator:
+        """What intervals of the same model need: its residuals on five folds of held-out rows."""
+        model = FastCrossConformalRegressor(
+            clone(fitted), cv=self._splits(KFold, GroupKFold), fallback="refit"
+        )
+        return model.fit_conformalize(*self.rows, fit_params=self.weights).set_params(cv=FOLDS)
+
+    def _splits(self, plain: Splitter, grouped: Splitter) -> list[tuple[Index, Index]]:
+        """Shuffled folds, which keep groups together."""
+        kind = plain if self.data.groups is None else grouped
+        folds = kind(FOLDS, shuffle=True, random_state=self.extras.seed)
+        return list(folds.split(*self.rows, self.data.groups))
 
     @property
     def _named_weights(self) -> Params:
@@ -123,16 +151,56 @@ def read_model(options: ModelOptions) -> tuple[Data, Choice]:
         known = {item.name: getattr(options, item.name) for item in fields(Roles)}
         data = content.training(Roles(**known), may_miss=options.impute is not None)
         task, data = decide_task(options.model, options.task, data)
-    if options.proba and (task == "regression" or options.save is None):
-        words = "is for labels, not numbers" if task == "regression" else "needs --save MODEL.skops"
-        raise BadInput(f"--proba {words}; leave it out, or give that")
+    _check_extras(options, task, data)
     rows = options.standardise, options.impute
     return data, Choice(options.model, options.kernel, task, *rows)
+
+
+def _check_extras(options: ModelOptions, task: str, data: Data) -> None:
+    """Raise if what the saved model is to have cannot be had."""
+    settings.check_seed(options.seed)
+    wanted = {"proba": options.proba, "interval": options.interval is not None}
+    for name in (name for name, is_wanted in wanted.items() if is_wanted):
+        words = "needs --save MODEL.skops; leave it out, or give that"
+        if (task == "regression") == (name == "proba"):
+            is_for = "labels, not numbers" if name == "proba" else "numbers, not labels"
+            words = f"is for {is_for}; leave it out"
+        elif options.save is not None:
+            continue
+        raise BadInput(f"--{name} {words}")
+    if options.interval is not None:
+        settings.check_level(options.interval, len(data.y))
+    n_units = len(data.y) if data.groups is None else len(np.unique(data.groups))
+    if any(wanted.values()) and n_units < FOLDS:
+        what = "rows" if data.groups is None else "groups"
+        raise BadInput(f"--proba and --interval need {FOLDS} {what}, and there are {n_units}")
+
+
+def journals_of(path: Path) -> list[Path]:
+    """The files of the rounds: the one named, and for those that the grid grows by its kin."""
+    return [path, *(path.with_name(f"{path.name}.{k}") for k in range(2, MOST_ROUNDS + 1))]
+
+
+def check_journal(options: SearchOptions) -> None:
+    """Raise if a journal is there that was not to be gone on with, or could be none."""
+    known = [] if options.journal is None else journals_of(options.journal)
+    for path in known[: MOST_ROUNDS if options.expand else 1]:
+        try:
+            is_there, is_file = path.exists(), path.is_file()
+            has_content = is_file and path.stat().st_size > 0
+        except (OSError, ValueError) as error:
+            raise BadInput(f"--journal {path} cannot be read: {error}") from error
+        if is_there and not is_file:
+            raise BadInput(f"--journal {path} is not a regular file; name one")
+        if has_content and not options.resume:
+            advice = "go on with it by --resume, or name another file"
+            raise BadInput(f"--journal {path} exists; {advice}")
 
 
 def read_job(options: SearchOptions) -> Job:
     """Check everything that can be checked before the work."""
     settings.check(options)
+    check_journal(options)
     data, choice = read_model(options)
     choice = replace(choice, ridge_scaling=options.ridge_scaling, operator=options.operator)
     for words in data.repeating if data.groups is None else ():
@@ -141,8 +209,15 @@ def read_job(options: SearchOptions) -> Job:
             f"{words}: if equal cells mean rows that belong together, {advice}", stacklevel=2
         )
     grid = read_grid(options.grid, choice, data, options.seed)
-    seed = options.seed if options.proba else None
-    return Job(data, choice, grid, settings.read(options, choice, data), seed)
+    return Job(
+        *(data, choice, grid, settings.read(options, choice, data), extras_of(options)),
+        journal=options.journal,
+    )
+
+
+def extras_of(options: ModelOptions) -> Extras:
+    """What a saved model is to have besides."""
+    return Extras(options.proba, options.interval, options.seed)
 
 
 # -- what came out -------------------------------------------------------------------------------
@@ -280,10 +355,12 @@ def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
 
 
 def _run(outcome: Outcome, grids: Sequence[Grid], is_quiet: bool) -> None:
-    job, search = outcome.job, outcome.job.search(grids)
+    job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
     search.progress_kind = partial(Watcher, is_quiet)
     try:
         search.fit(*job.rows, **job.metadata)
+    except JournalError as error:
+        raise BadInput(str(error).replace("journal=", "--journal ", 1)) from error
     except (ValueError, TypeError) as error:
         if hasattr(search, "watcher"):
             raise

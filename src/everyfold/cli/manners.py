@@ -13,9 +13,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+from unicodedata import category
 
 import typer
+
+UsageError: Any = typer.BadParameter.__base__
+"""What typer raises of arguments that it cannot read."""
 
 
 class BadInput(typer.BadParameter):
@@ -41,10 +45,20 @@ def naming(path: Path) -> Iterator[None]:
         raise BadInput(f"{path}: {error}") from error
 
 
+def printable(text: str) -> str:
+    r"""The text with control characters, and what else nobody sees, written out.
+
+    Examples
+    --------
+    >>> printable("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return "".join(c if c.isprintable() or category(c) == "Zs" else ascii(c)[1:-1] for c in text)
+
+
 def say(message: str) -> None:
     """Write a message to stderr, without any control characters."""
-    words = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
-    print(f"everyfold: {words}", file=sys.stderr, flush=True)
+    print(f"everyfold: {printable(message)}", file=sys.stderr, flush=True)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

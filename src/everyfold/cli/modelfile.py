@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import shlex
+import warnings
 import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,9 +19,13 @@ from scipy.sparse import csr_matrix
 
 import everyfold
 from everyfold.cli.data import Data, Layout
-from everyfold.cli.files import read_bytes, writing
+from everyfold.cli.files import writing
+from everyfold.cli.input import check_archive, read_bytes
 from everyfold.cli.manners import BadInput, naming
+from everyfold.cli.modelcheck import check_contents
 from everyfold.cli.models import Choice
+from everyfold.cli.settings import check_level
+from everyfold.evaluate.foldmodels import Refitted, Shared
 from everyfold.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from everyfold.kernels.distances import is_sparse
 from everyfold.models.estimators import (
@@ -36,13 +41,15 @@ from everyfold.operators.features import LinearExpansion, MapExpansion
 from everyfold.operators.nystrom import Nystrom
 from everyfold.operators.randomfourier import RandomFourier, WaveFeatures
 from everyfold.selection.calibration import FastCalibratedClassifierCV
+from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.types import AnyArray, Estimator, Matrix, Params
 
 FORMAT, VERSION = "everyfold model", 2
 _ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR)
 _KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
 _OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
-_OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype)
+_FOLDS = (FastCrossConformalRegressor, Shared, Refitted)
+_OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype, *_FOLDS)
 _TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, *_OTHERS)
 TRUSTED = [
     *(f"{t.__module__}.{t.__qualname__}" for t in _TYPES),
@@ -52,10 +59,17 @@ TRUSTED = [
 
 
 @dataclass(frozen=True)
-class SavedModel:
-    """A fitted estimator, where its features are found, and whether its rows are sparse."""
+class Fitted:
+    """A fitted estimator, and what its intervals come from if there are any."""
 
     estimator: Estimator
+    intervals: FastCrossConformalRegressor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SavedModel(Fitted):
+    """A fitted estimator, where its features are found, and whether its rows are sparse."""
+
     layout: Layout
     has_sparse_rows: bool
 
@@ -76,18 +90,29 @@ class SavedModel:
         pairs = zip(self.estimator.classes_, found, strict=True)
         return {f"probability_{label}": column.tolist() for label, column in pairs}
 
+    def bounds(self, X: Matrix, level: float) -> dict[str, list[float]]:
+        """A column of lower and one of upper bounds, which cover that share of new rows."""
+        if self.intervals is None:
+            remedy = "fit and save it with --interval, for numbers"
+            raise BadInput(f"--interval: the model has no intervals; {remedy}")
+        check_level(level, len(self.intervals.conformity_scores_))
+        self.intervals.confidence_level = level
+        _, found = self.intervals.predict_interval(self._rows(X))
+        return {"lower": found[:, 0, 0].tolist(), "upper": found[:, 1, 0].tolist()}
+
     def _rows(self, X: Matrix) -> Matrix:
         return csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
 
 
-def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Estimator) -> None:
+def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Fitted) -> None:
     """Write a model file."""
     from skops.io import dump
 
     record = {
         **{"format": FORMAT, "version": VERSION, "everyfold": everyfold.__version__},
         **{"model": choice.model, "kernel": choice.kernel, "parameters": params},
-        **{"is_sparse": is_sparse(data.X), "layout": asdict(data.layout), "estimator": fitted},
+        **{"is_sparse": is_sparse(data.X), "layout": asdict(data.layout)},
+        **{"estimator": fitted.estimator, "intervals": fitted.intervals},
     }
     with writing(path) as file:
         dump(record, file, compression=zipfile.ZIP_DEFLATED)
@@ -101,7 +126,10 @@ def load(path: Path) -> SavedModel:
     with naming(path):
         _refuse_arrays(raw, path)
         try:
+            check_archive(raw)
             record = loads(raw, trusted=TRUSTED)
+        except BadInput:
+            raise
         except Exception as error:  # whatever a damaged file leads to, and types without trust
             words = f"this is not a model file of everyfold, or damaged ({error!r})"
             raise BadInput(words) from error
@@ -121,9 +149,29 @@ def _build(record: Params) -> SavedModel:
         if estimator.n_features_in_ != layout.n_features:
             counts = f"{estimator.n_features_in_} features, but {layout.n_features} in its layout"
             raise ValueError(f"the estimator has {counts}")
-        return SavedModel(estimator, layout, bool(record["is_sparse"]))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        is_sparse = bool(record["is_sparse"])
+        found = estimator, record.get("intervals")
+        model = SavedModel(*found, layout=layout, has_sparse_rows=is_sparse)
+        check_contents(record, TRUSTED, layout.n_features)
+        _try_out(model)
+        return model
+    except (BadInput, MemoryError):
+        raise
+    except Exception as error:  # whatever a fit would not leave behind leads to
         raise BadInput(f"the model file is damaged ({error!r})") from error
+
+
+def _try_out(model: SavedModel) -> None:
+    """Raise if the model cannot predict a row, or says nothing finite of it."""
+    rows = csr_matrix((1, model.layout.n_features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _, decided = model.predict(rows)
+        found = [*np.ravel(decided)]
+        if model.intervals is not None:
+            found += model.bounds(rows, 0.5).values()
+    if not np.isfinite(np.concatenate([np.ravel(each) for each in found])).all():
+        raise ValueError("what it predicts is not finite")
 
 
 def _refuse_arrays(raw: bytes, path: Path) -> None:

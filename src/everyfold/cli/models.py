@@ -37,6 +37,9 @@ Grid: TypeAlias = dict[str, list[Value]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic", "huber-svc", "quadratic-svr")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
+MOST_VALUES, MOST_CANDIDATES, MOST_DEGREE = 10_000, 1_000_000, 100
+"""Of a parameter, of a grid, and of a polynomial."""
+
 MANY_NUMBERS = 3
 """From so many numbers on, a target with a single other cell is one with a bad cell."""
 
@@ -206,6 +209,8 @@ def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[
     found: list[Value] = []
     for word in re.split(r",(?![^()]*\))", values):
         found += _values(f"{option} {text!r}", name, word.strip())
+    if len(found) > MOST_VALUES:
+        raise BadInput(f"{option} {name}: a parameter may have at most {MOST_VALUES} values")
     return name, list(dict.fromkeys(found))
 
 
@@ -227,6 +232,8 @@ def _spaced(where: str, function: str, arguments: str) -> list[float]:
         raise BadInput(f"{where}: {function!r} is not one of {', '.join(_SPACINGS)}")
     try:
         low, high, count = arguments.split(",")
+        if int(count) > MOST_VALUES:
+            raise BadInput(f"{where}: a parameter may have at most {MOST_VALUES} values")
         values = getattr(np, function)(float(low), float(high), int(count))
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{where}: {function} takes (from, to, number of values)") from error
@@ -244,8 +251,8 @@ def _checked(where: str, name: str, value: float) -> Value:
     if not math.isfinite(value) or value < least or (is_open and value == least):
         bound = f"{'greater than' if is_open else 'at least'} {least:g}"
         raise BadInput(f"{where}: {name} must be {bound}")
-    if name == "degree" and value != int(value):
-        raise BadInput(f"{where}: degree must be a whole number")
+    if name == "degree" and (value > MOST_DEGREE or value != int(value)):
+        raise BadInput(f"{where}: degree must be a whole number of at most {MOST_DEGREE}")
     return int(value) if name == "degree" else value
 
 
@@ -253,7 +260,11 @@ def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int)
     """The values of all parameters: those given, and sensible ones for the others."""
     given = dict(parse_assignment("--grid", text, choice) for text in assignments)
     names = [name for name in choice.parameters if name in given or name != "class_weight"]
-    return {name: given.get(name) or _default(name, choice, data, seed) for name in names}
+    grid = {name: given.get(name) or _default(name, choice, data, seed) for name in names}
+    size = math.prod(len(values) for values in grid.values())
+    if size > MOST_CANDIDATES:
+        raise BadInput(f"the grid has {size} candidates, and at most {MOST_CANDIDATES} are tried")
+    return grid
 
 
 def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Value]:

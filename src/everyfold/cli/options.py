@@ -30,6 +30,8 @@ _OPERATOR = "Kernel matrices: auto, dense, nystrom:500 landmarks or fourier:500 
 _SCALING = "mean multiplies C or alpha by the rows of each fit, sum does not."
 _IMPUTE = "Fill missing cells by the median or the mean of the training rows."
 _PROBA = "Save the model with probabilities, calibrated on held-out rows."
+_INTERVAL = "Save the model with intervals; 0.9 covers nine new rows of ten."
+_JOURNAL = "Keep every finished kernel in a file, to go on after a kill."
 _TARGET = "Name or position; else the last column."
 _TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
 _GRID = 'Such as "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Others get default grids.'
@@ -61,6 +63,7 @@ class ModelOptions(Common):
     impute: str | None = _option(None, "--impute", _IMPUTE, "HOW")
     seed: int = _option(0, "--seed", "Of the shuffled folds and of sampling.", "N")
     proba: bool = _option(False, "--proba", _PROBA)
+    interval: float | None = _option(None, "--interval", _INTERVAL, "SHARE")
     save: Path | None = _option(None, "--save", "Write the fitted model.", "MODEL.skops")
 
 
@@ -89,6 +92,8 @@ class SearchOptions(ModelOptions):
     n_jobs: int = _option(1, "--n-jobs -j", "Kernels at a time; -1 for all processors.", "N")
     top: int = _option(10, "--top", "Candidates to show.", "N")
     json: bool = _option(False, "--json", "Print JSON instead of a table.")
+    journal: Path | None = _option(None, "--journal", _JOURNAL, "FILE")
+    resume: bool = _option(False, "--resume", "Go on with the --journal, if there is one.")
     out: Path | None = _option(None, "--out -o", "Write all candidates.", "FILE.csv")
     oof: Path | None = _option(
         None, "--oof", "Write the winner's held-out predictions.", "FILE.csv"
@@ -114,6 +119,9 @@ class PredictOptions(Common):
     out: Path | None = _option(None, "--out -o", "Write there, not to stdout.", "FILE.csv")
     id: str | None = _option(None, "--id", "Names of the rows; that of the training.", "COLUMN")
     proba: bool = _option(False, "--proba", "Add the probabilities of the classes.")
+    interval: float | None = _option(
+        None, "--interval", "Add bounds that cover this share of new rows, such as 0.9.", "SHARE"
+    )
     decision: bool = _option(False, "--decision", "Add the values that the labels are decided by.")
 
 

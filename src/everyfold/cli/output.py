@@ -19,14 +19,17 @@ from rich.table import Table
 from rich.text import Text
 
 import everyfold
+from everyfold.cli.data import is_number
 from everyfold.cli.files import writing
 from everyfold.cli.job import Job, Outcome
-from everyfold.cli.manners import BadInput
+from everyfold.cli.manners import BadInput, printable
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
 from everyfold.types import AnyArray, Params
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
+_FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+"""What a cell begins with that a spreadsheet computes."""
 
 
 def records(outcome: Outcome) -> list[Params]:
@@ -91,7 +94,12 @@ def show_plans(outcome: Outcome) -> None:
     """Print what was done, round by round."""
     for k, plan in enumerate(outcome.plans):
         heading = f"round {k + 1}\n" if len(outcome.plans) > 1 else ""
-        sys.stdout.write(f"\n{heading}{plan}\n")
+        show(f"\n{heading}{plan}")
+
+
+def show(text: str) -> None:
+    """Print lines, without any control characters."""
+    sys.stdout.write("".join(f"{printable(line)}\n" for line in text.split("\n")))
 
 
 def show_json(job: Job, record: Params) -> None:
@@ -137,12 +145,21 @@ def _plain(value: object) -> object:
 def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table to a file or, if there is none, to stdout."""
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows([header, *rows])
+    table = ([_harmless(cell) for cell in row] for row in (header, *rows))
+    csv.writer(text, lineterminator="\n").writerows(table)
     if path is None:
         sys.stdout.write(text.getvalue())
         return
     with writing(path) as file:
         file.write(text.getvalue().encode())
+
+
+def _harmless(cell: object) -> object:
+    """A text without control characters that no spreadsheet takes for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    words = printable(cell)
+    return f"'{words}" if words.startswith(_FORMULAS) and not is_number(words) else words
 
 
 def write_results(path: Path, outcome: Outcome) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import sys
@@ -11,24 +10,34 @@ import zipfile
 import zlib
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
-from pyarrow.parquet import read_table
+from pyarrow.parquet import ParquetFile, read_table
 from sklearn.datasets import load_svmlight_file
 
 from everyfold.cli.data import Apart, Column, Table, is_number
-from everyfold.cli.files import read_bytes
+from everyfold.cli.input import check_archive, check_size, read_bytes, unpacked
 from everyfold.cli.manners import BadInput, naming
 from everyfold.rows.checks import StreamError
 from everyfold.rows.files import refuse_line
 from everyfold.types import AnyArray, Params
 
 _MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
-_DAMAGE = (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
-"""What damaged files of NumPy and gzip, and pyarrow's own errors, are."""
+_DAMAGE = (
+    *(ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
+    *(MemoryError, NotImplementedError),  # a size or a method that nobody wrote
+)
+"""What damaged files of NumPy, and pyarrow's own errors, are."""
+
+MOST_COLUMNS = 100_000
+"""Of a table, each of which is a text first."""
+
+MOST_FEATURES = 100_000_000
+"""Of sparse rows."""
 
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
@@ -38,13 +47,9 @@ def read_file(path: Path, has_header: bool | None = None) -> Table | Apart:
 
     Whether a CSV file begins with names is found out unless ``has_header`` says so.
     """
-    raw = sys.stdin.buffer.read() if str(path) == "-" else read_bytes(path)
+    raw = read_bytes(path)
     with naming(path):
-        if raw[:2] == b"\x1f\x8b":
-            try:
-                raw = gzip.decompress(raw)
-            except _DAMAGE as error:
-                raise BadInput(f"the gzip file is damaged ({error})") from error
+        raw = unpacked(raw)
         if not raw.strip():
             raise BadInput("the file is empty")
         kind = _kind(path, raw)
@@ -72,6 +77,7 @@ def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
     delimiter = "\t" if kind == "tsv" else delimiter
     if delimiter == " ":
         text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
+    check_width(first_line.count(delimiter) + 1)
     cells = _split(text, delimiter, first_line.count(delimiter) + 1)
     first = [column[0].as_py().strip() for column in cells]
     if has_header is None:
@@ -161,6 +167,7 @@ def _from_arrow(cells: pa.ChunkedArray) -> Column:
 
 def _read_parquet(raw: bytes) -> Table:
     try:
+        _check_parquet(ParquetFile(pa.BufferReader(raw)).metadata)
         table = read_table(pa.BufferReader(raw))
     except (*_DAMAGE, pa.ArrowException) as error:
         raise BadInput(f"this is not a readable Parquet file ({error})") from error
@@ -172,6 +179,20 @@ def _read_parquet(raw: bytes) -> Table:
     names = tuple(table.column_names[i] for i in kept)
     columns = [table.column(i) for i in kept]
     return Table(names, [_from_arrow(column) for column in columns], columns)
+
+
+def _check_parquet(told: Any) -> None:
+    """Raise if the rows that a Parquet file tells of are too many for the memory."""
+    check_width(told.num_columns)
+    packed = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
+    check_size(max(packed, 8 * told.num_rows * told.num_columns), "unpacked, the table holds")
+
+
+def check_width(n_columns: int) -> None:
+    """Raise if a file has more columns than a table can have."""
+    if n_columns > MOST_COLUMNS:
+        words = f"{n_columns} columns, and at most {MOST_COLUMNS} are read"
+        raise BadInput(f"the table has {words}; leave some out, or use svmlight for sparse rows")
 
 
 def _read_svmlight(raw: bytes) -> Apart:
@@ -187,12 +208,18 @@ def _read_svmlight(raw: bytes) -> Apart:
         raise BadInput("there are no rows")
     # Indices begin with 1 unless one is 0, as scikit-learn reads them.
     base = 0 if X.nnz == 0 or X.indices.min() == 0 else 1
+    if X.shape[1] > MOST_FEATURES:
+        row = int(np.searchsorted(X.indptr, int(X.indices.argmax()), side="right"))
+        words = f"the index {X.shape[1] - 1} in row {row}"
+        raise BadInput(f"{words} is beyond {MOST_FEATURES}; number the features from 1 on")
     return Apart(X[:, base:], y, base)
 
 
 def _read_numpy(raw: bytes, what: str) -> dict[str, AnyArray]:
     """The arrays of a NumPy file by name, X first of all; a single one is X."""
     try:
+        if zipfile.is_zipfile(io.BytesIO(raw)):
+            check_archive(raw)
         loaded = np.load(io.BytesIO(raw), allow_pickle=False)
         arrays = {"X": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
     except _DAMAGE as error:

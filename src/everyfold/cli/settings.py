@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import get_scorer_names
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import get_scorer, get_scorer_names
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -20,14 +22,18 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from everyfold.cli.data import Data
+from everyfold.cli.data import Column, Data
 from everyfold.cli.manners import BadInput, choose
 from everyfold.cli.models import OF_LOW_RANK, Choice
 from everyfold.cli.options import SearchOptions
 from everyfold.criteria.named import CLOSED
 from everyfold.types import Params, Splitter
 
-_FOLDS = re.compile(r"(?:(?P<repeats>[1-9]\d*)x|(?P<kind>group|time):)?(?P<count>\d+)")
+_FOLDS = re.compile(
+    r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
+)
+MOST_FOLDS, MOST_ORDER, MOST_JOBS, MOST_SEED = 100_000, 1000, 1024, 2**32 - 1
+"""Of --cv 10x5, --order, --n-jobs and --seed."""
 
 
 def check(options: SearchOptions) -> None:
@@ -46,10 +52,29 @@ def check(options: SearchOptions) -> None:
             raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
     if options.proba and options.ridge_scaling == "mean":
         raise BadInput("--proba does not go with --ridge-scaling mean; use sum")
-    if options.n_jobs == 0:
-        raise BadInput("--n-jobs must not be 0")
+    if options.n_jobs == 0 or abs(options.n_jobs) > MOST_JOBS:
+        wrong = f"--n-jobs {options.n_jobs} is not a number of processes"
+        raise BadInput(f"{wrong}; use 1 to {MOST_JOBS}, or -1 for all processors")
+    if options.resume and options.journal is None:
+        raise BadInput("--resume goes on with a journal; name it by --journal FILE")
     if options.top < 1:
         raise BadInput("--top must be at least 1")
+
+
+def check_seed(seed: int) -> None:
+    """Raise if NumPy knows no such seed."""
+    if not 0 <= seed <= MOST_SEED:
+        raise BadInput(f"--seed {seed} is not a whole number from 0 to {MOST_SEED}")
+
+
+def check_level(level: float, n_rows: int) -> None:
+    """Raise if so many residuals cannot tell what covers that share of new rows."""
+    if not 0.0 < level < 1.0:
+        raise BadInput(f"--interval {level:g} is not a share between 0 and 1, such as 0.9")
+    least = math.ceil(max(1.0 / (1.0 - level), 1.0 / level) - 1e-9)
+    if n_rows < least:
+        needs = f"--interval {level:g} needs {least} rows to fit, and there are {n_rows}"
+        raise BadInput(f"{needs}; use a share nearer to one half")
 
 
 def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
@@ -58,6 +83,8 @@ def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
     usual = "neg_mean_squared_error" if is_single else "r2"
     usual = "accuracy" if choice.task == "classification" else usual
     has_folds = options.criterion is None
+    if options.scoring is not None:
+        _check_scoring(options.scoring, choice.task, data.y)
     return {
         "scoring": options.scoring or usual if has_folds else None,
         "cv": _splitter(options, choice, data) if has_folds else None,
@@ -70,17 +97,33 @@ def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
     }
 
 
+def _check_scoring(name: str, task: str, y: Column) -> None:
+    """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
+    guess = (DummyClassifier if task == "classification" else DummyRegressor)()
+    rows = np.zeros((len(y), 1))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            get_scorer(name)(guess.fit(rows, y), rows, y)
+    except (ValueError, TypeError, AttributeError) as error:
+        why = f"does not go with this target, for {task}: {error}"
+        raise BadInput(f"--scoring {name} {why}") from error
+
+
 def _read_order(text: str) -> Any:
     if text in ("exact", "screen"):
         return text
     more = ", exact, screen, inf"
-    return math.inf if text == "inf" else _read_whole("--order", text, 1, "auto", more)
+    order = math.inf if text == "inf" else _read_whole("--order", text, 1, "auto", more)
+    if order not in ("auto", math.inf) and order > MOST_ORDER:
+        raise BadInput(f"--order {order} is more than {MOST_ORDER}; use inf, the limit of them all")
+    return order
 
 
 def _read_whole(option: str, text: str, least: int, word: str, more: str = "") -> Any:
     if text == word:
         return word
-    if text.isdecimal() and int(text) >= least:
+    if re.fullmatch("[0-9]{1,9}", text) and int(text) >= least:
         return int(text)
     raise BadInput(f"{option} {text!r} is not {word}{more} or a whole number of at least {least}")
 
@@ -89,7 +132,7 @@ def _read_operator(text: str) -> Any:
     kind, _, count = text.partition(":")
     if text in ("auto", "dense"):
         return text
-    if kind not in OF_LOW_RANK or not count.isdecimal() or int(count) < 1:
+    if kind not in OF_LOW_RANK or not re.fullmatch("[0-9]{1,9}", count) or int(count) < 1:
         known = "auto, dense, nystrom:500 (landmarks) or fourier:500 (random waves)"
         raise BadInput(f"--operator {text!r} is not {known}")
     return OF_LOW_RANK[kind](int(count))
@@ -104,6 +147,8 @@ def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
     if found is None or int(found["count"]) < 2:
         known = "a number of folds from 2 on, 10x5 (ten times five folds), group:5, time:5 or loo"
         raise BadInput(f"--cv {text!r} is not {known}")
+    if found["repeats"] and int(found["repeats"]) * int(found["count"]) > MOST_FOLDS:
+        raise BadInput(f"--cv {text} has more than {MOST_FOLDS} folds; use fewer")
     return found["kind"] or "", int(found["count"]), int(found["repeats"] or 1)
 
 

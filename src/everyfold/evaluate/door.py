@@ -9,9 +9,9 @@ from functools import partial
 from everyfold.evaluate.data import Data, Outcome, join, without_values
 from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.evaluate.run import run, score_together
+from everyfold.evaluate.run import lost, run, score_together
 from everyfold.evaluate.tiles import Unit, gather
-from everyfold.evaluate.workers import map_unordered
+from everyfold.evaluate.workers import WorkerDiedError, map_unordered
 from everyfold.operators.threads import SINGLE_THREAD_ROWS
 
 __all__ = ["carry_out"]
@@ -58,8 +58,14 @@ def _mapped(
         else:
             yield known
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
-        journal.append(unit, outcomes)
+        if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
+            journal.append(unit, outcomes)
         yield outcomes
+
+
+def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:
+    failures = [outcome.failure for outcome in outcomes]
+    return any(f is not None and isinstance(f.error, WorkerDiedError) for f in failures)
 
 
 def _done(
@@ -80,6 +86,7 @@ def _done(
             jobs,
             SINGLE_THREAD_ROWS if is_refit else data.n,
             pieces=len(alike) if is_refit or is_single else None,
+            lost=partial(lost, data),
         )
 
 

@@ -41,7 +41,7 @@ _PUBLIC = {
 def fingerprint(request: Request, data: Data) -> Fingerprint:
     """What the outcomes of a search depend on.
 
-    ``n_jobs`` and ``verbose`` are no part of it.
+    ``n_jobs``, ``verbose`` and whether the best is refitted are no part of it.
 
     **Cost**: one reading of all rows and folds.
     """
@@ -50,7 +50,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
     asked = {f.name: getattr(request.options, f.name) for f in fields(request.options)}
     asked |= {f.name: getattr(request.wants, f.name) for f in fields(request.wants)}
     asked |= {own: asked.pop(name) for name, own in _PUBLIC.items()}
-    asked |= {"scoring": request.scorer}
+    asked |= {"scoring": request.scorer, "refit": asked["refit"] or True}
     del asked["n_jobs"]
     rows = X.identity() if isinstance(X, RowSource) else X
     parts: dict[str, dict[str, Any]] = {

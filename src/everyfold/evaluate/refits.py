@@ -18,7 +18,7 @@ from everyfold.evaluate.tiles import Group, Unit
 from everyfold.models.private import HAS_CALLBACKS, fit_and_score
 from everyfold.types import Params
 
-__all__ = ["Beside", "Confirm", "refit_units", "run_refits"]
+__all__ = ["Beside", "Confirm", "lost_refits", "refit_units", "run_refits"]
 
 AUTO_CONFIRM = 3
 """How many candidates are refitted by default if the winner's score is not exact."""
@@ -137,9 +137,22 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     return [_refit(data, number, folds) for number in unit.numbers]
 
 
+def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
+    """The outcomes of refits that could not be done."""
+    folds = range(data.n_folds) if unit.folds is None else unit.folds
+    nothing: Params = {"fit_error": failure.trace, "test_scores": None, "train_scores": None}
+    results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
+    found = [_outcome(data, number, folds, results) for number in unit.numbers]
+    return [replace(o, failures=dict.fromkeys(folds, failure)) for o in found]
+
+
 def _refit(data: Data, number: int, folds: Sequence[int]) -> Outcome:
     is_foreign = number in data.foreign
-    results = [_fit(data, number, fold, is_foreign) for fold in folds]
+    return _outcome(data, number, folds, [_fit(data, number, f, is_foreign) for f in folds])
+
+
+def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Params]) -> Outcome:
+    is_foreign = number in data.foreign
     unknown = np.full(len(folds), np.nan)
     failures = {
         fold: Failure(RuntimeError("the refit failed"), result["fit_error"])
@@ -147,7 +160,8 @@ def _refit(data: Data, number: int, folds: Sequence[int]) -> Outcome:
         if result["fit_error"] is not None
     }
     times = [(result["fit_time"], result["score_time"]) for result in results]
-    with_train = "train_scores" in results[0]
+    assert data.own is not None
+    with_train = is_foreign and data.own.with_train
     return Outcome(
         number,
         np.array(folds, dtype=np.intp),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from traceback import format_exc
 from typing import Any
@@ -21,7 +21,7 @@ from everyfold.evaluate.foldscores import FoldScores, column, placed
 from everyfold.evaluate.inexact import exclude
 from everyfold.evaluate.methods import Method
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.refits import run_refits
+from everyfold.evaluate.refits import lost_refits, run_refits
 from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
@@ -34,7 +34,7 @@ from everyfold.rows.folds import Folds, chosen
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.types import Array, Index, Label, Mask, Params, Score
 
-__all__ = ["run", "score_together"]
+__all__ = ["lost", "run", "score_together"]
 
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
@@ -79,7 +79,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         raise
     except Exception as error:
         failure = Failure(error, format_exc())
-        return [_lost(data, number, failure) for group in groups for number in group.numbers]
+        return list(_lost(data, unit, groups, failure))
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
     facts = _facts(operator)
     outcomes = []
@@ -99,22 +99,32 @@ def _facts(operator: Splits | Multiplies) -> Params:
     return facts
 
 
-def _lost(data: Data, number: int, failure: Failure) -> Outcome:
-    """The outcome of a candidate without a kernel."""
-    task = data.tasks[data.candidates[number].task]
-    count = len(task.folds)
-    nothing: list[Score] = [None] * count
-    unknown = np.full(count, np.nan)
-    return Outcome(
-        number,
-        np.arange(count),
-        nothing,
-        list(nothing) if task.with_train else None,
-        np.zeros(count, dtype=bool),
-        unknown,
-        unknown,
-        dict.fromkeys(range(count), failure),
-    )
+def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
+    """The outcomes of a unit that could not be evaluated: all its folds have failed."""
+    if data.stream is not None:
+        raise error
+    failure = Failure(error, f"{type(error).__name__}: {error}\n")
+    if unit.order == "refit":
+        return lost_refits(data, unit, failure)
+    found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
+    return [replace(outcome, sample=unit.sample) for outcome in found]
+
+
+def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
+    """The outcomes of candidates without a kernel."""
+    for group in groups:
+        task = data.tasks[data.candidates[group.numbers[0]].task]
+        tile = task.tile(unit.folds)
+        n = len(tile.numbers)
+        record = OutOfFold(
+            np.full((tile.folds.bounds[-1], task.target.columns.shape[1]), np.nan),
+            np.zeros(n, dtype=bool),
+            *(np.full(n, np.nan), np.full(n, np.nan)),
+            dict.fromkeys(range(n), failure),
+        )
+        for number in group.numbers:
+            candidate = data.candidates[number]
+            yield _judge(candidate, record, task, tile, unit.folds, group.method, 0.0)
 
 
 # -- held-out values ---------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from functools import cache, partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from joblib import cpu_count, effective_n_jobs
 from joblib.parallel import BACKENDS, get_active_backend
@@ -23,6 +25,10 @@ Result = TypeVar("Result")
 _PIECES_A_WORKER = 2
 
 
+class WorkerDiedError(RuntimeError):
+    """That worker processes died while they were at work on something."""
+
+
 def local_threads(n_jobs: int | None = None) -> int:
     """How many threads of this process ``n_jobs`` allows: 1 if joblib would send work elsewhere.
 
@@ -31,10 +37,13 @@ def local_threads(n_jobs: int | None = None) -> int:
     >>> local_threads(2)
     2
     """
-    backend, _ = get_active_backend()
-    # Backends of clusters derive from these, so that only the classes themselves work here.
-    here = [BACKENDS.get(k) for k in ("loky", "threading", "multiprocessing", "sequential")]
-    return effective_n_jobs(n_jobs) if type(backend) in here else 1
+    is_here = _is_backend("loky", "threading", "multiprocessing", "sequential")
+    return effective_n_jobs(n_jobs) if is_here else 1
+
+
+def _is_backend(*names: str) -> bool:
+    """Whether joblib works by one of these, and not by what a cluster derives from them."""
+    return type(get_active_backend()[0]) in [BACKENDS.get(name) for name in names]
 
 
 def map_unordered(
@@ -43,12 +52,14 @@ def map_unordered(
     n_jobs: int | None = None,
     n_rows: int = SINGLE_THREAD_ROWS,
     pieces: int | None = None,
+    lost: Callable[[Item, WorkerDiedError], Result] | None = None,
 ) -> Iterator[tuple[Item, Result]]:
     """Every item with ``work`` of it, in the order in which they get done.
 
     Neighbouring items travel to a worker together, so that they can share what they have in
-    common. Each worker gets its share of the processors for BLAS. Worker processes that have been
-    at work end with the process that started them.
+    common. Each worker gets its share of the processors for BLAS. Worker processes that were given
+    work end with the process that started them. What was at work when one of them died is tried
+    again, and at last alone; an item that ends its worker then, too, is lost, and no other.
 
     Parameters
     ----------
@@ -61,6 +72,8 @@ def map_unordered(
         The size of the matrices at work: small ones deserve one thread each.
     pieces : int, optional
         How many times work is handed out; a few for each worker if not given.
+    lost : callable, optional
+        What stands for the result of a lost item; if not given, the error is raised.
 
     Examples
     --------
@@ -75,33 +88,88 @@ def map_unordered(
         return
     threads = 1 if n_rows < SINGLE_THREAD_ROWS else max(1, cpu_count() // jobs)
     chunks = _chunks(items, pieces or jobs * _PIECES_A_WORKER)
-    task = partial(_run, work, threads, os.getpid())
+    parent = os.getpid() if _is_backend("loky") else None  # children of this one
+    task = partial(_run, work, threads, parent)
     # Worker threads share this process's BLAS, so that its limit is set here, and only once.
     with threadpool_limits(threads, user_api="blas"):
-        for i, results in _pool(partial(_numbered, task), enumerate(chunks), n_jobs):
-            yield from zip(chunks[i], results, strict=True)
+        yield from _surviving(task, chunks, n_jobs, lost or _raise)
 
 
-def _numbered(
-    task: Callable[[Sequence[Item]], list[Result]], chunk: tuple[int, Sequence[Item]]
-) -> tuple[int, list[Result]]:
+Task = Callable[[Sequence[Item]], list[Result]]
+
+
+def _surviving(
+    task: Task[Item, Result],
+    chunks: Sequence[Sequence[Item]],
+    n_jobs: int | None,
+    lost: Callable[[Item, WorkerDiedError], Result],
+) -> Iterator[tuple[Item, Result]]:
+    """Every item with its result, even if workers die.
+
+    Work is taken in its order, so that what was at work is among the first that are not done: as
+    many as there are workers. These go on alone, the others in a new pool.
+    """
+    left, jobs = dict(enumerate(chunks)), effective_n_jobs(n_jobs)
+    while left:
+        try:
+            for i, results in _pool(partial(_numbered, task), left.items(), n_jobs):
+                yield from zip(left.pop(i), results, strict=True)
+        except BrokenProcessPool as error:
+            _warn(error)
+        doubtful = [item for i in list(left)[:jobs] for item in left.pop(i)]
+        if len(doubtful) > jobs:
+            yield from _surviving(task, [[item] for item in doubtful], n_jobs, lost)
+            continue
+        for item in doubtful:
+            yield item, _alone(task, item, n_jobs, lost)
+
+
+def _alone(
+    task: Task[Item, Result],
+    item: Item,
+    n_jobs: int | None,
+    lost: Callable[[Item, WorkerDiedError], Result],
+) -> Result:
+    """The result of one item while no other is at work."""
+    try:
+        for _, results in _pool(partial(_numbered, task), [(0, [item])], n_jobs):
+            found: Result = results[0]
+            return found
+        raise BrokenProcessPool("no result")
+    except BrokenProcessPool as error:
+        words = f"a worker process died of this more than once, at last of it alone ({error})"
+        return lost(item, WorkerDiedError(f"{words}; it may have taken too much memory"))
+
+
+def _raise(item: object, error: WorkerDiedError) -> NoReturn:
+    raise error
+
+
+def _warn(error: BrokenProcessPool) -> None:
+    words = "a worker process died; what it was at work on is tried again"
+    warnings.warn(f"{words} ({type(error).__name__})", UserWarning, stacklevel=4)
+
+
+def _numbered(task: Task[Item, Result], chunk: tuple[int, Sequence[Item]]) -> Any:
     return chunk[0], task(chunk[1])
 
 
 def _pool(task: Callable[[Any], Result], chunks: Iterable[Any], n_jobs: int | None) -> Any:
+    """The results as they come; all is submitted at once, since a pool may break in between."""
+    options = {"n_jobs": n_jobs, "pre_dispatch": "all"}
     try:
-        pool = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
+        pool = Parallel(**options, return_as="generator_unordered")
     except (TypeError, ValueError):  # joblib before 1.4
-        pool = Parallel(n_jobs=n_jobs)
-    return pool(delayed(task)(chunk) for chunk in chunks)
+        pool = Parallel(**options)
+    return pool([delayed(task)(chunk) for chunk in chunks])
 
 
 def _run(
-    work: Callable[[Item], Result], threads: int, parent: int, items: Sequence[Item]
+    work: Callable[[Item], Result], threads: int, parent: int | None, items: Sequence[Item]
 ) -> list[Result]:
     if threading.current_thread() is not threading.main_thread():
         return [work(item) for item in items]
-    if os.getppid() == parent:
+    if parent is not None:
         _end_with(parent)
     with threadpool_limits(threads, user_api="blas"):
         return [work(item) for item in items]
