@@ -632,13 +632,16 @@ def test_usage_errors(cli, iris):
         assert "Usage: everyfold" in done.err
 
 
-def test_a_failure_during_the_work_is_1(cli, iris, tmp_path):
-    # found out only when the first fold is scored
-    args = ("--model", "svc", *QUICK, "--scoring", "roc_auc", "--out", "all.csv")
-    done = cli("search", iris, *args)
+def test_a_failure_during_the_work_is_1(cli, iris, sugar, tmp_path):
+    # found out only when the first fold is scored: without an intercept, predictions are negative
+    score = "neg_mean_gamma_deviance"
+    args = ("-m", "ridge", "-k", "linear", "-t", "progress", "--scoring", score, "--out", "all.csv")
+    done = cli("search", sugar, *args)
     assert (done.code, done.out) == (1, "")
-    assert "error: no candidate has a score: --scoring roc_auc failed in every fold" in done.err
-    assert "multi_class must be in" in done.err
+    assert f"error: no candidate has a score: --scoring {score} failed in every fold" in done.err
+    assert "strictly positive y and y_pred" in done.err
+    args = ("--model", "svc", *QUICK, "--scoring", "roc_auc")
+    refused(cli("search", iris, *args), "--scoring roc_auc does not go with", "multi_class must be")
     assert not (tmp_path / "all.csv").exists()
 
 
