@@ -77,6 +77,9 @@ def _done(
     and are not ours to limit.
     """
     work: Callable[[Unit], list[Outcome]] = partial(run, data)
+    if data.stream is not None and data.stream.source.workers() is not None:
+        yield from ((unit, work(unit)) for unit in units)  # a cluster does the work of each
+        return
     for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
         jobs = 1 if alike[0].threads > 1 else n_jobs
         is_refit = alike[0].order == "refit"

@@ -14,8 +14,10 @@ from everyfold.evaluate.stream import Stream
 from everyfold.evaluate.tiles import Group, Unit, gather
 from everyfold.models.sources import structure_of
 from everyfold.operators.memory import available_memory
+from everyfold.rows.batches import BLOCK_BYTES
+from everyfold.rows.cluster import Workers
 
-__all__ = ["cut_passes", "pass_words", "stand_in_notes"]
+__all__ = ["cut_passes", "pass_words", "stand_in_notes", "traffic_notes"]
 
 SHARE_OF_MEMORY = 0.25
 MOST_BYTES = 1_000_000_000
@@ -24,7 +26,9 @@ MOST_BYTES = 1_000_000_000
 
 def cut_passes(data: Data, workers: int) -> list[Unit]:
     """The passes over a source, given how many of them may run at a time."""
-    stream, room = data.stream, min(MOST_BYTES, SHARE_OF_MEMORY * available_memory())
+    stream, elsewhere = data.stream, data.stream.source.workers()
+    memory = None if elsewhere is None else elsewhere.memory
+    room = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
     kernels = gather(data.candidates.values(), lambda c: (c.kernel_key, c.model.intercept))
     needed = [sums_bytes(_summed(stream, own).width, stream.n_folds) for own in kernels]
     room /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(room))))
@@ -68,6 +72,21 @@ def pass_words(passes: int) -> str:
         f"sums over the rows of every fold in {times} over the source, one eigendecomposition a "
         "fold; folds are exact for the low-rank kernel"
     )
+
+
+def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) -> list[str]:
+    """Say what moves between the workers of a cluster."""
+    if workers is None:
+        return []
+    stream = data.stream
+    passes = len(units) * (1 if stream.is_one_pass else 2)
+    passes += (stream.moments is not None) + (stream.reader.classes is not None)
+    sums = sum(unit.methods[0].memory - 3 * BLOCK_BYTES for unit in units) / 2
+    return [
+        f"{workers.partitions} partitions on {workers.count} workers with {workers.threads} "
+        f"threads, {passes} {'pass' if passes == 1 else 'passes'} over the rows, which stay where "
+        f"they are; at most {sums * workers.chains / 1e6:.3g} MB of sums move between the workers"
+    ]
 
 
 def stand_in_notes(data: Data) -> list[str]:

@@ -13,7 +13,7 @@ from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.passes import cut_passes, stand_in_notes
+from everyfold.evaluate.passes import cut_passes, stand_in_notes, traffic_notes
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.refits import Beside, Confirm, refit_units
 from everyfold.evaluate.request import Options, Request
@@ -51,10 +51,12 @@ def _plan_source(data: Data, options: Options) -> SearchPlan:
     """The plan of candidates on a source, whose length and folds may not be known."""
     kind, notes = choose_preprocessing(data, options)
     data = data.prepared(kind, ())
-    units = cut_passes(data, local_threads(options.n_jobs))
+    workers = data.stream.source.workers()
+    units = cut_passes(data, 1 if workers else local_threads(options.n_jobs))
     methods = [unit.methods[0] for unit in units]
     memory = max(method.memory for method in methods)
-    _check_workers(units, memory, data, options.n_jobs)
+    if workers is None:
+        _check_workers(units, memory, data, options.n_jobs)
     groups = [group for unit in units for groups in unit.groups for group in groups]
     return SearchPlan(
         rows=data.stream.source.n_rows or 0,
@@ -63,9 +65,9 @@ def _plan_source(data: Data, options: Options) -> SearchPlan:
         ridges=max(len(group.numbers) for group in groups),
         rounds=Once(units),
         kind=kind,
-        estimate=sum(method.seconds for method in methods),
+        estimate=sum(method.seconds for method in methods) / (workers.threads if workers else 1),
         memory=memory,
-        notes=(*stand_in_notes(data), *notes),
+        notes=(*stand_in_notes(data), *traffic_notes(data, units, workers), *notes),
     )
 
 

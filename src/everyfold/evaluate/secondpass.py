@@ -7,7 +7,7 @@ scorer wants all of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add
 
 import numpy as np
@@ -152,20 +152,36 @@ def _added_up(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> lis
 
 @dataclass(frozen=True)
 class _Kept:
-    """Values of rows in blocks, with the folds, the targets and the weights of these rows."""
+    """Blocks of rows with their values and folds, without their features."""
 
-    values: list[Array]
-    numbers: list[Index]
-    y: list[AnyArray]
-    weights: list[Array]
+    blocks: list[tuple[Block, Index, Array]]
 
     def __add__(self, other: _Kept) -> _Kept:
-        return _Kept(
-            self.values + other.values,
-            self.numbers + other.numbers,
-            self.y + other.y,
-            self.weights + other.weights,
-        )
+        return _Kept(self.blocks + other.blocks)
+
+    def in_order(self) -> _Kept:
+        """The blocks in the order of their rows, wherever they come from."""
+        return _Kept(sorted(self.blocks, key=lambda item: item[0].start))
+
+    @property
+    def numbers(self) -> Index:
+        """The folds of all rows."""
+        return np.concatenate([numbers for _, numbers, _ in self.blocks])
+
+    @property
+    def y(self) -> AnyArray:
+        """The targets of all rows."""
+        return np.concatenate([block.y for block, _, _ in self.blocks])
+
+    @property
+    def weights(self) -> Array | None:
+        """The weights of all rows, if they have any."""
+        found = [block.sample_weight for block, _, _ in self.blocks]
+        return None if found[0] is None else np.concatenate([w for w in found if w is not None])
+
+    def values(self, k: int) -> Array:
+        """The values of all rows by one candidate."""
+        return np.concatenate([values[k] for _, _, values in self.blocks])
 
 
 @dataclass(frozen=True)
@@ -175,14 +191,16 @@ class _Keeping:
     values: _Values
 
     def __call__(self, source: RowSource) -> _Kept:
-        kept = _Kept([], [], [], [])
+        found = []
         for block, numbers, values in self.values.blocks(source):
-            kept.values.append(values)
-            kept.numbers.append(numbers)
-            kept.y.append(block.y)
-            if block.sample_weight is not None:
-                kept.weights.append(block.sample_weight)
-        return kept
+            bare = replace(block, X=np.empty((len(block), 0)))
+            found.append((bare, numbers, values))
+        return _Kept(found)
+
+
+def _all_values(stream: Stream, values: _Values) -> _Kept:
+    found: _Kept = stream.source.reduce(_Keeping(values), add)
+    return found.in_order()
 
 
 def _kept(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[list[Score]]:
@@ -194,19 +212,16 @@ def _kept(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[li
             "wants all predictions at once; use r2, mean squared or absolute error, or accuracy, "
             "or fewer candidates"
         )
-    kept = stream.source.reduce(_Keeping(values), add)
-    fold_of, y = np.concatenate(kept.numbers), np.concatenate(kept.y)
+    kept = _all_values(stream, values)
+    fold_of, y, weights = kept.numbers, kept.y, kept.weights
     target = stream.reader.target(y)
     params = {}
-    if kept.weights and _take_weights(stream.scorers):
-        params["sample_weight"] = np.concatenate(kept.weights)
+    if weights is not None and _take_weights(stream.scorers):
+        params["sample_weight"] = weights
     judge = Judge(_scorer(stream), target, (np.empty((n, 0)), y), params, stream.error_score)
     folds = sorted(kernels[0].models)
     side = Side(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
-    columns = []
-    for k in range(total):
-        of_candidate = np.concatenate([part[k] for part in kept.values])
-        columns.append(judge.score(of_candidate[side.rows], side, {}))
+    columns = [judge.score(kept.values(k)[side.rows], side, {}) for k in range(total)]
     return [[column[i] for column in columns] for i in range(len(folds))]
 
 
@@ -225,12 +240,12 @@ def _scorer(stream: Stream) -> Scorer:
 def held_out_values(stream: Stream, kernel: Kernel, height: int) -> tuple[Array, AnyArray]:
     """The held-out values of all rows, (n, q), in a second pass, and the last rows' targets."""
     values = _Values.of(stream, [kernel], height)
-    kept = stream.source.reduce(_Keeping(values), add)
-    held = np.concatenate([part[0] for part in kept.values])
+    kept = _all_values(stream, values)
+    held = kept.values(0)
     untested = np.flatnonzero(np.isnan(held).any(axis=1))
     if len(untested):
         raise ValueError(
             f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
             "cross_val_score"
         )
-    return held, kept.y[-1]
+    return held, kept.y[-1:]

@@ -25,7 +25,9 @@ from everyfold.models.sources import Summing, View, structure_of
 from everyfold.models.targets import Target
 from everyfold.operators import FeatureMap, StructureError
 from everyfold.operators.sums import FoldSums, RidgeModels
+from everyfold.rows import StreamError
 from everyfold.rows.batches import height_of
+from everyfold.rows.cluster import ClusterError
 from everyfold.types import Array, Score
 
 __all__ = ["run_pass"]
@@ -102,7 +104,7 @@ def _isolated(
     """Note an error as that of some candidates, unless it is everyone's or is to be raised."""
     try:
         yield
-    except (MemoryError, StructureError):
+    except (MemoryError, StructureError, StreamError, ClusterError):
         raise
     except Exception as error:
         if stream.error_score == "raise":

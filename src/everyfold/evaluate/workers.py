@@ -18,6 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from everyfold.operators.threads import SINGLE_THREAD_ROWS, blas_threads
+from everyfold.rows.cluster import Cluster
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -80,6 +81,10 @@ def map_unordered(
     >>> sorted(map_unordered(abs, [-2, 1]))
     [(-2, 2), (1, 1)]
     """
+    client = None if n_jobs == 1 else _dask_client()
+    if client is not None and len(items) > 1:
+        yield from _on_cluster(client, work, items, pieces)
+        return
     jobs = min(effective_n_jobs(n_jobs), len(items))
     if jobs <= 1:
         with blas_threads(n_rows):
@@ -148,6 +153,26 @@ def _raise(item: object, error: WorkerDiedError) -> NoReturn:
 def _warn(error: BrokenProcessPool) -> None:
     words = "a worker process died; what it was at work on is tried again"
     warnings.warn(f"{words} ({type(error).__name__})", UserWarning, stacklevel=4)
+
+
+def _dask_client() -> Any:
+    """The client of joblib's Dask backend, where that is the active one."""
+    backend, _ = get_active_backend()
+    return backend.client if type(backend).__name__ == "DaskDistributedBackend" else None
+
+
+def _on_cluster(
+    client: Any, work: Callable[[Item], Result], items: Sequence[Item], pieces: int | None
+) -> Iterator[tuple[Item, Result]]:
+    """The same by the workers of a Dask cluster: ``work`` and its data are sent to each once."""
+    cluster = Cluster(client)
+    chunks = _chunks(items, pieces or cluster.workers().threads * _PIECES_A_WORKER)
+    for i, results in cluster.map_unordered(partial(_each, work), chunks):
+        yield from zip(chunks[i], results, strict=True)
+
+
+def _each(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [work(item) for item in items]
 
 
 def _numbered(task: Task[Item, Result], chunk: tuple[int, Sequence[Item]]) -> Any:

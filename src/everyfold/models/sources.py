@@ -15,12 +15,14 @@ from everyfold.operators import FeatureMap, Mapped, Nystrom, Primal
 from everyfold.operators.sums import FoldSums, Start, accumulate
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import Batch, by_fold
+from everyfold.rows.dasks import is_lazy, lazily
 from everyfold.rows.memory import Sampled
 from everyfold.rows.rules import FoldRule
 from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
 
 __all__ = [
     "Reader",
+    "answers",
     "check_model",
     "choose_map",
     "in_blocks",
@@ -228,6 +230,17 @@ class Summing:
             if order is not None:
                 X, z, w = X[order], z[order], None if w is None else w[order]
             yield Batch(X, z, w, sets)
+
+
+def answers(work: Callable[[Matrix], AnyArray], X: Matrix, fitted: Estimator) -> AnyArray:
+    """What ``work`` of a fitted estimator makes of rows, whatever they are in.
+
+    Rows of a source are taken block by block; of a collection of Dask, the answer is one.
+    """
+    if isinstance(X, RowSource):
+        return in_blocks(work, X, fitted)
+    found: AnyArray = lazily(work, X) if is_lazy(X) else work(X)
+    return found
 
 
 def in_blocks(work: Callable[[Matrix], AnyArray], source: RowSource, fitted: Estimator) -> AnyArray:

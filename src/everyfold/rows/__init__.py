@@ -2,6 +2,7 @@
 
 from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import Block, StreamError
+from everyfold.rows.dasks import DaskRows
 from everyfold.rows.files import SvmlightRows
 from everyfold.rows.folders import FolderRows
 from everyfold.rows.folds import Fold, Folds
@@ -13,6 +14,7 @@ __all__ = [
     "ArrayRows",
     "Block",
     "CsvRows",
+    "DaskRows",
     "Fold",
     "FolderRows",
     "Folds",

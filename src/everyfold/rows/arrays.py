@@ -94,7 +94,8 @@ class ArrayRows(RowSource):
 
     def _take(self, rows: Array) -> Array:
         with naming(self):
-            return features(_select(self._data.X, rows), self.n_features, rows)
+            named = self.first_row + rows
+            return features(_select(self._data.X, rows), self.n_features, named)
 
 
 class IteratedRows(RowSource):

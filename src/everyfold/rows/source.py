@@ -25,6 +25,7 @@ from everyfold.rows.checks import (
     row_numbers,
     span,
 )
+from everyfold.rows.cluster import Workers
 from everyfold.rows.stamps import Stamp
 from everyfold.types import Params
 
@@ -64,7 +65,9 @@ class RowSource(ABC):
     names: tuple[str, ...] | None = None
     has_target: bool = True
     first_row: int = 0
-    _first: _Tally | None = None
+    watch: Callable[[int, int | None], None] | None = None
+    """Told how many rows of a pass are done, and of how many; not in other processes."""
+    _first: Tally | None = None
     _stamps: dict[Path, Stamp] | None = None
 
     @abstractmethod
@@ -81,14 +84,24 @@ class RowSource(ABC):
 
     def identity(self) -> Params:
         """What the same rows are known by in another process: files by size and time of writing."""
-        late = {"_first", "_stamps", "n_rows", "first_row"}
+        late = {"_first", "_stamps", "n_rows", "first_row", "watch"}
         known = {name: value for name, value in vars(self).items() if name not in late}
         files = {str(path): Stamp.of(path) for path in self._files()}
         return {"kind": type(self).__name__, **known, "files": files}
 
     def __getstate__(self) -> Params:
         # Another machine may have another copy of a file; its rows are still compared.
-        return {name: value for name, value in vars(self).items() if name != "_stamps"}
+        here = ("_stamps", "watch")
+        return {name: value for name, value in vars(self).items() if name not in here}
+
+    @property
+    def tally(self) -> Tally | None:
+        """The checksums of the first complete pass, if there was one."""
+        return self._first
+
+    def workers(self) -> Workers | None:
+        """Who works on the rows; None if they are worked on here."""
+        return None
 
     def blocks(self, size: int) -> Iterator[Block]:
         """One pass in blocks of exactly ``size`` rows; the last one may be smaller.
@@ -123,13 +136,15 @@ class RowSource(ABC):
             return gather(pieces, rows, self.n_features)
 
     def _pass(self, size: int) -> Generator[Block, None, None]:
-        tally = _Tally()
+        tally = Tally()
         with naming(self), self._steady(), closing(self._pieces(size)) as pieces:
             for block in _reblock(self._checked(pieces), size, self.n_rows):
                 tally = tally.add(block)
                 if self.n_rows is not None and tally.rows > self.n_rows:
                     raise StreamError(f"there are more rows than {self._promise()}")
                 yield block
+                if self.watch is not None:
+                    self.watch(tally.rows, self.n_rows)
             self._conclude(tally)
 
     @contextmanager
@@ -174,7 +189,7 @@ class RowSource(ABC):
             start += len(block)
             yield block
 
-    def _conclude(self, tally: _Tally) -> None:
+    def _conclude(self, tally: Tally) -> None:
         if tally.rows == 0 and not self.n_rows:
             raise StreamError(
                 "there are no rows; give some (a callable must return a fresh iterator each time)"
@@ -224,7 +239,7 @@ def gather(pieces: Iterable[tuple[int, Array]], rows: Array, n_features: int) ->
 
 
 @dataclass(frozen=True)
-class _Tally:
+class Tally:
     """The number of rows of a pass and checksums that do not depend on how they were cut."""
 
     rows: int = 0
@@ -233,12 +248,13 @@ class _Tally:
     sample_weight: int = 0
     fold: int = 0
 
-    def add(self, block: Block) -> _Tally:
+    def add(self, block: Block) -> Tally:
+        """The same with the rows of one more block."""
         # Whole numbers modulo 2⁶⁴ have no rounding, so that any blocks give the same checksum;
         # one product with the bits of X is three times as fast as a CRC of all its bytes.
         bits = np.einsum("ij,j->i", block.X.view(np.uint64), _multipliers(block.X.shape[1]))
         weight, fold = block.sample_weight, block.fold
-        return _Tally(
+        return Tally(
             self.rows + len(block),
             zlib.crc32(bits.data, self.X),
             zlib.crc32(_bytes(block.y), self.y),
@@ -246,7 +262,8 @@ class _Tally:
             self.fold if fold is None else zlib.crc32(fold.data, self.fold),
         )
 
-    def differences(self, other: _Tally) -> list[str]:
+    def differences(self, other: Tally) -> list[str]:
+        """The parts that differ."""
         parts = ("X", "y", "sample_weight", "fold")
         return [name for name in parts if getattr(self, name) != getattr(other, name)]
 

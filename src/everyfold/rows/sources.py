@@ -7,12 +7,13 @@ from pathlib import Path
 
 from everyfold.rows.arrays import ArrayRows, IteratedRows
 from everyfold.rows.checks import StreamError
+from everyfold.rows.dasks import DaskRows, is_lazy
 from everyfold.rows.files import SvmlightRows
 from everyfold.rows.folders import ENDINGS, FolderRows, Paths, is_many, kind_of
 from everyfold.rows.source import RowSource
 from everyfold.types import Matrix, Params, Targets
 
-__all__ = ["as_source"]
+__all__ = ["as_rows", "as_source"]
 
 
 def as_source(
@@ -32,8 +33,8 @@ def as_source(
         A source is returned as it is. A path is a Parquet file (.parquet, .pq) or a CSV file
         (.csv), which need ``target``, or a LIBSVM file (.svm, .libsvm, .svmlight, also with .gz,
         .bz2 or .xz after it), which needs ``n_features``. A folder, a pattern such as
-        ``"data/*.csv"`` or a list of paths become `FolderRows`. Callables and iterators become
-        `IteratedRows`, anything else `ArrayRows`, which needs ``y``.
+        ``"data/*.csv"`` or a list of paths become `FolderRows`, collections of Dask `DaskRows`.
+        Callables and iterators become `IteratedRows`, anything else `ArrayRows`, which needs ``y``.
     y : array-like of shape (n,) or (n, q), optional
     sample_weight, fold : array-like of shape (n,), optional
         Names of columns for Parquet and CSV files.
@@ -59,6 +60,9 @@ def as_source(
     if isinstance(X, RowSource):
         _allow(given, "a RowSource")
         return X
+    if is_lazy(X):
+        _allow(given, "a collection of Dask", "y", "sample_weight", "fold", "target")
+        return DaskRows(X, **given)
     if is_many(X):
         return _folder(X, given)
     if isinstance(X, str | Path):
@@ -68,6 +72,11 @@ def as_source(
         return IteratedRows(X, **given)
     _allow(given, "an array", "y", "sample_weight", "fold", needs="y")
     return ArrayRows(X, **given)
+
+
+def as_rows(X: Matrix, y: Targets) -> tuple[Matrix, Targets]:
+    """A collection of Dask as a source with its targets in it; anything else as it is."""
+    return (as_source(X, y), None) if is_lazy(X) else (X, y)
 
 
 def _file(path: Path, given: Params) -> RowSource:

@@ -29,6 +29,7 @@ from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.structure import OperatorChoice
+from everyfold.rows.sources import as_rows
 from everyfold.selection.fallback import (
     check_read,
     check_sped_up,
@@ -129,6 +130,7 @@ def cross_val_predict(
     chosen = order, operator, ridge_scaling, 0, preprocessing
     options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
     wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
+    X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
     check_sped_up(request)
     _check_method(request, method)
@@ -209,6 +211,7 @@ def cross_val_score(
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
     wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
+    X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_val_score", request, groups, params)
     _, outcome = evaluate(request, verbose)

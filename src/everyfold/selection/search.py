@@ -32,6 +32,7 @@ from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step, with_final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
+from everyfold.rows.sources import as_rows
 from everyfold.selection.choice import (
     ONE_STANDARD_ERROR,
     best_index,
@@ -241,6 +242,7 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
 
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer]:
         """The request, and the metric that decides."""
+        X, y = as_rows(X, y)
         options = Options(
             self.order,
             self.operator,
@@ -280,7 +282,7 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
         made = plan(data, request)
         if self.refit:
             check_weightless(data)
-        if not isinstance(X, RowSource):
+        if not isinstance(request.X, RowSource):
             request = request.indexed()
         size = made.kernels, len(request.candidates)
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}

@@ -23,6 +23,7 @@ from everyfold.models.private import (
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
+from everyfold.rows.sources import as_rows
 from everyfold.selection.fallback import falls_back
 from everyfold.selection.functions import evaluate, routed
 from everyfold.selection.results import entries_of, sizes_of
@@ -118,6 +119,7 @@ def cross_validate(
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
     wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
+    X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_validate", request, groups, params)
     _check_source(X, return_estimator or return_indices)

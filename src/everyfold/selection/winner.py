@@ -6,8 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from everyfold.models.private import search_has
-from everyfold.models.sources import in_blocks
-from everyfold.rows import RowSource
+from everyfold.models.sources import answers
 from everyfold.types import AnyArray, Estimator, Matrix
 
 
@@ -17,23 +16,22 @@ class WinnerAnswers:
     best_estimator_: Estimator
 
     def _respond(self, method: str, X: Matrix) -> AnyArray:
-        """What the winner makes of rows; those of a source block by block."""
+        """What the winner makes of rows; those of a source block by block, those of Dask later."""
         check_is_fitted(self)
         work = getattr(self.best_estimator_, method)
-        found: AnyArray = in_blocks(work, X, self) if isinstance(X, RowSource) else work(X)
-        return found
+        return answers(work, X, self)
 
     @available_if(search_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Matrix) -> AnyArray:
-        """Predictions of the winner; X may be a source of rows."""
+        """Predictions of the winner; X may be a source of rows or of Dask."""
         return self._respond("predict", X)
 
     @available_if(search_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Matrix) -> AnyArray:
-        """Decision values of the winner; X may be a source of rows."""
+        """Decision values of the winner; X may be a source of rows or of Dask."""
         return self._respond("decision_function", X)
 
     @available_if(search_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> AnyArray:
-        """Probabilities of the winner; X may be a source of rows."""
+        """Probabilities of the winner; X may be a source of rows or of Dask."""
         return self._respond("predict_proba", X)

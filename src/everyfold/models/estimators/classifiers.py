@@ -17,6 +17,8 @@ from everyfold.models.model import ClassWeight
 from everyfold.models.targets import Labels
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
+from everyfold.rows.dasks import is_lazy, lazily
+from everyfold.rows.sources import as_rows
 from everyfold.types import AnyArray, Array, LabelLoss, Matrix, Params, Targets
 
 
@@ -99,6 +101,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         -------
         self
         """
+        X, y = as_rows(X, y)
         if isinstance(X, RowSource):
             reader = self._fit_source(X, y, sample_weight).reader
             assert reader.classes is not None
@@ -118,12 +121,16 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
     def decision_function(self, X: Matrix) -> Array:
         """Values f(x) + b: (rows,) for two classes (positive is the second), else one a class."""
+        if is_lazy(X):
+            return lazily(self.decision_function, X)  # type: ignore[no-any-return]
         values = self._values(X)
         decided: Array = self._decoder.decide(values)
         return decided
 
     def predict(self, X: Matrix) -> AnyArray:
         """Predict the label of each row of X, which may be a source of rows."""
+        if is_lazy(X):
+            return lazily(self.predict, X)  # type: ignore[no-any-return]
         values = self._values(X)
         labels: AnyArray = self._decoder.predict(values)
         return labels
@@ -134,6 +141,8 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
         More than two are one-versus-rest ones scaled to sum 1.
         """
+        if is_lazy(X):
+            return lazily(self.predict_proba, X)  # type: ignore[no-any-return]
         values = self._values(X)
         probabilities: Array = self._decoder.probabilities(values)
         return probabilities

@@ -15,6 +15,8 @@ from everyfold.models.estimators.base import KernelMachine, keep_parameters
 from everyfold.models.targets import Numbers
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
+from everyfold.rows.dasks import is_lazy, lazily
+from everyfold.rows.sources import as_rows
 from everyfold.types import Array, Matrix, NumberLoss, Params, Targets
 
 
@@ -110,6 +112,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         -------
         self
         """
+        X, y = as_rows(X, y)
         if isinstance(X, RowSource):
             self._is_flat = self._fit_source(X, y, sample_weight).is_flat
             return self
@@ -125,6 +128,8 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
 
         For ``kernel="precomputed"``, X is the kernel with the training rows.
         """
+        if is_lazy(X):
+            return lazily(self.predict, X)  # type: ignore[no-any-return]
         values = self._values(X)
         return values[:, 0] if self._is_flat else values
 

@@ -1,0 +1,248 @@
+"""A Dask cluster: what is sent there once, chains of work that stay where they are, lost parts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any, TypeVar
+
+__all__ = ["Cluster", "ClusterError", "Workers", "active_client"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_CHAINS_A_THREAD = 2
+_FAN_IN = 8
+_TRIES = 3
+
+
+class ClusterError(RuntimeError):
+    """A cluster that lost its scheduler, or a worker too often."""
+
+
+def active_client() -> Any:
+    """The ``distributed.Client`` of this process or of the task that runs here, if there is one."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_client
+
+    try:
+        return get_client(timeout=5)
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many workers there are, and how many threads they have in all.
+
+    ``memory`` is the least that a thread has, None where no worker has a limit, and ``partitions``
+    the number of parts that the rows are in.
+    """
+
+    count: int
+    threads: int
+    memory: int | None
+    partitions: int = 0
+
+    @property
+    def chains(self) -> int:
+        """How many results of a pass have to be brought together."""
+        return min(self.partitions, _CHAINS_A_THREAD * self.threads)
+
+
+class Cluster:
+    """The workers of a ``distributed.Client``.
+
+    What all tasks need is sent to every worker once. Results of a worker that dies are computed
+    again by the others.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def workers(self) -> Workers:
+        """What there is now."""
+        if self._client.status != "running":
+            raise ClusterError(_LOST)
+        with self._speaking():
+            info = self._client.scheduler_info(n_workers=-1).get("workers")
+        if not info:
+            raise ClusterError("the Dask cluster has no workers; add some (cluster.scale(2))")
+        threads = [int(worker["nthreads"]) for worker in info.values()]
+        limits = [int(w["memory_limit"] or 0) // max(1, int(w["nthreads"])) for w in info.values()]
+        known = [limit for limit in limits if limit > 0]
+        return Workers(len(info), max(1, sum(threads)), min(known) if known else None)
+
+    @contextmanager
+    def sent(self, item: object) -> Iterator[Any]:
+        """Something that every worker has a copy of, as long as it is used."""
+        with self._speaking():
+            future = self._scattered(item)
+        try:
+            yield future
+        finally:
+            future.release()
+
+    def _scattered(self, item: object) -> Any:
+        options = {"broadcast": True, "hash": False}
+        try:  # straight to a worker, and from there to the others: one copy for each
+            return self._client.scatter([item], direct=True, **options)[0]
+        except OSError:  # workers that this process cannot reach
+            return self._client.scatter([item], direct=False, **options)[0]
+
+    def map_unordered(
+        self, work: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Every item's number with ``work`` of it, in the order in which they get done."""
+        from distributed import as_completed
+
+        with self.sent(work) as function, self._speaking():
+            futures = {
+                self._client.submit(_call, function, item, pure=False): k
+                for k, item in enumerate(items)
+            }
+            try:
+                for future in as_completed(list(futures)):
+                    yield futures[future], future.result()
+                    future.release()
+            finally:
+                self._client.cancel(list(futures), force=True)
+
+    def chains(self, items: Sequence[Item]) -> list[list[Item]]:
+        """Items in as many groups as keep all threads at work: neighbours, and of one worker.
+
+        Items that need something are with those whose needs are on the same worker.
+        """
+        needs = [next(iter(getattr(item, "needs", {}).values()), None) for item in items]
+        asked = [future for future in needs if future is not None]
+        places = self._client.who_has(asked) if asked else {}
+        homes = ["" if f is None else min(places.get(f.key, ("",)), default="") for f in needs]
+        threads = self.workers().threads
+        found: list[list[Item]] = []
+        for home in dict.fromkeys(homes):
+            mine = [item for item, other in zip(items, homes, strict=True) if other == home]
+            share = max(1, round(_CHAINS_A_THREAD * threads * len(mine) / len(items)))
+            count = min(len(mine), share)
+            cuts = [len(mine) * i // count for i in range(count + 1)]
+            found += [list(mine[a:b]) for a, b in pairwise(cuts)]
+        return found
+
+    def reduce(
+        self,
+        work: Callable[[Item], Result],
+        merge: Callable[[Result, Result], Result],
+        groups: Sequence[Sequence[Item]],
+        tell: Callable[[Item], None] | None = None,
+    ) -> Result:
+        """``work`` of all items, put together by ``merge``.
+
+        Items of a group are worked on one after the other, each result added to what is there, so
+        that few of them are held at a time and none travels; groups are then merged as a tree.
+        Futures that an item ``needs`` come to its worker and are handed to ``item.having``.
+        ``tell`` is called with every item that got done.
+        """
+        for left in reversed(range(_TRIES)):
+            try:
+                with self.sent((work, merge)) as functions, self._speaking():
+                    found: Result = self._reduced(functions, groups, tell)
+                    return found
+            except CancelledError:
+                if not left or self._client.status != "running":
+                    raise ClusterError(_LOST) from None
+        raise AssertionError
+
+    def _reduced(
+        self,
+        functions: Any,
+        groups: Sequence[Sequence[Item]],
+        tell: Callable[[Item], None] | None,
+    ) -> Any:
+        every: list[Any] = []
+
+        def submit(work: Callable[..., Any], *args: Any) -> Any:
+            every.append(self._client.submit(work, functions, *args, pure=False))
+            return every[-1]
+
+        try:
+            return _submitted(submit, groups, tell).result()
+        except BaseException:
+            self._client.cancel(every, force=True)
+            raise
+        finally:
+            for future in every:
+                future.release()
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        """What goes wrong between here and the cluster, in words."""
+        from distributed import KilledWorker
+        from distributed.comm import CommClosedError
+
+        try:
+            yield
+        except KilledWorker as error:
+            raise ClusterError(
+                f"a task was on workers that died, again and again ({error}); they may have too "
+                "little memory: give them more, or use fewer landmarks or smaller partitions"
+            ) from error
+        except CancelledError as error:
+            if self._client.status == "running":
+                raise
+            raise ClusterError(_LOST) from error
+        except (CommClosedError, TimeoutError) as error:
+            raise ClusterError(_LOST) from error
+
+
+_LOST = (
+    "the scheduler of the Dask cluster is lost, or its workers with all that was sent to them; "
+    "what was finished is kept. Connect to a cluster and search again, with journal=... to repeat "
+    "nothing"
+)
+
+
+def _submitted(
+    submit: Callable[..., Any],
+    groups: Sequence[Sequence[Item]],
+    tell: Callable[[Item], None] | None,
+) -> Any:
+    """The future of everything: chains of groups, and a tree of their ends."""
+    held: list[Any] = []
+    for group in groups:
+        found: Any = None
+        for item in group:
+            found = submit(_step, item, getattr(item, "needs", {}), found)
+            if tell is not None:
+                found.add_done_callback(partial(_told, tell, item))
+        held.append(found)
+    while len(held) > 1:
+        parts = [held[i : i + _FAN_IN] for i in range(0, len(held), _FAN_IN)]
+        held = [submit(_merged, part) for part in parts]
+    return held[0]
+
+
+def _call(work: Callable[[Item], Result], item: Item) -> Result:
+    return work(item)
+
+
+def _told(tell: Callable[[Item], None], item: Item, future: Any) -> None:
+    if future.status == "finished":
+        tell(item)
+
+
+def _step(functions: tuple[Any, Any], item: Any, needs: dict[Any, Any], before: Any) -> Any:
+    work, merge = functions
+    found = work(item.having(needs) if needs else item)
+    return found if before is None else merge(before, found)
+
+
+def _merged(functions: tuple[Any, Any], parts: Sequence[Any]) -> Any:
+    found, merge = parts[0], functions[1]
+    for part in parts[1:]:
+        found = merge(found, part)
+    return found

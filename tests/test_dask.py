@@ -1,0 +1,329 @@
+"""A Dask cluster of two processes: the numbers of one process, and nothing lost or left behind."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from joblib import parallel_config
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from everyfold import (
+    LSSVC,
+    FastGridSearchCV,
+    KernelRegressor,
+    Nystrom,
+    cross_val_predict,
+    cross_val_score,
+)
+from everyfold.rows.cluster import ClusterError
+from everyfold.selection.progress import Progress
+from everyfold.streams import ArrayRows, DaskRows, FolderRows, StreamError, as_source
+
+from . import cases
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+distributed = pytest.importorskip("distributed", reason="distributed is not installed")
+
+pytestmark = [
+    pytest.mark.xdist_group("dask"),
+    pytest.mark.filterwarnings("default::ResourceWarning"),
+    pytest.mark.filterwarnings("default::pytest.PytestUnraisableExceptionWarning"),
+]
+
+N = 203
+X = cases.features(N)[:, :3]
+Y = cases.targets(X, 1)[:, 0] + 10.0
+LABELS = np.where(np.median(Y) < Y, "up", "down")
+WEIGHTS = np.linspace(0.5, 2.0, N)
+FOLD = np.random.default_rng(0).integers(4, size=N)
+NAMES = ["a", "b", "c"]
+OPERATOR = Nystrom(15, random_state=0)
+GRID = {"gamma": [0.1, 1.0], "alpha": [1e-2, 1.0]}
+CHUNKS = {"one": N, "some": 50, "many": 7, "uneven": (1, 100, 2, 100)}
+
+
+def frame():
+    return pd.DataFrame(X, columns=NAMES).assign(t=Y, w=WEIGHTS, f=FOLD, label=LABELS)
+
+
+def lazy(chunks="some", y=Y, **more):
+    """The rows in chunks, of columns too, with y in others."""
+    rows = da.from_array(X, chunks=(CHUNKS[chunks], 2))
+    return DaskRows(rows, da.from_array(y, chunks=64), **more)
+
+
+def search(estimator=None, grid=GRID, **options):
+    model = KernelRegressor(operator=OPERATOR) if estimator is None else estimator
+    return FastGridSearchCV(model, grid, **{"cv": KFold(4), **options})
+
+
+def table(found, name="score"):
+    keys = [f"split{i}_test_{name}" for i in range(found.n_splits_)]
+    return np.array([found.cv_results_[key] for key in keys])
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "host": "127.0.0.1"}
+    with distributed.LocalCluster(n_workers=2, processes=True, **options) as found:
+        yield found
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as found:
+        yield found
+        assert left_on(found) == []
+
+
+def left_on(client):
+    """The tasks that a cluster still knows, after a while."""
+    for _ in range(50):
+        found = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
+
+
+@pytest.fixture(scope="module")
+def local():
+    return search().fit(ArrayRows(X, Y))
+
+
+class TestWithoutCluster:
+    """Dask's collections, worked on here."""
+
+    @pytest.mark.parametrize("chunks", CHUNKS)
+    def test_any_chunks(self, chunks, local):
+        found = search().fit(lazy(chunks))
+        np.testing.assert_allclose(table(found), table(local), rtol=1e-9)
+
+    def test_frames_and_columns(self, local):
+        whole = dd.from_pandas(frame()[[*NAMES, "t", "w", "f"]], npartitions=3)
+        found = search(cv=None).fit(DaskRows(whole, target="t", sample_weight="w", fold="f"))
+        source = ArrayRows(frame()[NAMES], Y, sample_weight=WEIGHTS, fold=FOLD)
+        expected = search(cv=None).fit(source)
+        np.testing.assert_allclose(table(found), table(expected), rtol=1e-9)
+        apart = search().fit(whole[NAMES], whole["t"])
+        np.testing.assert_allclose(table(apart), table(local), rtol=1e-9)
+        assert list(apart.feature_names_in_) == NAMES
+
+    def test_lazy_predictions(self, local):
+        rows = da.from_array(X, chunks=(40, 2))
+        found = local.predict(rows)
+        assert isinstance(found, da.Array)
+        np.testing.assert_allclose(found.compute(), local.predict(X), rtol=1e-12)
+        table = dd.from_pandas(frame()[NAMES], npartitions=2)
+        model = LSSVC(operator=OPERATOR).fit(frame()[NAMES], LABELS)
+        labels, values = (getattr(model, m)(table) for m in ("predict", "decision_function"))
+        np.testing.assert_array_equal(labels.compute().to_numpy(), model.predict(frame()[NAMES]))
+        expected = model.decision_function(frame()[NAMES])
+        np.testing.assert_allclose(values.compute().to_numpy(), expected, rtol=1e-12)
+        three = np.searchsorted(np.quantile(Y, [0.3, 0.6]), Y)
+        model.fit(X, three)
+        later = model.decision_function(rows)
+        assert later.shape == (N, 3)
+        np.testing.assert_allclose(later.compute(), model.decision_function(X), rtol=1e-12)
+
+    def test_take_and_blocks(self):
+        source = lazy("many")
+        rows = [202, 0, 7, 6, 100]
+        np.testing.assert_array_equal(source.take(rows), X[rows])
+        np.testing.assert_array_equal(np.concatenate([b.X for b in source.blocks(33)]), X)
+        assert source.n_rows == N
+        assert as_source(da.from_array(X), Y).n_rows == N
+
+    def test_identity(self):
+        assert lazy().identity() == lazy().identity()
+        assert lazy().identity() != lazy("many").identity()
+        assert lazy().identity() != lazy(y=Y + 1).identity()
+
+    def test_refusals(self):
+        rows = da.from_array(X, chunks=50)
+        with pytest.raises(StreamError, match="needs y"):
+            search().fit(rows)
+        with pytest.raises(StreamError, match="X has 203 rows, but y has shape"):
+            DaskRows(rows, Y[:-1])
+        with pytest.raises(StreamError, match="two axes"):
+            DaskRows(da.from_array(Y), Y)
+        whole = dd.from_pandas(frame(), npartitions=3)
+        with pytest.raises(StreamError, match="needs y or target, one of them"):
+            DaskRows(whole)
+        with pytest.raises(StreamError, match="there is no column 'z'"):
+            DaskRows(whole, target="z")
+        with pytest.raises(StreamError, match="3 partitions, but y has 2"):
+            DaskRows(whole[NAMES], whole["t"].repartition(npartitions=2))
+
+    def test_partitions_that_change(self):
+        rng = np.random.default_rng(0)
+        rows = da.from_array(X, chunks=(50, 3)).map_blocks(lambda x: x + rng.normal(), meta=X[:0])
+        with pytest.raises(StreamError, match="X of partition 0 changed since the first pass"):
+            search(scoring="neg_mean_absolute_error").fit(DaskRows(rows, Y))
+
+
+class TestOnCluster:
+    @pytest.mark.parametrize("kind", ["some", "many", "persisted", "frame", "folder", "csv"])
+    def test_the_numbers_of_one_process(self, kind, client, local, tmp_path):
+        if kind == "persisted":
+            rows = da.from_array(X, chunks=(40, 2)).persist()
+            source = DaskRows(rows, da.from_array(Y, chunks=64).persist())
+        elif kind == "frame":
+            source = DaskRows(dd.from_pandas(frame()[[*NAMES, "t"]], npartitions=3), target="t")
+        elif kind in ("folder", "csv"):
+            for i, part in enumerate(np.array_split(np.arange(N), 4)):
+                rows = frame()[[*NAMES, "t"]].iloc[part]
+                if kind == "csv":
+                    rows.to_csv(tmp_path / f"{i}.csv", index=False)
+                else:
+                    rows.to_parquet(tmp_path / f"{i}.parquet")
+            source = DaskRows(FolderRows(tmp_path, target="t"))
+        else:
+            source = lazy(kind)
+        found = search().fit(source)
+        np.testing.assert_allclose(table(found), table(local), rtol=1e-9)
+        rows = X if kind in ("some", "many", "persisted") else frame()[NAMES]
+        np.testing.assert_allclose(found.predict(rows), local.predict(X), rtol=1e-9)
+        assert "partitions on 2 workers with 2 threads, 1 pass" in str(found.plan_)
+
+    def test_scaled_rows_classes_and_second_passes(self, client):
+        grid = {"lssvc__alpha": [1e-2, 1.0]}
+        model = make_pipeline(StandardScaler(), LSSVC(operator=OPERATOR, gamma=0.3))
+        options = {"cv": KFold(3, shuffle=True, random_state=0), "refit": "accuracy"}
+        options["scoring"] = ["accuracy", "roc_auc"]
+        here = search(model, grid, **options).fit(ArrayRows(X, LABELS))
+        there = search(model, grid, **options).fit(lazy("many", LABELS))
+        for name in ("accuracy", "roc_auc"):
+            np.testing.assert_allclose(table(there, name), table(here, name), rtol=1e-9)
+        np.testing.assert_array_equal(there.predict(X), here.predict(X))
+        rows = da.from_array(X, chunks=(40, 3))
+        np.testing.assert_array_equal(there.predict(rows).compute(), here.predict(X))
+
+    def test_functions_and_weights(self, client):
+        model = KernelRegressor(operator=OPERATOR)
+        source = {"sample_weight": WEIGHTS, "fold": FOLD}
+        here, there = ArrayRows(X, Y, **source), lazy("many", **source)
+        expected = cross_val_score(model, here, scoring="neg_max_error")
+        found = cross_val_score(model, there, scoring="neg_max_error")
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        rows, y = da.from_array(X, chunks=(40, 3)), da.from_array(Y, chunks=40)
+        found = cross_val_predict(Ridge(), rows, y, cv=3)
+        np.testing.assert_allclose(found, cross_val_predict(Ridge(), X, Y, cv=KFold(3)), rtol=1e-9)
+
+    def test_errors_come_through(self, client):
+        spoilt = X.copy()
+        spoilt[60, 1] = np.nan
+        source = DaskRows(da.from_array(spoilt, chunks=50), Y)
+        with pytest.raises(StreamError, match="row 60: X is nan in column 1"):
+            search().fit(source)
+
+    def test_a_killed_worker_loses_time_only(self, client, local, tmp_path):
+        flag = tmp_path / "killed"
+        rows = da.from_array(X, chunks=(40, 3)).map_blocks(killing, str(flag), meta=X[:0])
+        flag.touch()
+        source = DaskRows(rows, Y)
+        found = search().fit(source)
+        assert not flag.exists()
+        np.testing.assert_allclose(table(found), table(local), rtol=1e-9)
+
+    def test_an_interrupted_search_leaves_nothing_behind(self, client, monkeypatch):
+        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+        found = search()
+        found.progress_kind = Interrupting
+        with (
+            pytest.raises(KeyboardInterrupt),
+            pytest.warns(UserWarning, match="2 of 4 candidates"),
+        ):
+            found.fit(lazy())
+        assert len(found.cv_results_["params"]) == 2
+
+
+def killing(block, flag):
+    """Kill the process that makes the block, the first time."""
+    if os.path.exists(flag) and block.size:
+        os.remove(flag)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block
+
+
+class Interrupting(Progress):
+    def advance(self, n_finished):
+        super().advance(n_finished)
+        raise KeyboardInterrupt
+
+
+class TestInMemory:
+    """Arrays of this process, by joblib's Dask backend."""
+
+    GRID = {"alpha": [0.1, 1.0], "gamma": [1e-6, 1e-5, 1e-4, 2e-4, 5e-4, 1e-3]}  # noqa: RUF012
+
+    def test_data_are_sent_to_each_worker_once(self, client):
+        wide = np.random.default_rng(0).normal(size=(200, 5000))
+        here = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3).fit(wide, Y[:200])
+        client.run(count_bytes)
+        count_bytes()
+        with parallel_config(backend="dask"):
+            there = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3).fit(wide, Y[:200])
+        sent = sum(client.run(bytes_sent).values()) + bytes_sent()
+        np.testing.assert_allclose(table(there), table(here), rtol=1e-9)
+        assert wide.nbytes < sent / 2 < 1.2 * wide.nbytes
+
+    def test_an_estimator_that_is_refitted(self, client):
+        model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+        grid = {"kernelridge__gamma": [0.1, 1.0], "kernelridge__alpha": [0.1, 1.0]}
+        here = FastGridSearchCV(model, grid, cv=3).fit(X, Y)
+        with parallel_config(backend="dask"):
+            there = FastGridSearchCV(model, grid, cv=3).fit(X, Y)
+        np.testing.assert_allclose(table(there), table(here), rtol=1e-9)
+
+
+def count_bytes():
+    """Count what TCP connections of this process write from now on."""
+    from distributed.comm.tcp import TCP
+
+    write = getattr(TCP.write, "original", TCP.write)
+
+    async def counting(self, *args, **kwargs):
+        size = await write(self, *args, **kwargs)
+        counting.total += size
+        return size
+
+    counting.total, counting.original = 0, write
+    TCP.write = counting
+
+
+def bytes_sent():
+    """What was counted; counting ends."""
+    from distributed.comm.tcp import TCP
+
+    found, TCP.write = TCP.write, TCP.write.original
+    return found.total
+
+
+class LosingScheduler(Progress):
+    def advance(self, n_finished):
+        super().advance(n_finished)
+        self._search.cluster.close()
+
+
+def test_a_lost_scheduler_leaves_what_is_finished(monkeypatch):
+    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+    options = {"threads_per_worker": 1, "dashboard_address": ":0"}
+    with distributed.LocalCluster(n_workers=1, processes=False, **options) as found:
+        client = distributed.Client(found)
+        source = lazy("some", client=client)
+        lost = search()
+        lost.cluster, lost.progress_kind = found, LosingScheduler
+        with pytest.raises(ClusterError, match="scheduler of the Dask cluster is lost"):
+            lost.fit(source)
+        assert len(lost.cv_results_["params"]) == 2
+        assert np.isfinite(lost.cv_results_["mean_test_score"]).all()
+        client.close()
