@@ -268,6 +268,7 @@ class TestInMemory:
     def test_data_are_sent_to_each_worker_once(self, client):
         wide = np.random.default_rng(0).normal(size=(200, 5000))
         here = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3).fit(wide, Y[:200])
+        client.wait_for_workers(2)
         client.run(count_bytes)
         count_bytes()
         with parallel_config(backend="dask"):
