@@ -106,7 +106,8 @@ def _for_the_site(app, page, source):
 
 def _drawn(image):
     """The drawing itself in place of a link to it, so that its boxes can be clicked on."""
-    return (ROOT / "docs" / image[1]).read_text("utf-8").partition("?>")[2].strip()
+    drawing = (ROOT / "docs" / image[1]).read_text("utf-8").partition("?>")[2].strip()
+    return f'<div class="flowchart-frame">\n{drawing}\n</div>'
 
 
 def _not_ours(app, env, node, contents):
@@ -133,7 +134,7 @@ autosummary_imported_members = False
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
-templates_path = ["_templates"]
+templates_path = [str(ROOT / "docs" / "_templates")]
 
 # -- Gallery -------------------------------------------------------------------------------------
 
@@ -177,6 +178,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "everyfold"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars = {"docs/start": [], "docs/which": []}  # nothing is below them
 html_additional_pages = {"index": "to-docs.html"}
 html_copy_source = False
 html_show_sourcelink = False

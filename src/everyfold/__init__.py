@@ -58,4 +58,4 @@ __all__ = [
     "permutation_test_score",
     "validation_curve",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
