@@ -147,6 +147,27 @@ def test_chooses_by_one_standard_error_of_outer_scores(seed):
     assert search.best_index_ == max(allowed, key=allowed.get)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_labels_need_better_values_too(seed):
+    local = np.random.default_rng(seed)
+    rows = local.normal(size=(60, 4))
+    labels = np.where(rows[:, 0] * rows[:, 1] + 0.5 * local.normal(size=60) > 0.0, "b", "a")
+    search = quick(LSSVC(), shrinkage="auto", start={"gamma": 0.5, "alpha": 0.1})
+    search.fit(rows, labels)
+    machine, code = LSSVC(gamma=0.5, alpha=0.1), np.where(labels == "b", 1.0, -1.0)
+    for number, (train, test) in enumerate(FOLDS.split(rows)):
+        values = machine.fit(rows[train], labels[train]).decision_function(rows[test])
+        loss = np.mean((values - code[test]) ** 2)
+        assert search.path_[0]["outer_losses"][number] == pytest.approx(loss)
+    allowed = {0: 0.0}
+    for k, entry in enumerate(search.path_[1:], start=1):
+        gains = entry["outer_scores"] - search.path_[0]["outer_scores"]
+        falls = search.path_[0]["outer_losses"] - entry["outer_losses"]
+        if all(g.mean() > 1.000001 * np.std(g, ddof=1) / 2.0 for g in (gains, falls)):
+            allowed[k] = gains.mean()
+    assert search.best_index_ == max(allowed, key=allowed.get)
+
+
 def test_noise_is_not_tuned():
     local = np.random.default_rng(0)
     search = FastGradientSearchCV(LSSVR(), cv=5, max_iter=8, start={"gamma": 0.2, "alpha": 1.0})

@@ -39,7 +39,6 @@ from everyfold.selection.walks import (
     MOST_OUTER_FOLDS,
     NONE,
     Outer,
-    Start,
     Walked,
     Walks,
     outer_folds,
@@ -60,6 +59,9 @@ __all__ = ["FastGradientSearchCV"]
 
 SHRINKAGES = (0.1, 0.01, 0.001)
 """Strengths that "auto" tries, besides staying at the start."""
+
+MARGIN = 1.0 + 1e-9
+"""Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
 
 _ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
 """What walks depend on besides data, folds, estimator and start."""
@@ -140,7 +142,8 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         The same of the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
         For each strength of shrinkage: "shrinkage", "gamma", "alpha", "cv_error" (the tuned error
-        of all rows), "outer_scores", "gain" and "standard_error" (over the start, in pairs).
+        of all rows), "outer_scores", "gain" and "standard_error" (over the start, in pairs); of
+        labels also "outer_losses", squared errors of the outer values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
@@ -153,8 +156,9 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
     Notes
     -----
     **Choice.** The best mean outer score wins if it exceeds that of the start by more than one
-    standard error of the paired differences over the outer folds; else the start stays. The error
-    that was tuned has no say in it.
+    standard error of the paired differences over the outer folds; else the start stays. Of labels,
+    the squared error of the outer values has to fall by as much, too, as a few wrong labels more
+    or less say little. The error that was tuned has no say in it.
     **Cost** about 12 candidates for each strength, times one more than the outer folds; each one
     factorisation of n rows, and n² flops a feature. Up to eight dense n×n matrices. The start of
     all outer folds is one search: inner and outer rows are removed from one factorisation together.
@@ -356,11 +360,11 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         with opened_file(self.journal, fingerprint_of(parts)) as journal:
             yield journal
 
-    def _starts(self, walks: Walks, outers: Sequence[Outer]) -> tuple[list[Start], SearchPlan]:
+    def _starts(self, walks: Walks, outers: Sequence[Outer]) -> tuple[list[Point], SearchPlan]:
         """The best of the grid for all rows and for those of each outer fold."""
         starts, plan = walks.starts(outers)
         if self.verbose:
-            first = starts[0].point
+            first = starts[0]
             words = f"gamma={first.gamma[0]:.3g}, alpha={first.ridge:.3g}"
             print(f"start of {len(starts)} descents: {words} on all rows", flush=True)
         return starts, plan
@@ -369,7 +373,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         self,
         walks: Walks,
         outers: Sequence[Outer],
-        starts: Sequence[Start],
+        starts: Sequence[Point],
         journal: Journal | None,
     ) -> list[Walked]:
         """All walks, that on all rows first; those that a journal has are not repeated."""
@@ -390,9 +394,12 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
     def _keep(self, walks: Walks, found: Sequence[Walked]) -> None:
         """Choose from the scores of the outer folds, and say what was found."""
         points, scores = found[0].points, np.array([walked.scores for walked in found[1:]])
-        gains = scores - scores[:, :1]
-        gain, error = gains.mean(axis=0), gains.std(axis=0, ddof=1) / math.sqrt(len(gains))
-        is_better = (gain > error) & (gain > 0.0)
+        gain, error = _gains(scores)
+        is_better = gain > MARGIN * error
+        losses = np.array([walked.losses for walked in found[1:]])
+        if losses.size:
+            fall, its_error = _gains(-losses)
+            is_better &= fall > MARGIN * its_error
         self.best_index_ = int(np.argmax(np.where(is_better, gain, 0.0)))
         self.best_score_ = float(scores[:, self.best_index_].mean())
         self.n_iter_ = sum(point.steps for point in points)
@@ -400,6 +407,7 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
             {
                 **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
                 **{"outer_scores": scores[:, k], "gain": gain[k], "standard_error": error[k]},
+                **({"outer_losses": losses[:, k]} if losses.size else {}),
             }
             for k, point in enumerate(points)
         ]
@@ -444,6 +452,12 @@ class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[m
         tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
         tags.target_tags, tags.input_tags.sparse = own.target_tags, True
         return tags
+
+
+def _gains(scores: Array) -> tuple[Array, Array]:
+    """By how much points are better than the start, (folds, points), and the standard error."""
+    gains = scores - scores[:, :1]
+    return gains.mean(axis=0), gains.std(axis=0, ddof=1) / math.sqrt(len(gains))
 
 
 def _seeded(model: Model, random: np.random.RandomState) -> Model:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -19,9 +18,9 @@ from everyfold.operators import Nystrom
 from everyfold.rows import Folds
 from everyfold.selection.descent import Descent, Point
 from everyfold.selection.scales import Machine, Rows, best_of, grid_search, search_for
-from everyfold.types import Array, Index, Params, Scorer, Targets
+from everyfold.types import Array, Estimator, Index, Params, Scorer, Targets
 
-__all__ = ["Outer", "Start", "Walked", "Walks", "outer_folds"]
+__all__ = ["Outer", "Walked", "Walks", "outer_folds"]
 
 OUTER_FOLDS = 5
 MOST_OUTER_FOLDS = 10
@@ -56,28 +55,28 @@ def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a walk begins, and the score of the model there on the rows that are left out.
-
-    The score is NaN where it is not known yet.
-    """
-
-    point: Point
-    score: float = math.nan
-
-
-@dataclass(frozen=True)
 class Walked:
-    """The points of a walk, and the scores of their models on the rows that were left out."""
+    """The points of a walk, and what their models are worth on the rows that were left out.
+
+    Attributes
+    ----------
+    points : sequence of Point
+    scores : sequence of float
+        By the scorer; none for a walk on all rows.
+    losses : sequence of float
+        Mean squared errors of the values of labels, which tell more than a few wrong labels do;
+        none for numbers, and for SVMs, whose values are no least squares.
+    """
 
     points: Sequence[Point]
     scores: Sequence[float]
+    losses: Sequence[float] = ()
 
     def record(self) -> Params:
         """Plain data, for a journal."""
         names = ("gamma", "ridge", "shrinkage", "error", "steps")
         own = {name: np.array([getattr(point, name) for point in self.points]) for name in names}
-        return {**own, "scores": np.array(self.scores)}
+        return {**own, "scores": np.array(self.scores), "losses": np.array(self.losses)}
 
     @classmethod
     def of(cls, record: Params) -> Walked:
@@ -85,7 +84,7 @@ class Walked:
         names = ("gamma", "ridge", "shrinkage", "error", "steps")
         columns = zip(*(record[name] for name in names), strict=True)
         points = [Point(g, float(r), float(s), float(e), int(k)) for g, r, s, e, k in columns]
-        return cls(points, [float(score) for score in record["scores"]])
+        return cls(points, record["scores"].tolist(), record["losses"].tolist())
 
 
 @dataclass(frozen=True)
@@ -129,22 +128,22 @@ class Walks:
 
     # -- starts ------------------------------------------------------------------------------------
 
-    def starts(self, outers: Sequence[Outer]) -> tuple[list[Start], SearchPlan]:
+    def starts(self, outers: Sequence[Outer]) -> tuple[list[Point], SearchPlan]:
         """The best of the grid on all rows and without each outer fold; the plan of all.
 
         For a dense kernel and few folds it is one search: inner folds of outer folds are further
-        removals from the same factorisations, and its own folds are the outer ones.
+        removals from the same factorisations.
         """
         shared = self._shared_splits(outers)
         if shared is not None:
-            return self._shared(outers, shared)
-        starts: list[Start] = []
+            return self._shared(shared)
+        starts: list[Point] = []
         plan = None
         for held in (np.empty(0, dtype=np.intp), *(outer.held for outer in outers)):
             own = self.without(held) if held.size else self
             found = search_for(own._judged, own.grid, own.rows.splits, own.scoring, own.rows)
             plan = plan or found.plan_
-            starts.append(Start(own._point(found.cv_results_["params"][best_of(found)])))
+            starts.append(own._point(found.cv_results_["params"][best_of(found)]))
         assert plan is not None
         return starts, plan
 
@@ -173,9 +172,7 @@ class Walks:
         smallest = min(len(test) for splits in groups for _, test in splits)
         return groups if smallest > 1 else None  # single rows may have other scores
 
-    def _shared(
-        self, outers: Sequence[Outer], groups: list[list[Any]]
-    ) -> tuple[list[Start], SearchPlan]:
+    def _shared(self, groups: list[list[Any]]) -> tuple[list[Point], SearchPlan]:
         splits = [split for own in groups for split in own]
         found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
         table = found.cv_results_
@@ -184,13 +181,7 @@ class Walks:
         means = [part.mean(axis=0) for part in np.split(scores, ends[:-1])]
         best = [int(np.argmax(mean)) for mean in means]
         points = [self._point(table["params"][number]) for number in best]
-        # The folds of all rows come first, and leave out what the outer ones do.
-        known = [math.nan, *(scores[k, best[k + 1]] for k in range(len(outers)))]
-        is_known = self.machine.has_ridge
-        return [
-            Start(point, float(score) if is_known else math.nan)
-            for point, score in zip(points, known, strict=True)
-        ], found.plan_
+        return points, found.plan_
 
     def _point(self, params: Params) -> Point:
         gamma = np.broadcast_to(np.asarray(params["gamma"]), (self.descent.X.shape[1],))
@@ -200,7 +191,7 @@ class Walks:
 
     def run(
         self,
-        jobs: Sequence[tuple[Outer, Start]],
+        jobs: Sequence[tuple[Outer, Point]],
         shrinkages: Sequence[float],
         max_iter: int,
         n_jobs: int | None,
@@ -223,23 +214,34 @@ class Walks:
             yield k, walked
 
     def walk(
-        self, outer: Outer, start: Start, shrinkages: Sequence[float], max_iter: int
+        self, outer: Outer, start: Point, shrinkages: Sequence[float], max_iter: int
     ) -> Walked:
         """The path of the rows that are not left out, scored by those that are."""
         own = self.without(outer.held) if outer.held.size else self
-        points = own.descent.walk(start.point, shrinkages, max_iter)
+        points = own.descent.walk(start, shrinkages, max_iter)
         if not outer.held.size:
             return Walked(points, [])
-        known = [start.score] if math.isfinite(start.score) else []
-        scores = [own._score(point, self, outer) for point in points[len(known) :]]
-        return Walked(points, known + scores)
+        fitted = [own._fitted(point) for point in points]
+        scores = [self._score(estimator, outer) for estimator in fitted]
+        if not (self.machine.has_ridge and self.machine.model.is_classifier):
+            return Walked(points, scores)
+        return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
 
-    def _score(self, point: Point, whole: Walks, outer: Outer) -> float:
+    def _fitted(self, point: Point) -> Estimator:
         estimator = self.machine.configured(point, self.rows, self.scoring)
-        self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+        return self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+
+    def _score(self, estimator: Estimator, outer: Outer) -> float:
+        """What a model scores on the rows that were left out of it."""
         scorer = check_scoring(estimator, scoring=self.scoring)
-        given = {name: value[outer.test] for name, value in whole._scored_with.items()}
-        return float(scorer(estimator, whole.descent.X[outer.test], whole.y[outer.test], **given))
+        given = {name: value[outer.test] for name, value in self._scored_with.items()}
+        return float(scorer(estimator, self.descent.X[outer.test], self.y[outer.test], **given))
+
+    def _loss(self, estimator: Estimator, outer: Outer) -> float:
+        """The mean squared error of a classifier's values on these rows."""
+        codes = self.descent.problem.y[outer.test]
+        values = estimator.decision_function(self.descent.X[outer.test]).reshape(codes.shape)
+        return float(np.mean((values - codes) ** 2))
 
     @cached_property
     def _scored_with(self) -> Params:
@@ -252,7 +254,7 @@ class Walks:
 
 def _walk(
     walks: Walks,
-    jobs: Sequence[tuple[Outer, Start]],
+    jobs: Sequence[tuple[Outer, Point]],
     shrinkages: Sequence[float],
     max_iter: int,
     k: int,
