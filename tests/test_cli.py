@@ -6,6 +6,7 @@ command, since importing takes longer than anything else here.
 
 import csv
 import gzip
+import html
 import io
 import json
 import os
@@ -396,6 +397,31 @@ def test_plot_and_save_write_files(cli, iris, tmp_path):
     predicted = cli("predict", "m.skops", iris).out.split()[1:]
     assert_array_equal(predicted, iris_search().predict(X_IRIS))
     assert not list(tmp_path.glob("*.partial"))
+
+
+@pytest.mark.parametrize("extra", [[], ["--expand"], ["--cv", "2x3"]], ids=str)
+def test_report_is_a_page_with_the_command_that_repeats_it(cli, iris, tmp_path, extra):
+    frame = iris_frame()
+    frame.insert(0, "flower", [f"<b>{k}" for k in range(len(frame))])
+    frame.to_csv(tmp_path / "named.csv", index=False)
+    command = ["search", "named.csv", "-m", "svc", *QUICK, "--id", "flower", *extra]
+    done = cli(*command, "--report", "r.html")
+    assert done.code == 0, done.err
+    assert "wrote r.html: " in done.err
+    page = (tmp_path / "r.html").read_text()
+    assert html.escape(shlex.join(["everyfold", *command, "--report", "r.html"])) in page
+    assert "Confusion matrix of held-out rows" in page
+    assert re.search(r"<td>&lt;b&gt;\d+</td>", page)
+    assert "<b>" not in page
+    is_honest = not extra
+    assert ("Honest accuracy" in page) == is_honest
+
+
+def test_report_of_a_criterion(cli, iris, tmp_path):
+    grid = ["-g", "alpha=0.1,1", "-g", "gamma=0.1,1"]
+    done = cli("search", iris, "-m", "lssvm", *grid, "--criterion", "gcv", "--report", "r.html")
+    assert done.code == 0, done.err
+    assert "takes the place of folds" in (tmp_path / "r.html").read_text()
 
 
 def test_plan_prints_without_running(cli, sugar):

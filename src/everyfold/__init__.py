@@ -5,7 +5,9 @@ from everyfold.display import (
     CVCurveDisplay,
     CVSurfaceDisplay,
     FeatureWeightsDisplay,
+    IntervalDisplay,
     OutOfFoldDisplay,
+    RankCurveDisplay,
 )
 from everyfold.models.estimators import (
     LSSVC,
@@ -41,6 +43,7 @@ __all__ = [
     "FeatureWeightsDisplay",
     "HuberSVC",
     "InexactWarning",
+    "IntervalDisplay",
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
@@ -48,6 +51,7 @@ __all__ = [
     "OutOfFoldDisplay",
     "QuadraticSVR",
     "RandomFourier",
+    "RankCurveDisplay",
     "SearchPlan",
     "choose_granularity",
     "cross_val_predict",

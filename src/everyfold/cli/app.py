@@ -69,6 +69,7 @@ def search(options: SearchOptions) -> None:
       everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
       everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
       everyfold search large.parquet -m ridge --journal large.journal --resume
+      everyfold search iris.csv -m svc --cv 10x5 --id name --report report.html
     """
     job = _prepare(options)
     outcome = Outcome(job, job.grid)
@@ -165,7 +166,7 @@ def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
 
 _WRITERS: dict[str, Callable[[Path, Outcome], str]] = {
     **{"save": _save, "out": output.write_results},
-    **{"oof": output.write_out_of_fold, "plot": output.write_plot},
+    **{"oof": output.write_out_of_fold, "plot": output.write_plot, "report": output.write_page},
 }
 """What writes the files of the options: the model first, which took the longest."""
 

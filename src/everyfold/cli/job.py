@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import sys
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -27,6 +26,7 @@ from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.evaluate.journal import JournalError
 from everyfold.selection import FastGridSearchCV, SearchPlan
+from everyfold.selection.bars import Bar
 from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.selection.progress import Progress
@@ -280,6 +280,9 @@ def _joined(one: Any, two: Any, is_better: bool) -> Any:
         join: Any = np.ma.concatenate if key.startswith("param_") else np.concatenate
         parts = column, tables[1][key]
         whole.cv_results_[key] = [*parts[0], *parts[1]] if key == "params" else join(parts)
+    nobody = [-1] * len((one if is_better else two)._numbers)  # whose held-out values are kept
+    whole._numbers = [*nobody, *two._numbers] if is_better else [*one._numbers, *nobody]
+    whole._by_fold = {key: [*own, *two._by_fold[key]] for key, own in one._by_fold.items()}
     mean = np.nan_to_num(whole.cv_results_["mean_test_score"], nan=-np.inf)
     rank = 1 + np.array([np.count_nonzero(mean > m) for m in mean])
     whole.cv_results_["rank_test_score"] = rank
@@ -292,7 +295,6 @@ def _joined(one: Any, two: Any, is_better: bool) -> Any:
 class Watcher(Progress):
     """Shows how far a search is: a live bar on a terminal, plain lines elsewhere, or nothing.
 
-    It is told of candidates and counts kernels: those of a grid have equally many.
     A search makes its watcher when everything has been checked, and has it as ``search.watcher``:
     what goes wrong from then on is a failure of the work, not of the input.
     """
@@ -300,42 +302,45 @@ class Watcher(Progress):
     def __init__(
         self, is_quiet: bool, search: Search, data: Any, n_kernels: int, n_candidates: int
     ) -> None:
+        self.is_quiet, self.said = is_quiet, 0
         super().__init__(search, data, n_kernels, n_candidates)
-        self.is_quiet, self.n_kernels, self.n_candidates = is_quiet, n_kernels, n_candidates
-        self.done, self.start = 0, time.perf_counter()
-        self.bar = None if is_quiet or not sys.stderr.isatty() else _bar(n_kernels, n_candidates)
         search.watcher = self
 
-    def advance(self, n_finished: int) -> None:
+    def find_bar(self) -> Bar | None:
+        """See base class: that of rich, on stderr."""
+        return None if self.is_quiet or not sys.stderr.isatty() else RichBar()
+
+    def advance(self, numbers: Sequence[int]) -> None:
+        """See base class; at most about twenty lines."""
+        super().advance(numbers)
+        step = -(-self._total // 20)
+        done = self._kernels.done
+        is_due = done // step > self.said // step or self.said < done == self._total
+        if is_due and not self.is_quiet and self._bar is None:
+            self.said = done
+            say(self._words())
+
+
+class RichBar:
+    """A live bar on stderr."""
+
+    def __init__(self) -> None:
+        self.bar = progress.Progress(
+            progress.SpinnerColumn(),
+            *(progress.BarColumn(), progress.TaskProgressColumn(), "{task.description}"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+        self.task = self.bar.add_task("", total=1.0)
+        self.bar.start()
+
+    def show(self, share: float, words: str) -> None:
         """See base class."""
-        super().advance(n_finished)
-        before, self.done = self.done, self.n_kernels * n_finished // self.n_candidates
-        step = -(-self.n_kernels // 20)  # at most so many lines
-        is_due = self.done // step > before // step or before < self.done == self.n_kernels
-        if self.bar is not None:
-            self.bar.update(self.bar.task_ids[0], completed=self.done, refresh=True)
-        elif is_due and not self.is_quiet:
-            seconds = time.perf_counter() - self.start
-            candidates = f"{n_finished}/{self.n_candidates} candidates"
-            say(f"kernel {self.done}/{self.n_kernels}, {candidates}, {seconds:.1f} s")
+        self.bar.update(self.task, completed=share, description=words, refresh=True)
 
     def close(self) -> None:
-        """Leave the terminal as it was, whatever happened."""
-        if self.bar is not None:
-            self.bar.stop()
-
-
-def _bar(n_kernels: int, n_candidates: int) -> progress.Progress:
-    """A live bar on stderr."""
-    bar = progress.Progress(
-        progress.SpinnerColumn(),
-        *("{task.description}", progress.BarColumn(), progress.MofNCompleteColumn(), "kernels"),
-        *(progress.TimeElapsedColumn(), progress.TimeRemainingColumn()),
-        console=Console(stderr=True),
-    )
-    bar.add_task(f"{n_candidates} candidates", total=n_kernels)
-    bar.start()
-    return bar
+        """See base class."""
+        self.bar.stop()
 
 
 def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:

@@ -19,12 +19,12 @@ from scipy.sparse import csr_matrix
 
 import everyfold
 from everyfold.cli.data import Data, Layout
-from everyfold.cli.files import writing
 from everyfold.cli.input import check_archive, read_bytes
 from everyfold.cli.manners import BadInput, naming
 from everyfold.cli.modelcheck import check_contents
 from everyfold.cli.models import Choice
 from everyfold.cli.settings import check_level
+from everyfold.display.files import writing
 from everyfold.evaluate.foldmodels import Refitted, Shared
 from everyfold.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from everyfold.kernels.distances import is_sparse

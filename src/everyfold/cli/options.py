@@ -99,6 +99,7 @@ class SearchOptions(ModelOptions):
         None, "--oof", "Write the winner's held-out predictions.", "FILE.csv"
     )
     plot: Path | None = _option(None, "--plot", "Draw the cross-validation surface.", "FILE.png")
+    report: Path | None = _option(None, "--report", "Write a page about it all.", "FILE.html")
 
 
 @dataclass(frozen=True, kw_only=True)

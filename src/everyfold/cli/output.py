@@ -1,4 +1,4 @@
-"""What a search prints and writes: a table, the plan, JSON, CSV, a picture."""
+"""What a search prints and writes: a table, the plan, JSON, CSV, a picture, a page."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import csv
 import io
 import json
 import math
+import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from rich.text import Text
 
 import everyfold
 from everyfold.cli.data import is_number
-from everyfold.cli.files import writing
 from everyfold.cli.job import Job, Outcome
 from everyfold.cli.manners import BadInput, printable
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.display.files import writing
+from everyfold.selection.remarks import edge_words
+from everyfold.selection.reporting import findings_of, write_report
 from everyfold.types import AnyArray, Params
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
@@ -189,6 +192,21 @@ def write_out_of_fold(path: Path, outcome: Outcome) -> str:
     rows = zip(*columns.values(), strict=True)
     write_csv(path, list(columns), [[_cell(value) for value in row] for row in rows])
     return f"out-of-fold predictions of {as_words(outcome.best_params)}: {found.status}"
+
+
+def write_page(path: Path, outcome: Outcome) -> str:
+    """A page about the search, of all its rounds."""
+    job = outcome.job
+    found = findings_of(outcome.search, job.data.id, title=f"Search of {job.data.layout.target}")
+    edges = [
+        edge_words(name, outcome.best_params[name], side) for name, side in outcome.edges.items()
+    ]
+    call = shlex.join(["everyfold", *sys.argv[1:]])
+    remarks = [*found.remarks, *edges]
+    honest = found.honest if len(outcome.plans) == 1 else "the grid grew as it was searched"
+    found = replace(found, call=call, remarks=remarks, plans=outcome.plans, honest=honest)
+    write_report(path, outcome.search, found)
+    return f"{len(outcome.search.cv_results_['params'])} candidates"
 
 
 def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:

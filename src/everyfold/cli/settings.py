@@ -29,6 +29,9 @@ from everyfold.cli.options import SearchOptions
 from everyfold.criteria.named import CLOSED
 from everyfold.types import Params, Splitter
 
+MOST_KEPT = 5000
+"""Rows up to which a report has an honest score: bootstraps take as long as there are rows."""
+
 _FOLDS = re.compile(
     r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
 )
@@ -90,7 +93,7 @@ def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
         "cv": _splitter(options, choice, data) if has_folds else None,
         **{"criterion": options.criterion, "operator": _read_operator(options.operator)},
         **{"ridge_scaling": options.ridge_scaling, "refit": options.save is not None},
-        "keep_predictions": "best" if options.oof is not None else None,
+        "keep_predictions": _keeps(options, data) if has_folds else None,
         **{"order": _read_order(options.order), "preprocessing": options.preprocessing},
         "n_confirm": _read_whole("--confirm", options.confirm, 0, "auto"),
         **{"n_jobs": options.n_jobs, "random_state": options.seed},
@@ -108,6 +111,13 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
     except (ValueError, TypeError, AttributeError) as error:
         why = f"does not go with this target, for {task}: {error}"
         raise BadInput(f"--scoring {name} {why}") from error
+
+
+def _keeps(options: SearchOptions, data: Data) -> str | None:
+    """Whose held-out values are needed: the honest score of a report reads those of all."""
+    if options.report is not None:
+        return "all" if len(data.y) <= MOST_KEPT else "best"
+    return "best" if options.oof is not None else None
 
 
 def _read_order(text: str) -> Any:

@@ -18,6 +18,7 @@ import numpy as np
 from everyfold.criteria.base import Failure, OutOfFold, Predictive
 from everyfold.operators.base import Part, Splits, StructureError
 from everyfold.rows.folds import Folds
+from everyfold.rows.telling import told
 from everyfold.solve import Problem
 from everyfold.types import Array, Mask
 
@@ -245,13 +246,13 @@ def _loop(task: _Task, table: _Table, threads: int) -> None:
     """All folds; compiled solvers work in threads while this one waits for signals."""
     numbers = range(len(table.folds))
     if not task.solver.is_compiled:
-        for i in numbers:
+        for i in told(numbers):
             task.fold(i, table)
         return
     with ThreadPoolExecutor(max_workers=threads) as pool:
         futures = [pool.submit(task.fold, i, table) for i in numbers]
         try:
-            for future in futures:
+            for future in told(futures):
                 future.result()
         except BaseException:
             task.solver.cancel(task.shared)

@@ -121,7 +121,7 @@ class CVCurveDisplay:
             _, ax = plt.subplots(layout="constrained")
         colours = [None] * len(self.lines)
         if self.is_ordered:
-            steps = np.linspace(0.0, 0.92, max(len(self.lines), 2))
+            steps = np.linspace(0.25, 0.92, max(len(self.lines), 2))
             colours = [plt.get_cmap("viridis")(steps[place]) for place in self.order]
         self.lines_ = []
         for k, (label, x, scores, errors) in enumerate(self.lines):
@@ -135,7 +135,9 @@ class CVCurveDisplay:
             ax.plot(*self.best, "*", markersize=14, color="red", markeredgecolor="white", zorder=5)
         everything = np.unique(np.concatenate([x for _, x, _, _ in self.lines]))
         ax.set_xscale("log" if is_log_spaced(everything) else "linear")
-        ax.set(xlabel=short(self.x_name), ylabel=f"mean test {self.label} ± one std. error")
+        has_errors = any(np.nanmax(errors, initial=0.0) > 0.0 for *_, errors in self.lines)
+        bands = " ± one std. error" if has_errors else ""
+        ax.set(xlabel=short(self.x_name), ylabel=f"mean test {self.label}{bands}")
         if any(label for label, *_ in self.lines):
             handles = [self.lines_[k] for k in np.argsort(self.order)]
             place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}

@@ -7,12 +7,23 @@ from typing import Any, Literal, get_args
 import numpy as np
 from sklearn.base import is_classifier
 from sklearn.calibration import CalibrationDisplay
-from sklearn.metrics import ConfusionMatrixDisplay, PredictionErrorDisplay, RocCurveDisplay
+from sklearn.metrics import (
+    ConfusionMatrixDisplay,
+    PredictionErrorDisplay,
+    RocCurveDisplay,
+    roc_auc_score,
+)
 
-from everyfold.display.table import Axes, pyplot
+from everyfold.display.table import Axes, plain, pyplot
 from everyfold.types import AnyArray, Search
 
 __all__ = ["OutOfFoldDisplay"]
+
+MOST_NUMBERS = 20
+"""With more classes than that the confusion matrix is colours without numbers."""
+
+MOST_CURVES = 10
+"""Of more classes than that the hardest have an ROC curve."""
 
 Kind = Literal["predicted", "confusion", "roc", "calibration"]
 
@@ -105,8 +116,19 @@ class OutOfFoldDisplay:
         return [shown]
 
     def _confusion(self, ax: Axes) -> list[Any]:
+        labels = np.union1d(self.truth, self.values)
+        names = [plain(label, 20) for label in labels]
+        is_long = len(names) * max(map(len, names)) > 40
         shown = ConfusionMatrixDisplay.from_predictions(
-            self.truth, self.values, ax=ax, cmap="Blues", colorbar=False
+            self.truth,
+            self.values,
+            labels=labels,
+            display_labels=names,
+            include_values=len(names) <= MOST_NUMBERS,
+            xticks_rotation="vertical" if is_long else "horizontal",
+            ax=ax,
+            cmap="Blues",
+            colorbar=False,
         )
         ax.set(xlabel="out-of-fold prediction", ylabel="true label")
         return [shown]
@@ -115,17 +137,26 @@ class OutOfFoldDisplay:
         classes = np.unique(self.truth)
         columns = self.values if self.values.ndim > 1 else self.values[:, None]
         each = classes[1:] if columns.shape[1] == 1 else classes
+        if columns.shape[1] != len(each):
+            raise ValueError(
+                f"decision values of pairs of {len(classes)} classes have no curve for each class; "
+                "use decision_function_shape='ovr'"
+            )
+        areas = [roc_auc_score(self.truth == label, columns[:, k]) for k, label in enumerate(each)]
+        chosen = np.sort(np.argsort(areas, kind="stable")[:MOST_CURVES])
         shown = [
             RocCurveDisplay.from_predictions(
-                self.truth == label,
+                self.truth == each[k],
                 columns[:, k],
-                name=str(label),
+                name=plain(each[k], 20),
                 ax=ax,
-                plot_chance_level=k == len(each) - 1,
+                plot_chance_level=k == chosen[-1],
             )
-            for k, label in enumerate(each)
+            for k in chosen
         ]
-        positive = f" (positive: {each[0]})" if len(each) == 1 else " of each class"
+        positive = f" (positive: {plain(each[0], 20)})" if len(each) == 1 else " of each class"
+        if len(chosen) < len(each):
+            positive = f" of the {len(chosen)} hardest classes of {len(each)}"
         ax.set(xlabel="false positive rate", ylabel=f"true positive rate{positive}")
         return shown
 
@@ -136,6 +167,6 @@ class OutOfFoldDisplay:
         how = {"n_bins": 10, "strategy": "quantile", "name": "out of fold", "ax": ax}
         truth = self.truth == classes[1]
         shown = CalibrationDisplay.from_predictions(truth, self.values[:, 1], **how)
-        label = f"mean out-of-fold probability of {classes[1]}"
-        ax.set(xlabel=label, ylabel=f"share of {classes[1]}")
+        name = plain(classes[1], 20)
+        ax.set(xlabel=f"mean out-of-fold probability of {name}", ylabel=f"share of {name}")
         return [shown]

@@ -148,6 +148,11 @@ class CVSurfaceDisplay:
         return self
 
     @property
+    def has_errors(self) -> bool:
+        """Whether scores vary over folds; not if there is one fit, or one score of all rows."""
+        return bool(np.nanmax(self.errors, initial=0.0) > 0.0)
+
+    @property
     def is_scattered(self) -> bool:
         """Whether candidates are points, as less than half of the table has one."""
         return bool(np.isfinite(self.scores).mean() < 0.5)
@@ -186,8 +191,8 @@ class CVSurfaceDisplay:
             edgecolors=np.where(near, "black", "0.7"),
         )
         ax.margins(0.08)
-        if self.best is None:
-            return points, []
+        if self.best is None or not self.has_errors:
+            return points, [] if self.best is None else [self._star(ax)]
         ring = ax.scatter(
             [], [], s=60.0, c="none", edgecolors="black", label="within one std. error"
         )
@@ -202,16 +207,17 @@ class CVSurfaceDisplay:
 
     def _outline(self, ax: Axes, edges_x: Array, edges_y: Array) -> list[Any]:
         """Mark the winner and the border of the one-standard-error region."""
-        if self.best is None:
-            return []
+        if self.best is None or not self.has_errors:
+            return [] if self.best is None else [self._star(ax)]
         from matplotlib.collections import LineCollection
+        from matplotlib.lines import Line2D
 
         lines = _border(self.near_best, edges_x, edges_y)
         border = LineCollection(lines, colors="white", linewidths=2.5)
         ax.add_collection(border)
-        inner = LineCollection(lines, colors="black", linewidths=1.0, label="within one std. error")
-        ax.add_collection(inner)
-        return [self._star(ax), inner]
+        ax.add_collection(LineCollection(lines, colors="#010101", linewidths=1.0))
+        line = Line2D([], [], color="0.5", linewidth=1.5, label="within one std. error")
+        return [self._star(ax), line]
 
     def _star(self, ax: Axes) -> Any:
         assert self.best is not None

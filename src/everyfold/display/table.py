@@ -85,8 +85,9 @@ class Table:
 def _label(search: Search, metric: str) -> str:
     """The name of a metric; that of a single one is not in the table."""
     scoring = getattr(search, "scoring", None)
-    if metric != "score" or getattr(search, "criterion", None) is not None:
-        return metric
+    criterion = getattr(search, "criterion", None)
+    if metric != "score" or criterion is not None:
+        return f"-{criterion}" if isinstance(criterion, str) else metric
     if scoring is None:
         return "accuracy" if is_classifier(search) else "R²"
     function = getattr(scoring, "_score_func", scoring)
@@ -109,7 +110,22 @@ def is_log_spaced(values: Array) -> bool:
     if (values <= 0.0).any() or len(values) < 3:
         return bool((values > 0.0).all() and values.max() / values.min() >= 10.0)
     steps, ratios = np.diff(values), np.diff(np.log(values))
+    if values.max() / values.min() >= 1000.0:
+        return True
     return bool(ratios.std() / ratios.mean() < steps.std() / steps.mean())
+
+
+def plain(name: object, most: int = 40) -> str:
+    r"""A name as matplotlib shows it letter by letter, shortened: a dollar begins no formula.
+
+    Examples
+    --------
+    >>> print(plain("5 $ or 6 $"))
+    5 \$ or 6 \$
+    """
+    words = str(name)
+    words = words if len(words) <= most else f"{words[: most - 1]}…"
+    return words.replace("$", r"\$")
 
 
 def short(name: str) -> str:

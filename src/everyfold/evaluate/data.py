@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["REFITTED", "Cache", "Candidate", "Data", "Outcome", "Task", "Tile"]
+__all__ = ["REFITTED", "Cache", "Candidate", "Data", "Outcome", "Task", "Tile", "Watch"]
 
 REFITTED = "refitted"
 """The status of a candidate that nothing speeds up: its scores are those of its own refits."""
@@ -237,6 +237,26 @@ def _bytes(item: object) -> int:
     return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
 
 
+class Watch:
+    """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""
+
+    is_on = False
+    """Whether shares of units are worth telling."""
+
+    def begin_round(self, units: Sequence[Any]) -> None:
+        """Say what there is to do next."""
+
+    def tell(self, unit: Any, share: float) -> None:
+        """Say that this share of a unit is done."""
+
+    def listener(self, unit: Any) -> Callable[[float], None] | None:
+        """What loops inside a unit are to tell, if anything."""
+        return partial(self.tell, unit) if self.is_on else None
+
+    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
+        return Watch, ()
+
+
 @dataclass(frozen=True)
 class Own:
     """The user's own estimator and data, for refits of it.
@@ -314,6 +334,8 @@ class Data:
     stream: Any = None
     """What a source of rows is read by; None for rows in memory."""
     cache: Cache = field(default_factory=Cache, compare=False)
+    watch: Watch = field(default_factory=Watch, compare=False)
+    """What is told how far the work is."""
 
     @cached_property
     def has_steps(self) -> bool:
@@ -334,11 +356,14 @@ class Data:
             tasks = tuple(task.pooled(pooled) for task in tasks)
         return self if tasks is self.tasks else replace(self, tasks=tasks)
 
-    def called_by(self, caller: Estimator, contexts: Mapping[tuple[int, int], Any]) -> Data:
-        """The same data; refits tell callbacks of their caller by these contexts."""
-        if not contexts or self.own is None:
-            return self
-        return replace(self, own=replace(self.own, caller=caller, contexts=contexts))
+    def called_by(
+        self, caller: Estimator, watch: Watch, contexts: Mapping[tuple[int, int], Any]
+    ) -> Data:
+        """The same data with a watch; refits tell callbacks of their caller by these contexts."""
+        own = self.own
+        if contexts and own is not None:
+            own = replace(own, caller=caller, contexts=contexts)
+        return replace(self, own=own, watch=watch)
 
     @property
     def n_folds(self) -> int:
@@ -406,6 +431,8 @@ class Outcome:
         kernel, so that refits cannot confirm them.
     residual_trace : float
         What a low-rank kernel leaves unexplained; 0 for a full one.
+    rank : int
+        Of the kernel matrix; 0 where there is not one for all rows.
     is_identity : bool
         Whether the kernel is numerically the identity.
     is_unique : bool
@@ -447,6 +474,7 @@ class Outcome:
     only_label: tuple[Label] | None = None
     status: str = ""
     times: list[tuple[float, float]] | None = None
+    rank: int = 0
 
     @property
     def failure(self) -> Failure | None:

@@ -30,6 +30,7 @@ def carry_out(
     units = plan.rounds.first
     while units:
         history.append([])
+        data.watch.begin_round(units)
         waiting: dict[int, list[Outcome]] = {}
         for outcomes in _mapped(units, data, n_jobs, journal):
             complete = list(_complete(outcomes, waiting, data))
@@ -47,7 +48,8 @@ def _mapped(
 ) -> Iterator[list[Outcome]]:
     """The outcomes of units: those that a journal has, and the others as they get done."""
     if journal is None:
-        for _, outcomes in _done(units, data, n_jobs, is_single=False):
+        for unit, outcomes in _done(units, data, n_jobs, is_single=False):
+            data.watch.tell(unit, 1.0)
             yield outcomes
         return
     left = []
@@ -56,10 +58,12 @@ def _mapped(
         if known is None:
             left.append(unit)
         else:
+            data.watch.tell(unit, 1.0)
             yield known
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
         if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
             journal.append(unit, outcomes)
+        data.watch.tell(unit, 1.0)
         yield outcomes
 
 

@@ -22,7 +22,15 @@ from everyfold.evaluate.tiles import Unit
 from everyfold.rows import RowSource
 from everyfold.types import AnyArray
 
-__all__ = ["Fingerprint", "difference", "digest", "fingerprint", "fingerprint_of", "unit_key"]
+__all__ = [
+    "Fingerprint",
+    "difference",
+    "digest",
+    "fingerprint",
+    "fingerprint_of",
+    "unit_key",
+    "versions",
+]
 
 Fingerprint = dict[str, dict[str, str]]
 """Of every part of a search, what belongs to it by name: a digest, or a version."""
@@ -65,7 +73,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
 def fingerprint_of(parts: Mapping[str, Mapping[str, Any]]) -> Fingerprint:
     """The digests of what belongs to every part of a search, and the versions of the packages."""
     found = {part: _digests(values) for part, values in parts.items()}
-    return {**found, "versions": _versions()}
+    return {**found, "versions": versions()}
 
 
 def difference(one: Fingerprint, other: Fingerprint) -> list[str]:
@@ -115,7 +123,8 @@ def _digests(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: digest(value) for name, value in values.items() if value is not None}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of Python and the packages that results depend on."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:

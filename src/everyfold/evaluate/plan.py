@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Literal
 
 from everyfold.criteria.base import Closed
@@ -37,6 +38,8 @@ class Measured:
         were refitted.
     operator : str
     methods : tuple of (words, number of candidates)
+    rungs : tuple of (number of a candidate, rank of its kernel, mean score)
+        Of candidates that were evaluated at several ranks, in this order.
     """
 
     seconds: float
@@ -45,6 +48,7 @@ class Measured:
     confirmed: int
     operator: str
     methods: tuple[tuple[str, int], ...]
+    rungs: tuple[tuple[int, int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,11 @@ class SearchPlan:
         return 0 if self.measured is None else self.measured.confirmed
 
     @property
+    def rungs(self) -> tuple[tuple[int, int, float], ...]:
+        """Candidates that were evaluated at several ranks: number, rank, mean score."""
+        return () if self.measured is None else self.measured.rungs
+
+    @property
     def seconds(self) -> float:
         """What the whole search took."""
         return 0.0 if self.measured is None else self.measured.seconds
@@ -159,6 +168,7 @@ class SearchPlan:
         exact: int,
         confirmed: int = 0,
         notes: Sequence[str] = (),
+        rungs: Sequence[tuple[int, int, float]] = (),
     ) -> SearchPlan:
         """The plan with what was measured beside its estimates."""
         found = list(outcomes)
@@ -171,6 +181,7 @@ class SearchPlan:
             confirmed,
             ", ".join(operators) or ("auto" if self.kernels else "none"),
             tuple(methods.items()),
+            tuple(rungs),
         )
         return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
 
@@ -199,16 +210,33 @@ class SearchPlan:
         return {name: getattr(self, name) for name in known}
 
     def __str__(self) -> str:
+        return "\n".join(f"{name:<14} {words}" for name, words in self.lines())
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align: left; vertical-align: top"'
+        rows = (
+            f"<tr><th {left}>{name}</th><td {left}>{escape(words)}</td></tr>"
+            for name, words in self.lines()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What the plan says: names, and words."""
         folds = "no folds" if self.is_closed else f"{self.folds} folds"
-        lines = [
-            f"search         {self.candidates} candidates = {self._shape()}, {self.rows} rows, "
-            f"{folds}",
-            f"operator       {self.operator}",
-            *(f"method         {words} ({count} candidates)" for words, count in self.methods),
-            f"preprocessing  {self.preprocessing}",
+        return [
+            (
+                "search",
+                f"{self.candidates} candidates = {self._shape()}, {self.rows} rows, {folds}",
+            ),
+            ("operator", self.operator),
+            *(("method", f"{words} ({count} candidates)") for words, count in self.methods),
+            ("preprocessing", self.preprocessing),
             *self._costs(),
+            *(("note", note) for note in self.notes),
         ]
-        return "\n".join([*lines, *(f"note           {note}" for note in self.notes)])
 
     def _shape(self) -> str:
         """How the candidates are taken together."""
@@ -218,20 +246,18 @@ class SearchPlan:
             return together
         return f"{together}, and {alone}" if self.kernels else alone
 
-    def _costs(self) -> list[str]:
+    def _costs(self) -> list[tuple[str, str]]:
         if self.measured is None:
             cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
-            return [f"exact          {self.exactness}", f"estimate       {cost}"]
+            return [("exact", self.exactness), ("estimate", cost)]
         meaning = "equal refits, to rounding or the solver's own tolerance"
         if self.is_closed:
             meaning = "have the criterion as defined, of the fit on all rows"
-        lines = [
-            f"exact          {_share(self.exact, self.candidates)} {meaning}",
-            f"cost           {self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
-            f"about {self.memory / 1e6:.0f} MB a worker",
-        ]
+        cost = f"{self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
+        cost += f"about {self.memory / 1e6:.0f} MB a worker"
+        lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
         if self.confirmed:
-            lines.append(f"confirmed      {self.confirmed} candidates by real refits")
+            lines.append(("confirmed", f"{self.confirmed} candidates by real refits"))
         return lines
 
 

@@ -31,6 +31,7 @@ from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
 from everyfold.operators.base import Multiplies, Splits, having
 from everyfold.rows.folds import Folds, chosen
+from everyfold.rows.telling import listening, within
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.types import Array, Index, Label, Mask, Params, Score
 
@@ -39,6 +40,11 @@ __all__ = ["lost", "run", "score_together"]
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
+    with listening(data.watch.listener(unit)):
+        return _run(data, unit)
+
+
+def _run(data: Data, unit: Unit) -> list[Outcome]:
     if data.stream is not None:
         return run_pass(data, unit)
     if unit.order == "refit":
@@ -47,8 +53,9 @@ def run(data: Data, unit: Unit) -> list[Outcome]:
         return _on_sample(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
-    for groups in unit.groups:
-        outcomes += _kernel(data, unit, groups, bases)
+    for k, groups in enumerate(unit.groups):
+        with within(k, len(unit.groups)):
+            outcomes += _kernel(data, unit, groups, bases)
     return outcomes
 
 
@@ -57,7 +64,7 @@ def _on_sample(data: Data, unit: Unit) -> list[Outcome]:
     seed = data.candidates[unit.numbers[0]].model.seed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = run(sampled(data, unit.sample, seed), replace(unit, sample=()))
+        found = _run(sampled(data, unit.sample, seed), replace(unit, sample=()))
     return [replace(outcome, sample=unit.sample) for outcome in found]
 
 
@@ -83,8 +90,9 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
     facts = _facts(operator)
     outcomes = []
-    for group in groups:
-        found = [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
+    for k, group in enumerate(groups):
+        with within(k, len(groups)):
+            found = [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
         if group.method.excludes_identity and isinstance(operator, Responds):
             found = [exclude(o) for o in found] if operator.is_near_identity else found
         outcomes += found
@@ -96,6 +104,9 @@ def _facts(operator: Splits | Multiplies) -> Params:
     facts: Params = {"operator": operator.words}
     if isinstance(operator, Responds):
         facts |= {"residual_trace": operator.residual_trace, "is_identity": operator.is_identity}
+        facts["rank"] = operator.rank
+    elif isinstance(operator, Multiplies):
+        facts["rank"] = operator.n
     return facts
 
 

@@ -16,7 +16,7 @@ from everyfold.evaluate.metrics import Metric, Side, is_mean, score_errors
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.stream import Kernel, Predictor, Stream
 from everyfold.models.private import MultimetricScorer
-from everyfold.models.sources import Reader
+from everyfold.models.sources import Reader, tell_block
 from everyfold.operators.memory import available_memory
 from everyfold.rows import Block, RowSource
 from everyfold.rows.rules import FoldRule
@@ -103,6 +103,7 @@ class _Values:
                     predictor.put(values[start : start + count], block.X, numbers)
                 start += count
             yield block, numbers, values
+            tell_block(block, source)
 
 
 # -- added up ----------------------------------------------------------------------------------

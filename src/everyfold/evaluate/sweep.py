@@ -28,6 +28,7 @@ from everyfold.operators.sums import FoldSums, RidgeModels
 from everyfold.rows import StreamError
 from everyfold.rows.batches import height_of
 from everyfold.rows.cluster import ClusterError
+from everyfold.rows.telling import within
 from everyfold.types import Array, Score
 
 __all__ = ["run_pass"]
@@ -46,14 +47,16 @@ def run_pass(data: Data, unit: Unit) -> list[Outcome]:
     tried = [(own, _views(stream, own, failures)) for own in members]
     made = [(own, views) for own, views in tried if views]
     height = block_height([view.features for _, views in made for view in views])
-    kernels, is_weighted = _summed(stream, made, height, failures)
+    with within(0, 1 if stream.is_one_pass else 2):
+        kernels, is_weighted = _summed(stream, made, height, failures)
     if not kernels:
         raise failures[0].error
     if not stream.scorers:
         return [_predicted(stream, kernels[0], height)]
     scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
     if scores is None:
-        scores, passes = score_values(stream, kernels, height, is_weighted=is_weighted), 2
+        with within(1, 2):
+            scores, passes = score_values(stream, kernels, height, is_weighted=is_weighted), 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     found = [
         _outcome(candidate.number, kernel, passes, seconds, [row[k] for row in of_kernel])

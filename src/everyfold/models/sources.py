@@ -18,6 +18,7 @@ from everyfold.rows.batches import Batch, by_fold
 from everyfold.rows.dasks import is_lazy, lazily
 from everyfold.rows.memory import Sampled
 from everyfold.rows.rules import FoldRule
+from everyfold.rows.telling import tell
 from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "in_blocks",
     "read_source",
     "structure_of",
+    "tell_block",
 ]
 
 ROWS_AT_A_TIME = 65536
@@ -153,6 +155,12 @@ def _labels(source: RowSource) -> set[Targets]:
     return found
 
 
+def tell_block(block: Block, source: RowSource) -> None:
+    """Say how far a pass over a source is, now that a block is done."""
+    if source.n_rows:
+        tell(min(1.0, (block.start + len(block)) / source.n_rows))
+
+
 @dataclass(frozen=True)
 class View:
     """A map whose sums are taken in a pass.
@@ -230,6 +238,7 @@ class Summing:
             if order is not None:
                 X, z, w = X[order], z[order], None if w is None else w[order]
             yield Batch(X, z, w, sets)
+            tell_block(block, source)
 
 
 def answers(work: Callable[[Matrix], AnyArray], X: Matrix, fitted: Estimator) -> AnyArray:

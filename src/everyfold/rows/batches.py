@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from everyfold.rows.telling import told
 from everyfold.types import Array, Index, Matrix
 
 __all__ = ["NEVER", "TOTAL", "Batch", "array_batches", "by_fold", "height_of"]
@@ -78,7 +79,7 @@ def array_batches(
         fold[rows] = k
     is_disjoint = sum(len(rows) for rows in sets) == np.count_nonzero(fold >= 0)
     ascending = () if is_disjoint else [np.sort(rows) for rows in sets]
-    for start in range(0, n, height):
+    for start in told(range(0, n, height)):
         part = slice(start, min(n, start + height))
         weight = None if w is None else w[part]
         if not is_disjoint:

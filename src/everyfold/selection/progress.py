@@ -1,17 +1,21 @@
-"""How far a search is: lines on the terminal, and scikit-learn's callbacks where it has them."""
+"""How far a search is: a bar or lines, and scikit-learn's callbacks where it has them."""
 
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from everyfold.evaluate.data import Watch
 from everyfold.evaluate.plan import SearchPlan
+from everyfold.evaluate.tiles import Unit
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows import RowSource
+from everyfold.selection.bars import Bar, find_bar
 from everyfold.types import Estimator, Params, Search
 
 
@@ -23,8 +27,64 @@ class _Printed(logging.Handler):
         print(record.getMessage(), flush=True)
 
 
-class Progress:
-    """Told of every unit of work that is finished.
+class Kernels:
+    """Which kernels have all their candidates: each is counted once, however it is evaluated."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        found = {
+            tuple(number for group in groups for number in group.numbers)
+            for unit in units
+            if unit.order != "refit"
+            for groups in unit.groups
+        }
+        self._left = {k: set(numbers) for k, numbers in enumerate(found)}
+        self._of = {number: k for k, numbers in enumerate(found) for number in numbers}
+        self._total, self.n_candidates = len(found), 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    @property
+    def done(self) -> int:
+        """The number of kernels that are done."""
+        return self._total - len(self._left)
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """Candidates are done."""
+        for number in numbers:
+            self.n_candidates += 1
+            left = self._left.get(self._of.get(number, -1), {number, -1})
+            left.discard(number)
+            if not left:
+                del self._left[self._of[number]]
+
+
+class Round:
+    """The units of a round by what they should cost, and the share of each that is done."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        least = max((unit.seconds for unit in units), default=0.0) / 1000.0 or 1.0
+        self._costs = {id(unit): max(unit.seconds, least) for unit in units}
+        self._shares: dict[int, float] = {}
+
+    def tell(self, unit: Unit, share: float) -> None:
+        """So much of a unit is done."""
+        if id(unit) in self._costs:
+            self._shares[id(unit)] = share
+
+    @property
+    def share(self) -> float:
+        """So much of the round."""
+        done = sum(self._costs[key] * share for key, share in list(self._shares.items()))
+        return float(done / sum(self._costs.values())) if self._costs else 0.0
+
+
+_GLANCE = 0.1
+"""Seconds between two states of a bar."""
+
+
+class Progress(Watch):
+    """Told of every unit of work that is finished, and of shares of units where a bar shows them.
 
     scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
     there are none to call.
@@ -34,12 +94,20 @@ class Progress:
         self._search = search
         self._data = {"X": data[0], "y": data[1], "metadata": data[2]}
         self._total, self._candidates = n_kernels, n_candidates
-        self._done = 0
+        self._kernels = Kernels(())
+        self._round = Round(())
+        self._n_rounds, self._shown, self._drawn = 0, 0.0, -math.inf
         self._start = time.perf_counter()
         self._root: Any = None
         self._tasks: Any = None
+        self._bar = self.find_bar()
+        self.is_on = self._bar is not None
         if hasattr(search, "_init_callback_context"):
             self._open_callbacks()
+
+    def find_bar(self) -> Bar | None:
+        """What shows how far the work is; None for lines, or for silence."""
+        return find_bar() if self._search.verbose > 0 else None
 
     def _open_callbacks(self) -> None:
         search = self._search
@@ -48,6 +116,8 @@ class Progress:
 
     def begin(self, plan: SearchPlan) -> dict[tuple[int, int], Any]:
         """Say what there is to do; what callbacks are called by, for each refit."""
+        self._kernels = Kernels(plan.units)
+        self._total = len(self._kernels)
         self._announce(plan)
         if self._root is None:
             return {}
@@ -94,29 +164,61 @@ class Progress:
             log.removeHandler(printed)
             log.setLevel(level)
 
-    def advance(self, n_finished: int) -> None:
-        """One more unit is done, ``n_finished`` candidates in all."""
-        if self._tasks is not None:
-            task = self._tasks.subcontext(task_name="kernel", task_id=self._done)
+    def begin_round(self, units: Sequence[Unit]) -> None:
+        """See base class."""
+        self._round, self._shown = Round(units), 0.0
+        self._n_rounds += 1
+
+    def tell(self, unit: Unit, share: float) -> None:
+        """See base class."""
+        if not self.is_on:
+            return
+        self._round.tell(unit, share)
+        now = time.perf_counter()
+        if now - self._drawn >= _GLANCE:
+            self._drawn = now
+            self._draw()
+
+    def _draw(self) -> None:
+        """Show how far the round is; never less than before."""
+        assert self._bar is not None
+        self._shown = max(self._shown, self._round.share)
+        again = "" if self._n_rounds <= 1 else f", round {self._n_rounds}"
+        self._bar.show(self._shown, self._words() + again)
+
+    def _words(self) -> str:
+        seconds = time.perf_counter() - self._start
+        words = f"{self._kernels.n_candidates}/{self._candidates} candidates, {seconds:.1f} s"
+        return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
+
+    def advance(self, numbers: Sequence[int]) -> None:
+        """Candidates have got complete for the first time, and with them perhaps some kernels."""
+        before = self._kernels.done
+        self._kernels.take(numbers)
+        for k in range(before, self._kernels.done) if self._tasks is not None else ():
+            task = self._tasks.subcontext(task_name="kernel", task_id=k)
             task.call_on_fit_task_begin(estimator=self._search)
             task.call_on_fit_task_end(estimator=self._search)
-        self._done += 1
-        if self._search.verbose > 0:
-            seconds = time.perf_counter() - self._start
-            print(
-                f"kernel {self._done}/{self._total}, {n_finished}/{self._candidates} candidates, "
-                f"{seconds:.1f} s",
-                flush=True,
-            )
+        if self._search.verbose > 0 and self._bar is None and self._kernels.done > before:
+            print(self._words(), flush=True)
 
     def refine(self, n_candidates: int) -> None:
         """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
-        if self._search.verbose > 0:
+        if self._search.verbose > 0 and self._bar is None:
             seconds = time.perf_counter() - self._start
             print(f"{n_candidates} candidates again, more exactly, {seconds:.1f} s", flush=True)
 
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever happened."""
+        if self._bar is not None:
+            if self._n_rounds:
+                self._draw()
+            self._bar.close()
+        self._bar, self.is_on = None, False
+
     def end_search(self) -> None:
         """All units are done."""
+        self.close()
         if self._tasks is not None:
             self._tasks.call_on_fit_task_end(estimator=self._search)
 

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from copy import deepcopy
@@ -28,6 +29,7 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
+from everyfold.evaluate.rounds import Once, mean_score
 from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step, with_final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
@@ -51,6 +53,7 @@ from everyfold.selection.remarks import (
     edge_remarks,
     identity_remarks,
 )
+from everyfold.selection.reporting import Given, ReportedSearch
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
 from everyfold.selection.termination import sigterm_raises
@@ -70,14 +73,29 @@ class _Run:
     progress: Progress
     start: float
     keeper: Keeper
+    given: Given
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
+    rungs: list[tuple[int, int, float]] = field(default_factory=list)
+    """Candidates, ranks of their kernels, and mean scores, where a candidate may have several."""
 
     def refitted(self, number: int) -> Outcome | None:
         """The outcome of a candidate by refits of its estimator, if there are any."""
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
+
+    @property
+    def climbs(self) -> bool:
+        """Whether a candidate may be evaluated several times, as the plan has several rounds."""
+        return isinstance(self.metric, str) and not isinstance(self.plan.rounds, Once)
+
+    @property
+    def climbed(self) -> list[tuple[int, int, float]]:
+        """The rungs of candidates with several ranks, by their places in the table."""
+        place = {number: k for k, number in enumerate(self.finished)}
+        several = Counter(number for number, _ in {rung[:2] for rung in self.rungs})
+        return [(place[k], rank, score) for k, rank, score in self.rungs if several[k] > 1]
 
     @property
     def finished(self) -> list[int]:
@@ -97,7 +115,7 @@ class _Run:
         return found[0] if found else self.data.n_weighted
 
 
-class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[misc]
+class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  # type: ignore[misc]
     """Base of the searches; everything not defined here is scikit-learn's own."""
 
     _parameter_constraints: Params = {  # noqa: RUF012
@@ -147,6 +165,7 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
             try:
                 self._evaluate(state)
             except BaseException as error:
+                state.progress.close()
                 self._keep_what_is_finished(state, error)
                 raise
             state.progress.end_search()
@@ -289,7 +308,8 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
-        return _Run(request, metric, data, made, progress, start, keeper)
+        given = Given.of(X, params)
+        return _Run(request, metric, data, made, progress, start, keeper, given)
 
     # -- the work ------------------------------------------------------------------------------
 
@@ -297,26 +317,29 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
         journals = opened(self.journal, state.request, state.data)
         with state.progress.printing(), journals as journal:
             contexts = state.progress.begin(state.plan)
-            data = state.data.called_by(self, contexts)
+            data = state.data.called_by(self, state.progress, contexts)
             with closing(carry_out(state.plan, data, self.n_jobs, journal)) as done:
                 for outcomes in done:
                     self._take(state, outcomes)
 
     def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
         """Note outcomes of candidates that got complete together."""
-        is_new = any(outcome.number not in state.history for outcome in outcomes)
+        new = [o.number for o in outcomes if o.number not in state.history]
         is_alone = outcomes[0].status == REFITTED
         for outcome in outcomes:
             if outcome.failure is not None and self.error_score == "raise":
                 raise outcome.failure.error
             found = state.refits if outcome.is_refit else state.history
             found[outcome.number] = without_values(outcome)
+            if outcome.rank and state.climbs:
+                score = mean_score(outcome, state.metric)
+                state.rungs.append((outcome.number, outcome.rank, score))
             if not outcome.is_refit and not is_alone:
                 state.keeper.take(outcome, state.data)
         if is_alone:
             return
-        if is_new:
-            state.progress.advance(len(state.history))
+        if new:
+            state.progress.advance(new)
         else:
             state.progress.refine(len(outcomes))
 
@@ -438,6 +461,7 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
+        self._given, self._said = state.given, tuple(notes)
         self._ratio = test_ratio(state.data, table.n_splits)
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
@@ -445,6 +469,7 @@ class FastSearchCV(WinnerAnswers, HonestSearch, BaseSearchCV):  # type: ignore[m
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
+            rungs=state.climbed,
         )
 
     def _refit_best(self, state: _Run) -> None:

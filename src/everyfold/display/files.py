@@ -1,0 +1,92 @@
+"""Files that take their names only once they are complete; what was there is kept until then."""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # a system without such locks, where partial files of dead runs stay
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["is_special", "partial_file", "remove_dead", "writing"]
+
+
+def is_special(path: Path) -> bool:
+    """Whether it is a device, a pipe or the like, which nothing may take the place of."""
+    is_stream = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))
+    return is_stream or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes its name, through symbolic links, only once it is complete.
+
+    It is on the disk by then and has the mode of the file in its place. To devices and pipes all is
+    written at once, at the end.
+    """
+    if is_special(path):
+        whole = io.BytesIO()
+        yield whole
+        with path.open("ab") as stream:
+            stream.write(whole.getvalue())
+        return
+    target = path.resolve()
+    with partial_file(target) as partial:
+        with partial.open("r+b") as file:
+            if target.exists():
+                partial.chmod(stat.S_IMODE(target.stat().st_mode))
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(target)
+    with suppress(OSError):  # not every system can do that with a directory
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+# -- partial files ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def partial_file(target: Path) -> Iterator[Path]:
+    """An empty file beside the target, locked as long as its process lives, and gone afterwards."""
+    partial = target.with_name(f"{_beginning(target)}{os.getpid()}.partial")
+    try:
+        with partial.open("xb"), _locked(partial):
+            yield partial
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _beginning(target: Path) -> str:
+    return f".{target.name[:40]}."
+
+
+def remove_dead(target: Path) -> None:
+    """Remove partial files of the target whose processes have ended."""
+    for old in target.parent.glob(f"{glob.escape(_beginning(target))}*.partial"):
+        is_ours = re.fullmatch(r"\d+\.partial", old.name.removeprefix(_beginning(target)))
+        if fcntl is not None and is_ours and old.is_file() and not old.is_symlink():
+            with suppress(OSError), _locked(old):
+                old.unlink(missing_ok=True)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which ends with the process; OSError if another one has it."""
+    with path.open("rb") as file:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield

@@ -1,0 +1,97 @@
+"""Predicted against measured, with the intervals that were promised."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from everyfold.display.table import Axes, pyplot
+from everyfold.types import Array, Estimator, Mask, Matrix, Targets
+
+__all__ = ["IntervalDisplay"]
+
+
+class IntervalDisplay:
+    """Predictions of rows with their intervals, beside what was measured.
+
+    Create it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    measured, predicted : arrays of shape (n_samples,)
+    intervals : array of shape (n_samples, 2)
+        Lower and upper bounds.
+    confidence : float
+        The share of rows that they are to cover.
+
+    Attributes
+    ----------
+    coverage_ : float
+        The share of rows that they do cover.
+    ax_, figure_
+        Of matplotlib, once plotted.
+    """
+
+    def __init__(
+        self, *, measured: Array, predicted: Array, intervals: Array, confidence: float
+    ) -> None:
+        self.measured = measured
+        self.predicted = predicted
+        self.intervals = intervals
+        self.confidence = confidence
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: Matrix, y: Targets, *, level: int = 0, ax: Axes = None
+    ) -> IntervalDisplay:
+        """Draw rows that the estimator was not fitted to.
+
+        Parameters
+        ----------
+        estimator : fitted FastCrossConformalRegressor
+        X, y
+            New rows, and what was measured.
+        level : int, default=0
+            Which of several confidence levels.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : IntervalDisplay
+        """
+        check_is_fitted(estimator, "conformity_scores_")
+        measured = column_or_1d(y, dtype=np.float64)
+        points, intervals = estimator.predict_interval(X)
+        if len(points) != len(measured):
+            raise ValueError(f"y has {len(measured)} entries, and X has {len(points)} rows")
+        levels = np.atleast_1d(estimator.confidence_level)
+        known = {"measured": measured, "predicted": points, "intervals": intervals[:, :, level]}
+        return cls(**known, confidence=float(levels[level])).plot(ax=ax)
+
+    @property
+    def is_covered(self) -> Mask:
+        """The rows whose measured value lies in its interval."""
+        low, high = self.intervals.T
+        covered: Mask = (low <= self.measured) & (self.measured <= high)
+        return covered
+
+    def plot(self, *, ax: Axes = None) -> IntervalDisplay:
+        """Draw; returns itself."""
+        if ax is None:
+            _, ax = pyplot().subplots(layout="constrained")
+        inside = self.is_covered
+        self.coverage_ = float(inside.mean())
+        low, high = self.intervals.T
+        ax.vlines(self.predicted, low, high, color="C0", alpha=0.25, linewidth=1.5, zorder=1)
+        for chosen, colour, word in ((inside, "C0", "inside"), (~inside, "C3", "outside")):
+            label = f"{word} its interval ({np.count_nonzero(chosen)})"
+            ax.scatter(
+                self.predicted[chosen], self.measured[chosen], s=14, color=colour, label=label
+            )
+        ends = [float(self.predicted.min()), float(self.predicted.max())]
+        ax.plot(ends, ends, color="black", linestyle="--", linewidth=1.0, zorder=2)
+        asked = f"asked for {self.confidence:.0%}"
+        ax.set(xlabel="predicted", ylabel="measured, and its interval")
+        ax.legend(title=f"{self.coverage_:.1%} covered, {asked}", frameon=False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
