@@ -19,6 +19,7 @@ __all__ = [
     "Index",
     "Label",
     "LabelLoss",
+    "Lazy",
     "Mask",
     "Matrix",
     "Method",
@@ -52,6 +53,9 @@ Mask: TypeAlias = NDArray[np.bool_]
 
 Matrix: TypeAlias = Any
 """Rows: an array, a CSR matrix, a data frame or a list, which have no common type."""
+
+Lazy: TypeAlias = Any
+"""What Dask holds elsewhere, which has no types: a collection, a future, a client, a result."""
 
 Targets: TypeAlias = Any
 """A user's y: an array, a list, a column of a data frame, or None."""

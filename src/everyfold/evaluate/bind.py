@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
+from everyfold.models.model import KernelChoice
 from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
 from everyfold.operators import Mapped, Responds, Structure
 from everyfold.operators.base import Made, Multiplies, Part, Splits, having
@@ -150,7 +150,7 @@ class FoldRows(Splits):
         return self.bases[name]
 
 
-def shared_bases(choices: Mapping[Any, Any]) -> frozenset[str]:
+def shared_bases(choices: Mapping[int, KernelChoice]) -> frozenset[str]:
     """The base matrices that more than one kernel is made of."""
     bases = [choice.resolve_for_any().base for choice in choices.values()]
     return frozenset(base for base in bases if base is not None and bases.count(base) > 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
+from hashlib import blake2b
 from importlib.metadata import PackageNotFoundError, version
 from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -20,7 +20,7 @@ from everyfold.evaluate.data import Data
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import Unit
 from everyfold.rows import RowSource
-from everyfold.types import AnyArray
+from everyfold.types import AnyArray, Matrix, Params
 
 __all__ = [
     "Fingerprint",
@@ -61,7 +61,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
     asked |= {"scoring": request.scorer, "refit": asked["refit"] or True}
     del asked["n_jobs"]
     rows = X.identity() if isinstance(X, RowSource) else X
-    parts: dict[str, dict[str, Any]] = {
+    parts: dict[str, Params] = {
         "data": {"X": rows, "y": request.y, **more},
         "folds": {"cv": _folds(data)},
         "candidates": {"estimator": request.estimator, "parameters": list(request.candidates)},
@@ -70,7 +70,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
     return fingerprint_of(parts)
 
 
-def fingerprint_of(parts: Mapping[str, Mapping[str, Any]]) -> Fingerprint:
+def fingerprint_of(parts: Mapping[str, Mapping[str, object]]) -> Fingerprint:
     """The digests of what belongs to every part of a search, and the versions of the packages."""
     found = {part: _digests(values) for part, values in parts.items()}
     return {**found, "versions": versions()}
@@ -108,7 +108,7 @@ def digest(value: object) -> str:
     >>> digest({"a": [1, 2.0]}) == digest({"a": [1, 2.0]}) != digest({"a": [1, 3.0]})
     True
     """
-    hasher = hashlib.blake2b(digest_size=16)
+    hasher = blake2b(digest_size=16)
     try:
         _feed(hasher, value)
     except Exception as error:
@@ -119,7 +119,7 @@ def digest(value: object) -> str:
     return hasher.hexdigest()
 
 
-def _digests(values: Mapping[str, Any]) -> dict[str, str]:
+def _digests(values: Mapping[str, object]) -> dict[str, str]:
     return {name: digest(value) for name, value in values.items() if value is not None}
 
 
@@ -149,7 +149,7 @@ _BLOCK = 2**24
 """Numbers of an array that is not contiguous that are copied at a time."""
 
 
-def _feed(hasher: Any, value: Any) -> None:
+def _feed(hasher: blake2b, value: Any) -> None:
     """Add a value to what is hashed: its kind, and then what it consists of."""
     kind = type(value)
     hasher.update(f"{kind.__module__}.{kind.__qualname__}:".encode())
@@ -167,14 +167,14 @@ def _feed(hasher: Any, value: Any) -> None:
         _feed(hasher, _contents(value))
 
 
-def _feed_all(hasher: Any, items: Iterable[object]) -> None:
+def _feed_all(hasher: blake2b, items: Iterable[object]) -> None:
     found = list(items)
     hasher.update(f"{len(found)};".encode())
     for item in found:
         _feed(hasher, item)
 
 
-def _feed_array(hasher: Any, array: AnyArray) -> None:
+def _feed_array(hasher: blake2b, array: AnyArray) -> None:
     hasher.update(f"{array.dtype.str}{array.shape}".encode())
     if array.dtype.hasobject:
         _feed_all(hasher, array.ravel().tolist())
@@ -204,7 +204,7 @@ def _contents(value: Any) -> object:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if sparse.issparse(value):
-        table: Any = value
+        table: Matrix = value
         rows = table.tocsr()
         return rows.shape, rows.data, rows.indices, rows.indptr
     if hasattr(value, "columns") and hasattr(value, "dtypes"):  # a data frame of any library

@@ -28,6 +28,7 @@ from everyfold.evaluate.fingerprint import Fingerprint, difference, fingerprint,
 from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import Unit
+from everyfold.types import Splitter
 
 try:
     import fcntl
@@ -103,11 +104,11 @@ class Journal:
             return
         self.append_record(unit_key(unit), outcomes)
 
-    def append_record(self, key: str, outcomes: Sequence[Any]) -> None:
+    def append_record(self, key: str, outcomes: Sequence[object]) -> None:
         """Write plain data, arrays or outcomes under a key."""
         self._write(b"", {"unit": key, "outcomes": [_encoded(o) for o in outcomes]})
 
-    def _write(self, prefix: bytes, record: Any) -> None:
+    def _write(self, prefix: bytes, record: object) -> None:
         text = json.dumps(record, separators=(",", ":")).encode()
         self._file.seek(0, os.SEEK_END)
         self._file.write(prefix + b"%08x " % zlib.crc32(text) + text + b"\n")
@@ -217,7 +218,7 @@ def _check_repeatable(request: Request) -> None:
         )
 
 
-def check_folds_repeat(cv: Any) -> None:
+def check_folds_repeat(cv: Splitter) -> None:
     """Refuse a splitter that draws other folds in every call."""
     is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
     if is_drawn:

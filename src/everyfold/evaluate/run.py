@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from traceback import format_exc
-from typing import Any
 
 import numpy as np
 
@@ -33,7 +32,7 @@ from everyfold.operators.base import Multiplies, Splits, having
 from everyfold.rows.folds import Folds, chosen
 from everyfold.rows.telling import listening, within
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import Array, Index, Label, Mask, Params, Score
+from everyfold.types import AnyArray, Array, Index, Label, Mask, Params, Score
 
 __all__ = ["lost", "run", "score_together"]
 
@@ -437,7 +436,7 @@ def _is_approximate(record: OutOfFold, method: Method) -> bool:
     return not record.is_exact.all() if record.words else method.is_approximate
 
 
-def _among_all(found: Any, where: Any, size: int, missing: Any) -> Any:
+def _among_all(found: AnyArray, where: Index, size: int, missing: float) -> AnyArray:
     """Entries of the usable folds among those of all."""
     if len(where) == size:
         return found

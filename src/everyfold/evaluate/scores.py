@@ -229,7 +229,7 @@ class Judge:
     """
 
     def __init__(
-        self, scorer: Scorer, target: Target, data: Any, params: Params, error_score: ErrorScore
+        self, scorer: Scorer, target: Target, data: Matrix, params: Params, error_score: ErrorScore
     ) -> None:
         self._target = target
         self._X, self._y = data
@@ -383,7 +383,9 @@ class _Probe(Judge):
             raise ValueError(f"the scorer looks at {model.looked_for!r} of the fitted estimator")
 
 
-def why_not_judged(scorer: Scorer, target: Target, data: Any, params: Params, rows: Index) -> str:
+def why_not_judged(
+    scorer: Scorer, target: Target, data: Matrix, params: Params, rows: Index
+) -> str:
     """Why scorers cannot judge held-out values alone; empty if they can, as scikit-learn's do.
 
     A function of the user's own gets the estimator itself. It is tried on one that knows the true

@@ -179,14 +179,17 @@ def _numbered(task: Task[Item, Result], chunk: tuple[int, Sequence[Item]]) -> An
     return chunk[0], task(chunk[1])
 
 
-def _pool(task: Callable[[Any], Result], chunks: Iterable[Any], n_jobs: int | None) -> Any:
+def _pool(
+    task: Callable[[Item], Result], chunks: Iterable[Item], n_jobs: int | None
+) -> Iterable[Result]:
     """The results as they come; all is submitted at once, since a pool may break in between."""
     options = {"n_jobs": n_jobs, "pre_dispatch": "all"}
     try:
         pool = Parallel(**options, return_as="generator_unordered")
     except (TypeError, ValueError):  # joblib before 1.4
         pool = Parallel(**options)
-    return pool([delayed(task)(chunk) for chunk in chunks])
+    found: Iterable[Result] = pool([delayed(task)(chunk) for chunk in chunks])
+    return found
 
 
 def _run(
@@ -216,7 +219,7 @@ _GLANCE = 0.5
 """Seconds between two looks at whether the parent is alive."""
 
 
-def _chunks(items: Sequence[Any], pieces: int | None = None) -> list[Sequence[Any]]:
+def _chunks(items: Sequence[Item], pieces: int | None = None) -> list[Sequence[Item]]:
     """Items in so many pieces of neighbours; one each if not given."""
     pieces = min(pieces or len(items), len(items))
     cuts = [len(items) * i // pieces for i in range(pieces + 1)]

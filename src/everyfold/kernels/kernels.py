@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -417,7 +417,7 @@ class Custom(_Plain):
 
     # Neither a mapping nor every callable can be hashed; equality still compares both.
     function: Callable[..., Matrix] = field(hash=False)
-    params: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    params: Mapping[str, object] = field(default_factory=dict, hash=False)
     on_matrices: bool = False
 
     base: ClassVar[str | None] = None

@@ -61,7 +61,7 @@ def find_kernel(
     gamma: Gamma = None,
     degree: int = 3,
     coef0: float = 1.0,
-    kernel_params: Mapping[str, Any] | None = None,
+    kernel_params: Mapping[str, object] | None = None,
     X: Matrix | None = None,
     on_matrices: bool = False,
 ) -> Kernel:

@@ -15,7 +15,7 @@ from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 from everyfold.models.estimators import KernelClassifier, KernelRegressor
 from everyfold.models.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.models.targets import Voting
-from everyfold.types import Estimator
+from everyfold.types import Estimator, Params
 
 _LINEAR = KernelChoice("linear")
 
@@ -262,7 +262,7 @@ def twin_of(model: Model) -> KernelRegressor | KernelClassifier:
     KernelRegressor(alpha=0.5, kernel='linear')
     """
     choice = model.choice
-    params = {
+    params: Params = {
         "alpha": model.ridges[0],
         "kernel": choice.kernel,
         "gamma": choice.gamma,

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -42,7 +42,7 @@ class KernelChoice:
     gamma: Gamma = None
     degree: int = 3
     coef0: float = 1.0
-    params: Any = None
+    params: Mapping[str, object] | None = None
     on_matrices: bool = False
 
     def __post_init__(self) -> None:
@@ -293,7 +293,7 @@ def original(kind: type) -> type:
     return kind
 
 
-def read_ridge(alpha: Any, name: str = "alpha") -> tuple[float, ...]:
+def read_ridge(alpha: ArrayLike | None, name: str = "alpha") -> tuple[float, ...]:
     """Check ridges: finite numbers, not negative."""
     ridges = np.atleast_1d(np.asarray(alpha, dtype=np.float64))
     if ridges.ndim > 1 or not np.isfinite(ridges).all() or (ridges < 0.0).any():
@@ -304,7 +304,7 @@ def read_ridge(alpha: Any, name: str = "alpha") -> tuple[float, ...]:
     return tuple(float(ridge) for ridge in ridges)
 
 
-def read_penalty(C: Any) -> tuple[float, ...]:
+def read_penalty(C: object) -> tuple[float, ...]:
     """The ridge of a C: rho = 1/(2 C)."""
     if not (isinstance(C, Real) and 0.0 < float(C) < math.inf):
         raise ValueError(f"C={C!r} is not allowed: it must be a finite number > 0")

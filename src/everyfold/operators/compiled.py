@@ -28,13 +28,13 @@ class _Notice(event.Listener):
             self._words += f"; it is kept in {folder}"
         self._is_said = False
 
-    def on_start(self, event: Any) -> None:
+    def on_start(self, event: object) -> None:
         """Called for the function itself and for each that it calls; the first is enough."""
         if not self._is_said:
             self._is_said = True
             _LOG.info(self._words)
 
-    def on_end(self, event: Any) -> None:
+    def on_end(self, event: object) -> None:
         """Nothing more to say."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal, TypeGuard
 
 import numpy as np
 from sklearn.utils import check_random_state
@@ -268,7 +268,7 @@ class Nystrom(Mapped):
         return features, np.ascontiguousarray(product(found.F, rotation)), found.rows
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
 
 
@@ -276,7 +276,7 @@ def _is_share(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, Integral) and 0.0 < float(value) < 1.0
 
 
-def _number(asked: Any, whole: Any) -> int:
+def _number(asked: float, whole: float) -> int:
     """A number that was asked for as such or as a share of the whole, at least 1."""
     if _is_share(asked):
         return max(1, round(float(asked) * int(whole)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import SupportsIndex, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -225,10 +225,10 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 8 else f"{shown}, …"
 
 
-def positive(value: Any, name: str) -> int:
+def positive(value: SupportsIndex | None, name: str) -> int:
     """A whole number above 0."""
     try:
-        number = operator.index(value)
+        number = 0 if value is None else operator.index(value)
     except TypeError:
         number = 0
     if number < 1 or isinstance(value, bool):

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
+
+from everyfold.types import Lazy
 
 __all__ = ["Cluster", "ClusterError", "Workers", "active_client"]
 
@@ -25,7 +27,7 @@ class ClusterError(RuntimeError):
     """A cluster that lost its scheduler, or a worker too often."""
 
 
-def active_client() -> Any:
+def active_client() -> Lazy:
     """The ``distributed.Client`` of this process or of the task that runs here, if there is one."""
     if "distributed" not in sys.modules:
         return None
@@ -63,7 +65,7 @@ class Cluster:
     again by the others.
     """
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Lazy) -> None:
         self._client = client
 
     def workers(self) -> Workers:
@@ -80,7 +82,7 @@ class Cluster:
         return Workers(len(info), max(1, sum(threads)), min(known) if known else None)
 
     @contextmanager
-    def sent(self, item: object) -> Iterator[Any]:
+    def sent(self, item: object) -> Iterator[Lazy]:
         """Something that every worker has a copy of, as long as it is used."""
         with self._speaking():
             future = self._scattered(item)
@@ -89,7 +91,7 @@ class Cluster:
         finally:
             future.release()
 
-    def _scattered(self, item: object) -> Any:
+    def _scattered(self, item: object) -> Lazy:
         options = {"broadcast": True, "hash": False}
         try:  # straight to a worker, and from there to the others: one copy for each
             return self._client.scatter([item], direct=True, **options)[0]
@@ -159,13 +161,13 @@ class Cluster:
 
     def _reduced(
         self,
-        functions: Any,
+        functions: Lazy,
         groups: Sequence[Sequence[Item]],
         tell: Callable[[Item], None] | None,
-    ) -> Any:
-        every: list[Any] = []
+    ) -> Lazy:
+        every: list[Lazy] = []
 
-        def submit(work: Callable[..., Any], *args: Any) -> Any:
+        def submit(work: Callable[..., Lazy], *args: Lazy) -> Lazy:
             every.append(self._client.submit(work, functions, *args, pure=False))
             return every[-1]
 
@@ -207,14 +209,14 @@ _LOST = (
 
 
 def _submitted(
-    submit: Callable[..., Any],
+    submit: Callable[..., Lazy],
     groups: Sequence[Sequence[Item]],
     tell: Callable[[Item], None] | None,
-) -> Any:
+) -> Lazy:
     """The future of everything: chains of groups, and a tree of their ends."""
-    held: list[Any] = []
+    held: list[Lazy] = []
     for group in groups:
-        found: Any = None
+        found: Lazy = None
         for item in group:
             found = submit(_step, item, getattr(item, "needs", {}), found)
             if tell is not None:
@@ -230,18 +232,18 @@ def _call(work: Callable[[Item], Result], item: Item) -> Result:
     return work(item)
 
 
-def _told(tell: Callable[[Item], None], item: Item, future: Any) -> None:
+def _told(tell: Callable[[Item], None], item: Item, future: Lazy) -> None:
     if future.status == "finished":
         tell(item)
 
 
-def _step(functions: tuple[Any, Any], item: Any, needs: dict[Any, Any], before: Any) -> Any:
+def _step(functions: tuple[Lazy, Lazy], item: Lazy, needs: dict[Lazy, Lazy], before: Lazy) -> Lazy:
     work, merge = functions
     found = work(item.having(needs) if needs else item)
     return found if before is None else merge(before, found)
 
 
-def _merged(functions: tuple[Any, Any], parts: Sequence[Any]) -> Any:
+def _merged(functions: tuple[Lazy, Lazy], parts: Sequence[Lazy]) -> Lazy:
     found, merge = parts[0], functions[1]
     for part in parts[1:]:
         found = merge(found, part)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Generic
 
 import numpy as np
 
@@ -15,17 +15,17 @@ from everyfold.rows.checks import Array, Piece, StreamError
 from everyfold.rows.cluster import Cluster, Workers, active_client
 from everyfold.rows.folders import FolderRows
 from everyfold.rows.source import Result, RowSource, Tally, naming
-from everyfold.types import AnyArray, Params, Targets
+from everyfold.types import AnyArray, Lazy, Params, Targets
 
 __all__ = ["DaskRows", "is_lazy", "lazily"]
 
 
-def is_lazy(X: Any) -> bool:
+def is_lazy(X: Lazy) -> bool:
     """Whether something is a collection of Dask."""
     return hasattr(X, "__dask_graph__") and hasattr(X, "__dask_keys__")
 
 
-def lazily(work: Callable[[Any], AnyArray], X: Any) -> Any:
+def lazily(work: Callable[[Lazy], AnyArray], X: Lazy) -> Lazy:
     """What ``work`` makes of the rows of a collection, as one that is still to be computed.
 
     A row or two of zeros are worked on to learn what comes out.
@@ -39,7 +39,7 @@ def lazily(work: Callable[[Any], AnyArray], X: Any) -> Any:
     return X.map_blocks(work, dtype=sample.dtype, meta=sample[:0], **shape)
 
 
-def _as_frame(work: Callable[[Any], AnyArray], frame: Any) -> Any:
+def _as_frame(work: Callable[[Lazy], AnyArray], frame: Lazy) -> Lazy:
     import pandas as pd
 
     found = work(frame)
@@ -72,13 +72,13 @@ class DaskRows(RowSource):
 
     def __init__(
         self,
-        X: Any,
+        X: Lazy,
         y: Targets = None,
         *,
-        sample_weight: Any = None,
-        fold: Any = None,
+        sample_weight: Lazy = None,
+        fold: Lazy = None,
         target: str | None = None,
-        client: Any = None,
+        client: Lazy = None,
     ) -> None:
         _check_dask()
         self._client = client
@@ -129,16 +129,16 @@ class DaskRows(RowSource):
             raise StreamError("there are no rows; give some")
         return [_Partition(k, part.lazy, starts[k], part.n_rows) for k, part in enumerate(parts)]
 
-    def _each(self, work: Callable[[_Partition], Any], parts: Sequence[_Partition]) -> Any:
+    def _each(self, work: Callable[[_Partition], Lazy], parts: Sequence[_Partition]) -> Lazy:
         """``work`` of some partitions, as dictionaries put together."""
         return self._run(work, _both, parts)
 
     def _run(
         self,
-        work: Callable[[_Partition], Any],
-        merge: Callable[[Any, Any], Any],
+        work: Callable[[_Partition], Lazy],
+        merge: Callable[[Lazy, Lazy], Lazy],
         parts: Sequence[_Partition],
-    ) -> Any:
+    ) -> Lazy:
         cluster = self.cluster
         if cluster is not None:
             return cluster.reduce(work, merge, cluster.chains(parts), self._counted())
@@ -193,7 +193,7 @@ class DaskRows(RowSource):
         return X
 
 
-def _both(one: dict[int, Any], two: dict[int, Any]) -> dict[int, Any]:
+def _both(one: dict[int, Lazy], two: dict[int, Lazy]) -> dict[int, Lazy]:
     return one | two
 
 
@@ -209,9 +209,9 @@ class _Lazy:
 
     n_rows: int | None
     source: RowSource | None = None
-    graph: Any = None
-    key: Any = None
-    needs: dict[Any, Any] = field(default_factory=dict)
+    graph: Lazy = None
+    key: Lazy = None
+    needs: dict[Lazy, Lazy] = field(default_factory=dict)
     """What of the graph is on the cluster already, by key."""
 
     def rows(self, first_row: int, names: tuple[str, ...] | None) -> RowSource:
@@ -241,11 +241,11 @@ class _Partition:
     n_rows: int
 
     @property
-    def needs(self) -> dict[Any, Any]:
+    def needs(self) -> dict[Lazy, Lazy]:
         """Futures that the partition is computed from."""
         return self.lazy.needs
 
-    def having(self, found: dict[Any, Any]) -> _Partition:
+    def having(self, found: dict[Lazy, Lazy]) -> _Partition:
         """The same with the results of these futures."""
         from dask.task_spec import DataNode
 
@@ -335,7 +335,7 @@ def _of_folder(folder: FolderRows, source: RowSource) -> _Found:
     return tokenize(repr(folder.identity())), folder.names, folder.n_features, parts
 
 
-def _of_array(X: Any, columns: dict[str, Any]) -> _Found:
+def _of_array(X: Lazy, columns: dict[str, Lazy]) -> _Found:
     import dask.array as da
     from dask.base import tokenize
 
@@ -360,7 +360,7 @@ def _of_array(X: Any, columns: dict[str, Any]) -> _Found:
     return token, None, int(X.shape[1]), _bundled(blocks, others, lengths, known)
 
 
-def _aligned(column: Any, lengths: list[int], name: str) -> list[Any]:
+def _aligned(column: Lazy, lengths: list[int], name: str) -> list[Lazy]:
     """The parts of a column that belong to the partitions."""
     import dask.array as da
 
@@ -377,7 +377,7 @@ def _aligned(column: Any, lengths: list[int], name: str) -> list[Any]:
     return list(column.to_delayed().ravel())
 
 
-def _of_frame(X: Any, columns: dict[str, Any], target: str | None) -> _Found:
+def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     from dask.base import tokenize
 
     token = tokenize(X, target, *columns.values())
@@ -409,7 +409,7 @@ def _of_frame(X: Any, columns: dict[str, Any], target: str | None) -> _Found:
 
 
 def _of_columns(
-    frame: Any, features: list[str], named: dict[str, str], apart: dict[str, Any]
+    frame: Lazy, features: list[str], named: dict[str, str], apart: dict[str, Lazy]
 ) -> Piece:
     columns = {role: frame[name].to_numpy() for role, name in named.items()}
     columns |= {role: np.asarray(column) for role, column in apart.items()}
@@ -417,10 +417,10 @@ def _of_columns(
 
 
 def _bundled(
-    blocks: Sequence[Any],
-    others: dict[str, list[Any] | None],
+    blocks: Sequence[Lazy],
+    others: dict[str, list[Lazy] | None],
     lengths: list[int],
-    known: dict[Any, Any],
+    known: dict[Lazy, Lazy],
 ) -> list[_Lazy]:
     return [
         _culled(
@@ -434,12 +434,12 @@ def _bundled(
     ]
 
 
-def _of_parts(X: Any, columns: dict[str, Any]) -> Piece:
+def _of_parts(X: Lazy, columns: dict[str, Lazy]) -> Piece:
     return Piece(X, **columns)
 
 
 def _culled(
-    make: Callable[..., Piece], n_rows: int | None, known: dict[Any, Any], *parts: Any
+    make: Callable[..., Piece], n_rows: int | None, known: dict[Lazy, Lazy], *parts: Lazy
 ) -> _Lazy:
     """A partition with the part of the graph that it takes, and no more.
 
@@ -455,7 +455,7 @@ def _culled(
     return _Lazy(n_rows, graph=graph, key=piece.key, needs=needs)
 
 
-def _futures(*collections: Any) -> dict[Any, Any]:
+def _futures(*collections: Lazy) -> dict[Lazy, Lazy]:
     """The futures of what was persisted, by their keys."""
     if "distributed" not in sys.modules:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,14 +51,14 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
     gamma: Gamma
     degree: int
     coef0: float
-    kernel_params: Any
+    kernel_params: Params | None
     operator: OperatorChoice
-    alpha: Any
-    C: Any
+    alpha: ArrayLike | None
+    C: float | None
     fit_intercept: bool
-    loss: Any
+    loss: str | Loss
     class_weight: ClassWeight = None
-    multi_class: Any = "ovr"
+    multi_class: Literal["ovr", "ovo"] = "ovr"
 
     def _model(self) -> Model:
         """The estimator in the library's own words; raises what is wrong with its parameters."""
