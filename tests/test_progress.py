@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.evaluate.data import Watch
+from everyfold.evaluate.watch import Watch
 from everyfold.rows.telling import listening, tell, told, within
 from everyfold.selection import progress
 from everyfold.streams import ArrayRows

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from everyfold.criteria.base import Closed, Failure
+from everyfold.evaluate.cache import Cache
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds, masked
+from everyfold.evaluate.watch import Watch
 from everyfold.models.model import Model
 from everyfold.models.pipelines import Parts, freeze
 from everyfold.models.targets import Labels, Target
-from everyfold.operators.memory import available_memory
 from everyfold.rows.folds import Fold, Folds
 from everyfold.types import (
     Array,
@@ -31,7 +32,7 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["REFITTED", "Cache", "Candidate", "Data", "Outcome", "Task", "Tile", "Watch"]
+__all__ = ["REFITTED", "Candidate", "Data", "Outcome", "Task", "Tile"]
 
 REFITTED = "refitted"
 """The status of a candidate that nothing speeds up: its scores are those of its own refits."""
@@ -202,59 +203,6 @@ class Candidate:
         """Equal for candidates of one task that differ in their kernel and ridge at most."""
         ridges = self.model.ridges if self.model.chooses_ridge else ()
         return self.task, ridges, *[freeze(getattr(self.model, name)) for name in _SHARED]
-
-
-_SHARE_OF_MEMORY = 0.25
-_MOST_BYTES = 2_000_000_000
-
-
-class Cache:
-    """Things worth keeping for other units, within a share of the memory.
-
-    A pickled cache is empty: a worker process fills its own.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
-        self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
-
-    def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
-        """What is kept under the key, if anything."""
-        return self._kept.get(key)
-
-    def put(self, key: Hashable, *items: Matrix) -> None:
-        """Keep the items, if there is room."""
-        size = sum(_bytes(item) for item in items)
-        if size <= self._left:
-            self._left -= size
-            self._kept[key] = items
-
-    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
-        return Cache, ()
-
-
-def _bytes(item: object) -> int:
-    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
-
-
-class Watch:
-    """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""
-
-    is_on = False
-    """Whether shares of units are worth telling."""
-
-    def begin_round(self, units: Sequence[Any]) -> None:
-        """Say what there is to do next."""
-
-    def tell(self, unit: Any, share: float) -> None:
-        """Say that this share of a unit is done."""
-
-    def listener(self, unit: Any) -> Callable[[float], None] | None:
-        """What loops inside a unit are to tell, if anything."""
-        return partial(self.tell, unit) if self.is_on else None
-
-    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
-        return Watch, ()
 
 
 @dataclass(frozen=True)

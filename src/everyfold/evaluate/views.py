@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from everyfold.evaluate.bind import rows_of
-from everyfold.evaluate.data import Cache, Candidate, Data, Task
+from everyfold.evaluate.cache import Cache
+from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.rows.folds import Folds
 from everyfold.types import Index
 

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from everyfold.evaluate.data import Watch
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.tiles import Unit
+from everyfold.evaluate.watch import Watch
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows import RowSource
 from everyfold.selection.bars import Bar, find_bar

@@ -1,0 +1,42 @@
+"""Rows and base matrices that units of one process share."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from everyfold.operators.memory import available_memory
+from everyfold.types import Matrix
+
+__all__ = ["Cache"]
+
+_SHARE_OF_MEMORY = 0.25
+_MOST_BYTES = 2_000_000_000
+
+
+class Cache:
+    """Things worth keeping for other units, within a share of the memory.
+
+    A pickled cache is empty: a worker process fills its own.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
+        self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
+
+    def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
+        """What is kept under the key, if anything."""
+        return self._kept.get(key)
+
+    def put(self, key: Hashable, *items: Matrix) -> None:
+        """Keep the items, if there is room."""
+        size = sum(_bytes(item) for item in items)
+        if size <= self._left:
+            self._left -= size
+            self._kept[key] = items
+
+    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
+        return Cache, ()
+
+
+def _bytes(item: object) -> int:
+    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
