@@ -5,12 +5,14 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 CASES  ?= 3000
 START  ?= 1000
+HOSTILE ?= 620
+START_HOSTILE ?= 0
 SPLITS ?= 50
 STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test conformance fuzz lint format bench reproduce reproduce-quick docs docs-external dist matrix clean
+.PHONY: help demo quick test conformance fuzz hostile lint format bench reproduce reproduce-quick docs docs-external dist matrix clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -53,6 +55,9 @@ endif
 
 fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, from seed START
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --start $(START)
+
+hostile: $(VENV)/.installed-dev  ## give the shell HOSTILE bad files and arguments, from number START_HOSTILE
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.hostile --cases $(HOSTILE) --start $(START_HOSTILE)
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .

@@ -295,12 +295,15 @@ def _check_feature(column: Column, called: str, *, may_miss: bool = False) -> No
         raise BadInput(f"{called} is not numeric ({cell}); encode it as numbers, {remedy}")
     values = column.astype(np.float64)
     missing, infinite = (int(np.count_nonzero(f(values))) for f in (np.isnan, np.isinf))
+    row = 1 + int(np.argmax(np.isnan(values)))
     if missing and not (may_miss and missing < len(values)):
         cells = f"{missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN)"
         advice = f"fill them in (features by --impute median), drop those rows, {remedy}"
-        raise BadInput(f"{called} has {cells} of {len(values)}; {advice}")
+        raise BadInput(f"{called} has {cells} of {len(values)}, first in row {row}; {advice}")
     if infinite:
-        raise BadInput(f"{called} has {infinite} infinite cells of {len(values)}")
+        row = 1 + int(np.argmax(np.isinf(values)))
+        cells = f"{infinite} infinite cells of {len(values)}, first in row {row}"
+        raise BadInput(f"{called} has {cells}; write finite numbers, {remedy}")
 
 
 def is_number(word: str) -> bool:
@@ -327,5 +330,7 @@ def _check_complete(column: Column, called: str) -> Column:
     words = column.astype(str)
     missing = int(np.count_nonzero(words == ""))
     if missing:
-        raise BadInput(f"{called} has {missing} missing cells (empty or NaN) of {len(words)}")
+        cells = f"{missing} missing cells (empty or NaN) of {len(words)}"
+        row = 1 + int(np.argmax(words == ""))
+        raise BadInput(f"{called} has {cells}, first in row {row}; drop those rows")
     return words

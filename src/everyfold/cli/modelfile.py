@@ -158,7 +158,7 @@ def _build(record: Params) -> SavedModel:
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # whatever a fit would not leave behind leads to
-        raise BadInput(f"the model file is damaged ({error!r})") from error
+        raise BadInput(f"the model file is damaged ({error!r}); fit it again") from error
 
 
 def _try_out(model: SavedModel) -> None:

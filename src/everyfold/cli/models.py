@@ -168,7 +168,8 @@ def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
             raise BadInput(f"{target} {labels}, but --model {model} predicts numbers; {advice}")
         return "regression", replace(data, y=y.astype(np.float64))
     if len(values) < 2:
-        raise BadInput(f"{target} has one class only ({values[0]})")
+        advice = "a classifier needs two; check --target"
+        raise BadInput(f"{target} has one class only ({values[0]}); {advice}")
     if fractions.size:
         advice = "for regression use --model svr, ridge or lssvm"
         values_are = f"values such as {fractions[0]:g}, which are no class labels"

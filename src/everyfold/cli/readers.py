@@ -99,7 +99,8 @@ def _decode(raw: bytes) -> str:
             "with iconv -f latin1 -t utf-8"
         ) from error
     if "\0" in text:
-        raise BadInput("this is not a text file (it has zero bytes)")
+        line = text[: text.index("\0")].count("\n") + 1
+        raise BadInput(f"this is not a text file (line {line} has a zero byte); export it as CSV")
     return text
 
 
