@@ -43,6 +43,16 @@ def test_every_name_of_the_reference_exists_and_is_documented():
             assert found.__doc__ or is_object, (module, name)
 
 
+@pytest.mark.parametrize("name", everyfold.__all__)
+def test_reference_has_an_example(name):
+    """And what computes says what that costs, and how exact it is."""
+    text = getattr(everyfold, name).__doc__
+    assert ">>> " in text
+    if re.match("cross_|Fast|LSSV|Kernel|Huber|Quadratic|perm|learn|valid|Nys|Circ", name):
+        assert "**Cost**" in text
+        assert "**Exact?**" in text
+
+
 def test_every_page_is_in_the_navigation():
     """Once; what is named there and has no file is a page to come."""
     settings = (DOCS / "conf.py").read_text("utf-8").partition("NAVIGATION = {")[2]

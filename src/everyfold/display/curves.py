@@ -33,6 +33,15 @@ class CVCurveDisplay:
     ----------
     ax_, figure_, lines_
         Of matplotlib, once plotted.
+
+    Examples
+    --------
+    >>> from everyfold import CVCurveDisplay, FastGridSearchCV, LSSVR
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> grid = {"alpha": [0.01, 0.1, 1.0], "gamma": [1.0, 10.0]}
+    >>> search = FastGridSearchCV(LSSVR(), grid).fit(X, y)
+    >>> display = CVCurveDisplay.from_search(search, x="alpha")  # doctest: +SKIP
     """
 
     def __init__(

@@ -52,6 +52,14 @@ class OutOfFoldDisplay:
         Of matplotlib, once plotted.
     displays_ : list
         scikit-learn's displays: one, or for "roc" of several classes one for each.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV, LSSVR, OutOfFoldDisplay
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.01, 0.1]}).fit(X, y)
+    >>> display = OutOfFoldDisplay.from_search(search)  # doctest: +SKIP
     """
 
     def __init__(self, *, kind: Kind, truth: AnyArray, values: AnyArray) -> None:

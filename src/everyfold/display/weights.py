@@ -31,6 +31,14 @@ class FeatureWeightsDisplay:
     ----------
     ax_, figure_, bars_, points_
         Of matplotlib, once plotted.
+
+    Examples
+    --------
+    >>> from everyfold import FastGradientSearchCV, FeatureWeightsDisplay, LSSVR
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(80, random_state=0)
+    >>> search = FastGradientSearchCV(LSSVR(), cv=3, max_iter=5)
+    >>> display = FeatureWeightsDisplay.from_search(search.fit(X, y))  # doctest: +SKIP
     """
 
     def __init__(

@@ -75,6 +75,16 @@ class SearchPlan:
         The scores that are those of all held-out rows together.
     candidates, operator, methods, exact, confirmed, seconds
         Of what was done, or of what is going to be done where that is known.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV, LSSVR
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5)
+    >>> plan = search.plan(X, y)  # nothing is computed
+    >>> plan.candidates, plan.kernels, plan.folds, plan.measured is None
+    (2, 1, 5, True)
     """
 
     rows: int

@@ -105,6 +105,11 @@ def learning_curve(
     fit_times, score_times : arrays of shape (n_unique_ticks, n_splits)
         If ``return_times``.
 
+    Notes
+    -----
+    **Cost** one kernel matrix, and a fit for every size and fold. **Exact?** Up to rounding, or the
+    solver's tolerance.
+
     Examples
     --------
     >>> from everyfold import learning_curve
@@ -185,6 +190,11 @@ def validation_curve(
     Returns
     -------
     train_scores, test_scores : arrays of shape (n_values, n_splits)
+
+    Notes
+    -----
+    **Cost** that of a search over the same values; training sets are factorised one by one.
+    **Exact?** Up to rounding, or the solver's tolerance.
 
     Examples
     --------

@@ -118,6 +118,13 @@ def cross_val_predict(
         If rounding errors may exceed 1e-6, as with a ridge close to 0, or if the values are an
         approximation: more than 20 folds of a loss other than the squared one.
 
+    Notes
+    -----
+    **Cost** for squared loss one factorisation, n³ flops and 8 n² bytes, whatever the folds;
+    otherwise about a fit for each of up to 20 folds, from a shared kernel, and beyond one fit and a
+    step a fold. **Exact?** Up to rounding for squared loss, to the solver's tolerance up to 20
+    folds of others; else an :class:`InexactWarning` says so.
+
     Examples
     --------
     >>> from everyfold import cross_val_predict
@@ -197,6 +204,10 @@ def cross_val_score(
     Returns
     -------
     scores : array of shape (n_splits,)
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :func:`cross_val_predict`.
 
     Examples
     --------

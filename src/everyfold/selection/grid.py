@@ -139,6 +139,15 @@ class FastGridSearchCV(FastSearchCV):
 multimetric_, classes_, n_features_in_, feature_names_in_
         As in scikit-learn. ``best_score_`` is the confirmed score where there is one.
 
+    Notes
+    -----
+    **Cost** for squared loss one factorisation a kernel, n³ flops and 8 n² bytes, for all ridges
+    and folds (with landmarks n c² and 8 n c); for SVC and SVR one kernel matrix and a path of Cs a
+    fold; for smooth losses some Newton steps a fold. A Pipeline has one kernel a fold. ``plan``
+    says it beforehand. **Exact?** For squared loss up to rounding; up to 20 folds of other losses
+    to the solver's tolerance; beyond, one step a fold. ``is_exact`` and ``status`` say it of every
+    candidate.
+
     Examples
     --------
     >>> from everyfold import FastGridSearchCV
@@ -223,6 +232,11 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispat
     ----------
     cv_results_, plan_, best_estimator_, best_score_, best_params_, best_index_
         And the others of :class:`FastGridSearchCV`.
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`FastGridSearchCV`; kernels that are drawn only once share
+    nothing but their folds.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -55,7 +55,7 @@ class HonestScore:
     confidence: float
     bias: float
     method: str
-    scores: Array
+    scores: Array = field(repr=False)
 
 
 class HonestSearch:

@@ -92,6 +92,12 @@ def permutation_test_score(
     pvalue : float
         (C + 1) / (n_permutations + 1) with C the number of permutations that score no less than y.
 
+    Notes
+    -----
+    **Cost** for squared loss one factorisation, and a column of it a permutation: n² flops each;
+    other losses share the kernel matrix and solve every permutation. **Exact?** As
+    :func:`cross_val_score`, with scikit-learn's permutations.
+
     Examples
     --------
     >>> from everyfold import permutation_test_score

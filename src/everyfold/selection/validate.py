@@ -104,6 +104,11 @@ def cross_validate(
         ``score_time``, arrays of shape (n_splits,), and what else was asked for: ``train_score``,
         ``estimator``, ``indices``. Times are shares of the shared work.
 
+    Notes
+    -----
+    **Cost** and **Exact?** As in :func:`cross_val_predict`; scores of training rows take one
+    factorisation a fold.
+
     Examples
     --------
     >>> from everyfold import cross_validate

@@ -54,6 +54,12 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     dual_coef_, intercept_, kernel_, expansion_, n_features_in_, feature_names_in_
         As in :class:`KernelRegressor`.
 
+    Notes
+    -----
+    **Cost** n³ flops and 8 n² bytes for squared loss and all classes together, a few times that a
+    class for others; n c² and 8 n c with landmarks. **Exact?** The minimum, up to rounding or the
+    tolerance of Newton's method; of the approximated kernel where ``operator`` is one.
+
     Examples
     --------
     >>> from everyfold import KernelClassifier
@@ -162,6 +168,10 @@ class LSSVC(KernelClassifier):
     kernel, gamma, degree, coef0, kernel_params, operator, alpha, fit_intercept, class_weight
         As in :class:`KernelClassifier`; ``alpha`` as in :class:`LSSVR`.
 
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`KernelClassifier`.
+
     Examples
     --------
     >>> from everyfold import LSSVC
@@ -201,6 +211,10 @@ class HuberSVC(KernelClassifier):
     h : float, default=0.05
         Half the width over which the kink of the hinge is rounded.
 
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`KernelClassifier`.
+
     Examples
     --------
     >>> from everyfold import HuberSVC
@@ -238,6 +252,10 @@ class KernelLogisticClassifier(KernelClassifier):
         As in :class:`KernelClassifier`.
     C : float, default=1.0
         The penalty, as in :class:`sklearn.svm.SVC`: rho = 1/(2 C).
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`KernelClassifier`.
 
     Examples
     --------

@@ -67,6 +67,12 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
     feature_names_in_ : array of str
         Present when X has string column names.
 
+    Notes
+    -----
+    **Cost** n³ flops and 8 n² bytes for squared loss, a few times that for others; n c² and 8 n c
+    with landmarks. **Exact?** The minimum, up to rounding or the tolerance of Newton's method; of
+    the approximated kernel where ``operator`` is one.
+
     Examples
     --------
     >>> from everyfold import KernelRegressor
@@ -148,6 +154,10 @@ class LSSVR(KernelRegressor):
         As in :class:`KernelRegressor`. ``alpha`` is the mu of Suykens & Vandewalle's dual system,
         the inverse of their gamma.
 
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`KernelRegressor`.
+
     Examples
     --------
     >>> from everyfold import LSSVR
@@ -185,6 +195,10 @@ class QuadraticSVR(KernelRegressor):
         The penalty, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C).
     epsilon : float, default=0.1
         Residuals up to this size cost nothing.
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :class:`KernelRegressor`.
 
     Examples
     --------
