@@ -1,14 +1,23 @@
 """Searches that begin with low ranks: what they call certain is, and the winner is exact."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
+from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_friedman1, make_moons
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import make_scorer
-from sklearn.model_selection import KFold, LeaveOneOut, StratifiedKFold, cross_val_score
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneOut,
+    StratifiedKFold,
+    cross_val_score,
+)
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from everyfold import (
     LSSVC,
@@ -172,15 +181,78 @@ def test_what_has_no_ladder():
     grid = {"alpha": [0.1, 1.0]}
     for model in (KernelRidge(kernel="linear"), KernelRegressor(gamma="scale")):
         assert FastGridSearchCV(model, grid, cv=3).fit(X, y).cv_results_["is_exact"].all()
-    model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
-    search = FastGridSearchCV(model, {"kernelridge__alpha": [0.1, 1.0]}, cv=3).fit(X, y)
-    assert search.cv_results_["is_exact"].all()
     labels = y > y.mean()
     search = FastGridSearchCV(HuberSVC(), {"C": [0.1, 1.0]}, cv=3).fit(X, labels)
     assert search.cv_results_["is_exact"].all()
     operator = Nystrom(30, random_state=0)
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3, operator=operator).fit(X, y)
     assert set(search.cv_results_["status"]) == {"estimated"}
+
+
+PIPED = {"kernelridge__gamma": np.logspace(-3, 1, 5), "kernelridge__alpha": np.logspace(-4, 1, 4)}
+
+
+def check_against_refits(search, X, y):
+    """The winner is exact, and no candidate that was left at low rank is much better."""
+    results, i = search.cv_results_, search.best_index_
+    assert set(results["status"]) <= STATUSES
+    assert "at low rank first" in str(search.plan_)
+    assert results["status"][i] == "exact"
+    assert not results["is_exact"].all()
+    theirs = GridSearchCV(search.estimator, search.param_grid, cv=search.cv).fit(X, y)
+    truth = theirs.cv_results_["mean_test_score"]
+    exact = results["status"] == "exact"
+    np.testing.assert_allclose(results["mean_test_score"][exact], truth[exact], rtol=1e-7)
+    certified = results["status"] == "certified"
+    assert certified.any()
+    np.testing.assert_allclose(results["mean_test_score"][certified], truth[certified], atol=5e-3)
+    assert truth.max() - truth[i] <= 0.01 * (truth.max() - np.median(truth))
+
+
+@pytest.mark.parametrize("step", [StandardScaler(), SelectKBest(f_regression, k=3)], ids=str)
+def test_pipelines_climb_with_the_rows_of_every_fold(step):
+    X, y = data()
+    X = X * [1.0, 5.0, 0.2, 1.0, 2.0]
+    model = make_pipeline(step, StandardScaler(), KernelRidge(kernel="rbf"))
+    search = FastGridSearchCV(model, PIPED, cv=KFold(5, shuffle=True, random_state=0))
+    check_against_refits(search.fit(X, y), X, y)
+    shared = FastGridSearchCV(model, PIPED, cv=search.cv, n_jobs=2).fit(X, y)
+    for key in ("mean_test_score", "status"):
+        np.testing.assert_array_equal(shared.cv_results_[key], search.cv_results_[key])
+
+
+def test_pipelines_of_data_frames_and_other_steps_climb():
+    X, y = data()
+    frame = pd.DataFrame(X, columns=list("abcde"))
+    columns = ColumnTransformer([("some", StandardScaler(), ["a", "b", "d"])])
+    model = Pipeline([("columns", columns), ("kernelridge", KernelRidge(kernel="rbf"))])
+    grid = {**PIPED, "columns": [columns, "passthrough"]}
+    search = FastGridSearchCV(model, grid, cv=KFold(3, shuffle=True, random_state=0))
+    check_against_refits(search.fit(frame, y), frame, y)
+
+
+def test_a_narrow_winner_in_a_pipeline():
+    X, y = waves("narrow", 1)
+    grid = {"kernelridge__alpha": [1e-3, 1e-1], "kernelridge__gamma": np.logspace(-2, 3, 6)}
+    model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+    search = FastGridSearchCV(model, grid, cv=KFold(4, shuffle=True, random_state=0)).fit(X, y)
+    truth = GridSearchCV(model, grid, cv=search.cv).fit(X, y).cv_results_["mean_test_score"]
+    assert truth.max() - truth[search.best_index_] <= 0.01 * (truth.max() - np.median(truth))
+
+
+def test_steps_that_fail_or_get_metadata_have_no_ladder():
+    X, y = data()
+    model = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+    search = FastGridSearchCV(model, PIPED, cv=3)
+    weights = {"standardscaler__sample_weight": np.ones(len(y))}
+    assert search.fit(X, y, **weights).cv_results_["is_exact"].all()
+    failing = make_pipeline(FunctionTransformer(_fail), KernelRidge(kernel="rbf"))
+    with pytest.raises(ValueError, match="fits failed"):
+        FastGridSearchCV(failing, PIPED, cv=3).fit(X, y)
+
+
+def _fail(X):
+    raise ValueError("no rows today")
 
 
 def test_a_few_candidates_or_no_ridge_need_no_ladder():

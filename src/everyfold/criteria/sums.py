@@ -22,7 +22,7 @@ from everyfold.types import Array
 class BySums(Predictive):
     r"""Fit every fold from the Gram matrices of the sets that stay, which add up.
 
-    One c×c eigendecomposition a fold serves all ridges, and one product predicts its test rows
+    One c×c tridiagonal reduction a fold serves all ridges, and one product predicts its test rows
     for all of them. For squared loss, kernels of low rank and folds that remove rows.
 
     Attributes
@@ -33,7 +33,7 @@ class BySums(Predictive):
 
     Notes
     -----
-    **Cost** n c² + t (9 c³) flops for the whole path of all t folds: about one fit.
+    **Cost** n c² + t (4/3 c³) flops for the whole path of all t folds: about one fit.
     **Exact?** Yes, for the low-rank kernel.
     """
 

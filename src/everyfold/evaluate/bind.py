@@ -88,11 +88,30 @@ class FoldRows(Splits):
     structure: Structure
     shared: frozenset[str] = frozenset()
     bases: Bases = field(default_factory=dict)
+    made: list[tuple[int, float]] = field(default_factory=list)
+    """The ranks of the kernels so far, and what they leave unexplained."""
 
     @property
     def n(self) -> int:  # type: ignore[override]  # an attribute of other operators
         """The number of rows."""
         return self.data.n
+
+    @property
+    def rank(self) -> int:
+        """The largest of the kernels so far."""
+        return max((rank for rank, _ in self.made), default=0)
+
+    @property
+    def residual_trace(self) -> float:
+        """The most that one of the kernels so far leaves unexplained."""
+        return max((residual for _, residual in self.made), default=0.0)
+
+    @property
+    def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
+        """See base class."""
+        if self.residual_trace == 0.0:
+            return super().words
+        return f"rank {self.rank} for each fold"
 
     def split(self, train: Index, test: Index) -> Part:
         """See base class."""
@@ -107,6 +126,7 @@ class FoldRows(Splits):
             base = self._base(kernel, X_train, None, (key, "train"))
             bound = self.structure.bind_shared(kernel, X_train, base)
         operator = having(bound, Responds)
+        self.made.append((operator.rank, operator.residual_trace))
         return Made(train, test, operator, self._cross(kernel, operator, X_train, X_test, key))
 
     def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:

@@ -112,7 +112,7 @@ class Cost:
     memory: int
 
 
-def blocks(work: Workload, cost: CostModel, gram: float) -> float:
+def blocks(work: Workload, cost: CostModel, per_entry: float) -> float:
     """Blocks of all folds and their solution, for one ridge."""
     total = 0.0
     for m, count in work.groups:
@@ -121,6 +121,7 @@ def blocks(work: Workload, cost: CostModel, gram: float) -> float:
         else:
             # Sets larger than the rank are solved at its size.
             size, length = (m, work.rank) if m <= work.rank else (work.rank, m)
+            gram = (2 if work.is_low_rank else 1) * per_entry  # low rank: no use of symmetry
             made = gram * size**2 * length + cost.stream * m * work.rank
             total += count * (made + cost.block_cholesky * size**3 + 3 * cost.call)
     return total
@@ -247,7 +248,7 @@ def source_pass(
     n, total = float(shape[0]), 0.0
     for kernel in kernels:
         c, k = kernel.width, kernel.ridges
-        solve = k * cost.block_cholesky if k <= FEW_RIDGES else cost.cube_eigen
+        solve = k * cost.block_cholesky if k <= FEW_RIDGES else cost.cube_tridiagonal
         total += landmark_seconds(n, c, cost)
         total += kernel.maps * feature_seconds(n, c, shape[1], cost)
         total += kernel.maps * 2 * cost.block_gram * n * c**2

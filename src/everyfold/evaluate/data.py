@@ -467,5 +467,6 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
         method=next((part.method for part in parts if part.method), ""),
         is_unique=all(part.is_unique for part in parts),
         only_label=_only_label(parts),
+        residual_trace=max(part.residual_trace for part in parts),
         operator=next((part.operator for part in parts if part.operator), ""),
     )

@@ -13,6 +13,7 @@ from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.evaluate.costs import COSTS, Cost, CostModel, Workload, blocks, newton_system
 from everyfold.operators.base import Outline, Responds, StructureError
+from everyfold.operators.sums import FEW_RIDGES
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
@@ -27,7 +28,8 @@ _ITERATIONS = 50
 def _eigen(work: Workload, cost: CostModel) -> float:
     solve = 4 * cost.stream * work.n * work.rank * work.targets
     each = blocks(work, cost, cost.block_gram) + solve
-    return cost.cube_eigen * work.rank**3 + work.ridges * each
+    turned = 2 * cost.cube_gram * work.n * work.rank**2 if work.is_low_rank else 0.0
+    return cost.cube_eigen * work.rank**3 + turned + work.ridges * each
 
 
 def _explicit(work: Workload, cost: CostModel) -> float:
@@ -49,7 +51,7 @@ def _refit(work: Workload, cost: CostModel) -> float:
     for m, count in work.groups:
         left, size = work.n - m, work.rank
         if work.is_low_rank:
-            once = 2 * cost.cube_gram * left * size**2 + cost.cube_eigen * size**3
+            once = 2 * cost.cube_gram * left * size**2 + cost.cube_tridiagonal * size**3
             total += count * (once + 6 * cost.call * work.ridges)
             continue
         once = cost.cube_tridiagonal * left**3 + cost.gather * left**2
@@ -61,7 +63,9 @@ def _refit(work: Workload, cost: CostModel) -> float:
 
 def _moments(work: Workload, cost: CostModel) -> float:
     once = cost.block_gram * work.n * work.rank**2
-    each = cost.cube_eigen * work.rank**3 + 6 * cost.call * work.ridges
+    is_shared = work.ridges > FEW_RIDGES
+    solve = cost.cube_tridiagonal if is_shared else 2 * work.ridges * cost.cube_cholesky
+    each = solve * work.rank**3 + 6 * cost.call * work.ridges
     values = cost.block_gram * work.n * work.rank * work.ridges * work.targets
     return once + values + work.n_folds * each
 
@@ -110,7 +114,7 @@ METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         _refit,
     ),
     "moments": (
-        "Gram matrices of the folds, added up, one eigendecomposition a fold",
+        "Gram matrices of the folds, added up, one tridiagonal reduction a fold",
         BySums(),
         _moments,
     ),

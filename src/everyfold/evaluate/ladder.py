@@ -17,8 +17,8 @@ import numpy as np
 from everyfold.evaluate.bind import rows_of
 from everyfold.evaluate.data import Candidate, Data, Outcome
 from everyfold.evaluate.rounds import History, Rounds, mean_score
-from everyfold.evaluate.tiles import KernelPlan, Unit, cut
-from everyfold.evaluate.views import Curve, perfect_score, ridge_of, sample_size
+from everyfold.evaluate.tiles import KernelPlan, Unit, cut, typical_rows
+from everyfold.evaluate.views import Curve, perfect_score, removals, ridge_of, sample_size
 from everyfold.kernels import Linear
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 from everyfold.operators.memory import available_memory
@@ -44,8 +44,8 @@ OUT_OF_REACH = 0.5
 CONVERGED = 1e-3
 """A score has converged where twice the rank moves it by less than this share of their spread."""
 
-PROMISE = 2.0
-"""A score may still rise by this multiple of what the last doubling of the rank gave."""
+PROMISE, SETBACK = 2.0, 1.0
+"""A score may still rise by these multiples of what the last doubling of the rank gave or took."""
 
 CONTENDERS = 3
 """How many candidates are evaluated on the full matrix at first."""
@@ -68,9 +68,9 @@ def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
     """
     if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LADDER_ROWS):
         return False
-    if any(kernel.outline.is_per_fold for kernel in kernels):
-        return False
-    if any(task.with_train or not task.folds.are_removable for task in data.tasks):
+    if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
+        return False  # steps that fail, which their own evaluation reports
+    if any(task.with_train or not removals(task).are_removable for task in data.tasks):
         return False
     candidates = list(data.candidates.values())
     if len(candidates) <= CONTENDERS or not all(_is_plain(c) for c in candidates):
@@ -88,16 +88,19 @@ def _is_plain(candidate: Candidate) -> bool:
         return False
     if len(model.ridges) > 1 or model.chooses_ridge or model.ridges[0] <= 0.0:
         return False
+    if any(step.params for step in candidate.parts.steps):
+        return False  # metadata of all rows, which samples of them do not have
     is_linear = isinstance(model.choice.resolve_for_any(), Linear)
     return not is_linear and model.class_weight != "balanced"
 
 
 @dataclass(frozen=True)
 class Step:
-    """A kernel of the ladder: its candidates and its trace."""
+    """A kernel of the ladder: its candidates, its trace, and whether each fold has its own."""
 
     numbers: tuple[int, ...]
     trace: float
+    is_per_fold: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,7 +136,11 @@ class Ladder(Rounds):
     ) -> Ladder:
         """The ladder of a search."""
         steps = tuple(
-            Step(tuple(c.number for c in kernel.candidates), _trace(data, kernel))
+            Step(
+                tuple(c.number for c in kernel.candidates),
+                _trace(data, kernel),
+                kernel.outline.is_per_fold,
+            )
             for kernel in kernels
         )
         rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
@@ -168,9 +175,9 @@ class Ladder(Rounds):
         """Kernels that low rank does not capture, on half a sample first, then on all of it."""
         size = sample_size(data.n)
         if done == 0:
-            return self._units(data, climb.suspects(), None, (size, size // 2))
+            return self._units(data, climb.beside_known(climb.suspects()), None, (size, size // 2))
         if done == 1:
-            return self._units(data, climb.hopeful(), None, (size,))
+            return self._units(data, climb.beside_known(climb.hopeful()), None, (size,))
         return []
 
     def statuses(self, history: History) -> dict[int, str]:
@@ -188,15 +195,21 @@ class Ladder(Rounds):
             own = [number for number in step.numbers if number in chosen]
             if own:
                 structure = Dense() if sample else self._structure(data.n, step, own, rank)
-                outline = structure.outline(data.n, data.n)
+                outline = structure.outline(data.n, data.n, is_per_fold=step.is_per_fold)
+                # Refits have the full kernel, whichever rows landmarks are drawn from.
+                outline = replace(outline, is_approximate=structure.is_approximate)
                 candidates = tuple(data.candidates[number] for number in own)
                 plans.append(KernelPlan(candidates, structure, outline))
-        return [replace(unit, sample=sample) for unit in cut(data, plans, self.order)]
+        units = cut(data, plans, self.order)
+        if not sample:
+            return units
+        # Samples are small, and may lack some folds: all that are left come in one unit.
+        return [replace(u, sample=sample, folds=None) for u in units if u.folds in (None, (0,))]
 
     def _structure(self, n: int, step: Step, numbers: Sequence[int], rank: int | None) -> Structure:
         """The full matrix, or landmarks until the last of the candidates is certain."""
         if rank is None:
-            return _full(n, self.seed)
+            return Dense() if step.is_per_fold else _full(n, self.seed)
         rho = min(self.rhos[number] for number in numbers)
         tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
         return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
@@ -204,7 +217,7 @@ class Ladder(Rounds):
 
 def _trace(data: Data, kernel: KernelPlan) -> float:
     candidate = kernel.candidates[0]
-    X = rows_of(data, candidate)
+    X = (typical_rows if kernel.outline.is_per_fold else rows_of)(data, candidate)
     return float(candidate.model.choice.resolve(X).diagonal(X).sum())
 
 
@@ -233,6 +246,8 @@ class _Standing:
     """The score on the smaller sample."""
     promise: float | None = None
     """What samples of rows promise, where low rank says nothing."""
+    ceiling: float = np.inf
+    """What they leave possible, where low rank has not settled."""
 
     @property
     def is_certified(self) -> bool:
@@ -252,7 +267,8 @@ class _Standing:
             return self.score
         if self.promise is not None:
             return self.promise
-        return self.score + PROMISE * abs(self.gain)
+        rise = PROMISE * self.gain if self.gain >= 0.0 else -SETBACK * self.gain
+        return max(self.score, min(self.score + rise, self.ceiling))
 
 
 class _Climb:
@@ -278,6 +294,8 @@ class _Climb:
                 else:
                     climb._read(outcome)
             climb._recent = {outcome.number for outcome in outcomes}
+            if outcomes and len(outcomes[0].sample) == 1:
+                climb._calibrate()
             climb._weigh()
         return climb
 
@@ -298,9 +316,15 @@ class _Climb:
             return
         if len(outcome.sample) > 1:
             standing.half = score
-            standing.promise = self._curve.bound(score, outcome.sample[-1])
+            found = self._curve.bound(score, outcome.sample[-1])
         elif np.isfinite(standing.half):
-            standing.promise = self._curve.promise(standing.half, score, outcome.sample[0])
+            found = self._curve.promise(standing.half, score, outcome.sample[0])
+        else:
+            return
+        if standing.is_captured:
+            standing.ceiling = found
+        else:
+            standing.promise = found
 
     @property
     def has_full(self) -> bool:
@@ -342,8 +366,9 @@ class _Climb:
         ]
 
     def suspects(self) -> list[int]:
-        """Those whose kernel no rank has captured: their scores say nothing."""
-        return [k for k, standing in self.standings.items() if not standing.is_captured]
+        """Those whose kernel no rank has captured, or whose scores may still rise to the best."""
+        unsettled = set(self.uncertain())
+        return [k for k, s in self.standings.items() if k in unsettled or not s.is_captured]
 
     def hopeful(self) -> list[int]:
         """Those of them that the smaller sample leaves a chance."""
@@ -352,6 +377,32 @@ class _Climb:
             for k in self.suspects()
             if np.isfinite(self.standings[k].half) and self.standings[k].potential >= self._trusted
         ]
+
+    def beside_known(self, numbers: list[int]) -> list[int]:
+        """The same and, to compare them with, the best candidate whose score is known."""
+        known = [s for s in self.standings.values() if self._is_known(s)]
+        if not numbers or not known:
+            return numbers
+        return [*numbers, max(known, key=lambda s: (s.score, -s.number)).number]
+
+    def _is_known(self, standing: _Standing) -> bool:
+        is_low = not standing.is_full and np.isfinite(standing.score)
+        return is_low and self.status(standing) in ("certified", "converged")
+
+    def _calibrate(self) -> None:
+        """Correct what samples promise by what they promised for a candidate that is known.
+
+        Chance makes all candidates on the same few rows look better or worse together.
+        """
+        sampled = [self.standings[number] for number in self._recent]
+        known = [s for s in sampled if self._is_known(s) and np.isfinite(s.ceiling)]
+        if not known or self._curve is None:
+            return
+        factor = max(1.0, max(self._curve.ratio(s.score, s.ceiling) for s in known))
+        for standing in sampled:
+            if standing.promise is not None:
+                standing.promise = self._curve.better(standing.promise, factor)
+            standing.ceiling = self._curve.better(standing.ceiling, factor)
 
     def contenders(self) -> list[int]:
         """The next to be evaluated on the full matrix: the best, until none can be much better.
@@ -419,20 +470,18 @@ class _Climb:
         """The other ridges of a kernel that one has confirmed, if they promise about as much."""
         if standing.promise is None or self._curve is None:
             return []
-        bar = self._curve.better(self._trusted, ABOUT_AS_GOOD)
-        if standing.score < bar:
+        if standing.score < self._curve.better(self._trusted, ABOUT_AS_GOOD):
             return []
+        bar = self._curve.better(self._trusted, THE_SAME)
         return [other for other in self._unknown(standing) if other.potential >= bar]
 
     def _weigh(self) -> None:
-        """Trust the promises of a kernel less where the full matrix has disappointed.
+        """Correct the promises of a kernel by what the full matrix has disappointed.
 
         What samples promise for the ridges of one kernel is mistaken together.
         """
         for standing in (self.standings[number] for number in self._recent):
             if not standing.is_full or standing.promise is None or self._curve is None:
-                continue
-            if standing.score >= self._curve.better(self._trusted, ABOUT_AS_GOOD):
                 continue
             factor = max(1.0, self._curve.ratio(standing.score, standing.promise))
             for other in self._unknown(standing):

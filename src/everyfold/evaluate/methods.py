@@ -236,7 +236,7 @@ def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: floa
     if not is_enough:
         memory += 8 * len(models) * task.target.columns.size
     words = "one pass over them" if is_enough else "a pass over them and their values in another"
-    words = f"sums over the rows of every fold in {words}, one eigendecomposition a fold"
+    words = f"sums over the rows of every fold in {words}, one factorisation a fold"
     return Method(BySums(is_enough), words, seconds, memory)
 
 

@@ -87,11 +87,12 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         failure = Failure(error, format_exc())
         return list(_lost(data, unit, groups, failure))
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
-    facts = _facts(operator)
     outcomes = []
     for k, group in enumerate(groups):
         with within(k, len(groups)):
-            found = [replace(o, **facts) for o in _group(data, unit, group, operator, shared)]
+            found = _group(data, unit, group, operator, shared)
+        facts = _facts(operator)  # kernels of folds tell afterwards
+        found = [replace(o, **facts) for o in found]
         if group.method.excludes_identity and isinstance(operator, Responds):
             found = [exclude(o) for o in found] if operator.is_near_identity else found
         outcomes += found
@@ -106,6 +107,8 @@ def _facts(operator: Splits | Multiplies) -> Params:
         facts["rank"] = operator.rank
     elif isinstance(operator, Multiplies):
         facts["rank"] = operator.n
+    elif isinstance(operator, FoldRows):
+        facts |= {"residual_trace": operator.residual_trace, "rank": operator.rank}
     return facts
 
 

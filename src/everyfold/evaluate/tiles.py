@@ -141,7 +141,7 @@ def kernels_of(
     for members in gather(candidates, lambda candidate: candidate.kernel_key):
         first = members[0]
         is_own = first.model.has_kernel_per_fold or (bool(first.parts.steps) and is_per_fold)
-        X = _typical_rows(data, first) if is_own else rows_of(data, first)
+        X = typical_rows(data, first) if is_own else rows_of(data, first)
         if X is None:  # the steps of a fold fail, which its own evaluation reports
             structure = first.model.structure_for_any()
             outline = structure.outline(data.n, data.n, is_per_fold=True)
@@ -162,7 +162,7 @@ def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool
     return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 
 
-def _typical_rows(data: Data, candidate: Candidate) -> Matrix:
+def typical_rows(data: Data, candidate: Candidate) -> Matrix:
     """The training rows of the first fold as the kernel sees them, None if they cannot be made."""
     if not candidate.parts.steps:
         return rows_of(data, candidate)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from everyfold.evaluate.bind import rows_of
 from everyfold.evaluate.cache import Cache
 from everyfold.evaluate.data import Candidate, Data, Task
+from everyfold.models.private import safe_indexing
 from everyfold.rows.folds import Folds
 from everyfold.types import Index
 
@@ -78,17 +78,23 @@ def sampled(data: Data, sizes: tuple[int, ...], seed: int) -> Data:
 
 
 def _among(data: Data, rows: Index) -> Data:
-    first = next(iter(data.candidates.values()))
-    X = rows_of(data, first)  # a ladder has the same rows for all candidates
+    X, y = data.X, data.y
+    X = safe_indexing(X, rows) if data.is_raw else X[rows]
+    y = None if y is None else safe_indexing(y, rows)
     candidates = {k: _in_sum(c, data.tasks[c.task]) for k, c in data.candidates.items()}
     tasks = tuple(_task_among(task, rows) for task in data.tasks)
-    return Data(X[rows], None, len(rows), tasks, candidates, cache=Cache())
+    return Data(X, y, len(rows), tasks, candidates, is_raw=data.is_raw, cache=Cache())
 
 
 def _task_among(task: Task, rows: Index) -> Task:
     target = task.target.among(rows)
     judge = None if task.judge is None else task.judge.among(rows, target)
-    return Task(target, task.weights[rows], task.folds.among(rows), judge)
+    return Task(target, task.weights[rows], removals(task).among(rows), judge)
+
+
+def removals(task: Task) -> Folds:
+    """The folds of a task as removals of rows; those of Pipelines are taken literally else."""
+    return task.folds if task.folds.are_removable else task.as_removals().folds
 
 
 def ridge_of(candidate: Candidate, task: Task) -> float:
@@ -100,8 +106,7 @@ def ridge_of(candidate: Candidate, task: Task) -> float:
 def _in_sum(candidate: Candidate, task: Task) -> Candidate:
     ridges = (ridge_of(candidate, task),)
     model = replace(candidate.model, ridges=ridges, ridge_scaling="sum", operator="dense")
-    parts = replace(candidate.parts, steps=())
-    return replace(candidate, model=model, parts=parts)
+    return replace(candidate, model=model)
 
 
 def perfect_score(task: Task, metric: str) -> float:

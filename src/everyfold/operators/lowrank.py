@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import blas
 
 from everyfold.kernels import Kernel, Linear
 from everyfold.operators.base import (
@@ -25,20 +24,23 @@ from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.sums import FoldSums, RidgeModels, Start, accumulate
 from everyfold.operators.symmetric import (
+    NotPositiveDefiniteError,
     cholesky,
     condition_at,
+    gram,
     invert_lower,
-    mirror,
     refuse,
     solve_stack,
     spectrum,
+    weighted_gram,
 )
+from everyfold.operators.systems import factorise
 from everyfold.rows.batches import array_batches, height_of
 from everyfold.rows.memory import Held, Sampled
 from everyfold.types import Array, Index, Matrix, Route
 
 BLOCK = 4_000_000
-"""Entries of V that are weighted at a time, about 32 MB."""
+"""Entries of V, about 32 MB, from which on sums over rows save memory."""
 
 
 class Mapped(Structure):
@@ -182,12 +184,25 @@ class LowRank(Responds):
     def respond_path(
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route
     ) -> Iterator[LowRankResponse]:
-        """See base class. A single ridge takes a c×c Cholesky factor, more a shared spectrum."""
+        """See base class.
+
+        A single ridge takes a c×c Cholesky factor, more a shared spectrum; by the tridiagonal route
+        they share a reduction, which gives their solutions and nothing else.
+        """
         centred = _Centred(self.V, quadratic)
         kind = self._response_kind()
         if len(rhos) == 1:
             yield kind(centred, quadratic, _factor(centred, rhos[0]), rhos[0])
             return
+        if route == "tridiagonal" and len(centred.gram):
+            try:
+                found = list(factorise(centred.gram, route).path(rhos, centred.force))
+            except NotPositiveDefiniteError:
+                found = []  # by rounding: the spectrum knows better
+            for rho, (system, coef) in zip(rhos, found, strict=False):
+                yield kind(centred, quadratic, _Late(centred, rho, system.condition), rho, coef)
+            if found:
+                return
         spectrum = _Spectrum(centred)
         for rho in rhos:
             yield kind(centred, quadratic, spectrum.at(rho), rho)
@@ -265,6 +280,26 @@ class _Inverse:
     """Gives the centred rows times P."""
 
 
+@dataclass(frozen=True)
+class _Late:
+    """The same, factorised when something else than the solution is asked for."""
+
+    centred: _Centred
+    rho: float
+    condition: float
+
+    @cached_property
+    def _found(self) -> _Inverse:
+        return _factor(self.centred, self.rho)
+
+    @property
+    def P(self) -> Array:
+        return self._found.P
+
+    def rotate(self) -> Array:
+        return self._found.rotate()
+
+
 class _Spectrum:
     """Eigenvalues and eigenvectors of the Gram matrix; they serve every ridge."""
 
@@ -304,9 +339,16 @@ class LowRankResponse(Response):
     """
 
     def __init__(
-        self, centred: _Centred, quadratic: Quadratic, inverse: _Inverse, rho: float
+        self,
+        centred: _Centred,
+        quadratic: Quadratic,
+        inverse: _Inverse | _Late,
+        rho: float,
+        coef: Array | None = None,
     ) -> None:
+        """Coefficients that are known already are not solved for again."""
         self.rho = rho
+        self._coef = coef
         self.condition = inverse.condition
         self._centred = centred
         self._quadratic = quadratic
@@ -333,8 +375,10 @@ class LowRankResponse(Response):
 
     def solution(self) -> Solution:
         """See base class; ``coef`` belong to the columns of V."""
-        quadratic, P = self._quadratic, self._inverse.P
-        coef = P @ (P.T @ self._centred.force)
+        quadratic, coef = self._quadratic, self._coef
+        if coef is None:
+            P = self._inverse.P
+            coef = P @ (P.T @ self._centred.force)
         total = quadratic.s**2 @ quadratic.z - 0.5 * quadratic.pull
         return Solution(coef, self._mean * total - self._centred.centre @ coef)
 
@@ -447,20 +491,3 @@ def _deflate(Q: Array, B: Array) -> Array:
     solved = solve_stack(inner[None], (Q.T @ B)[None])[0]
     deflated: Array = B + Q @ solved
     return deflated
-
-
-def gram(Z: Array) -> Array:
-    """ZᵀZ of a C-ordered matrix, both triangles filled, at half the flops of a product."""
-    return weighted_gram(np.ascontiguousarray(Z), np.ones(len(Z)), np.zeros(Z.shape[1]))
-
-
-def weighted_gram(V: Array, s: Array, centre: Array) -> Array:
-    """ZᵀZ of Z = s (V − 1 centreᵀ), in blocks so that no second V is made."""
-    total = np.zeros((V.shape[1], V.shape[1]), order="F")
-    step = max(1, BLOCK // max(1, V.shape[1]))
-    is_plain = bool(np.all(s == 1.0)) and not centre.any()
-    for i in range(0, len(V) if V.size else 0, step):
-        block = V[i : i + step]
-        Z = block if is_plain else (block - centre) * s[i : i + step, None]
-        total = blas.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-    return mirror(total)

@@ -21,6 +21,9 @@ SMALL_BLOCK = 12
 
 EPS = float(np.finfo(np.float64).eps)
 
+_BLOCK = 4_000_000
+"""Entries of a tall matrix that are weighted at a time, about 32 MB."""
+
 _TILE = 256
 _LEAF, _BLOCKED = 64, 1024
 
@@ -100,6 +103,23 @@ def invert_lower(L: Array) -> Array:
     inner = blas.dtrmm(1.0, first, inner, side=1, lower=1, overwrite_b=1)
     inverse[k:, :k] = blas.dtrmm(-1.0, last, inner, lower=1, overwrite_b=1)
     return inverse
+
+
+def gram(Z: Array) -> Array:
+    """ZᵀZ of a C-ordered matrix, both triangles filled, at half the flops of a product."""
+    return weighted_gram(np.ascontiguousarray(Z), np.ones(len(Z)), np.zeros(Z.shape[1]))
+
+
+def weighted_gram(V: Array, s: Array, centre: Array) -> Array:
+    """ZᵀZ of Z = s (V − 1 centreᵀ), in blocks so that no second V is made."""
+    total = np.zeros((V.shape[1], V.shape[1]), order="F")
+    step = max(1, _BLOCK // max(1, V.shape[1]))
+    is_plain = bool(np.all(s == 1.0)) and not centre.any()
+    for i in range(0, len(V) if V.size else 0, step):
+        block = V[i : i + step]
+        Z = block if is_plain else (block - centre) * s[i : i + step, None]
+        total = blas.dsyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+    return mirror(total)
 
 
 @lru_cache(maxsize=8)
