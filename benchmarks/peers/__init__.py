@@ -1,0 +1,1 @@
+"""Searches of kernel machines by other packages."""
