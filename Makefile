@@ -12,7 +12,7 @@ STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test conformance fuzz hostile lint format bench reproduce reproduce-quick docs docs-external dist matrix clean
+.PHONY: help demo quick test conformance fuzz hostile lint format bench peers reproduce reproduce-quick docs docs-external dist matrix clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -73,6 +73,9 @@ bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/everyday.py
 	$(BIN)/python benchmarks/permutations.py
 	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth
+
+peers: $(VENV)/.installed-dev  ## search six sets by ten packages, each in its own environment; about an hour
+	$(BIN)/python -m benchmarks.peers run report
 
 reproduce: $(VENV)/.installed-dev  ## compute the tables of five papers; hours, goes on where it was stopped
 	$(BIN)/python -m benchmarks.papers run report --profile full --splits $(SPLITS) --jobs $(JOBS) --store $(STORE)

@@ -33,7 +33,7 @@ from benchmarks.peers.problems import DATA, PROBLEMS, ROOT, Problem
 
 KEPT = ROOT / "benchmarks" / "results" / "peers.jsonl"
 HOMES = ROOT / "build" / "peers"
-LIMIT = 1200  # seconds of one measurement
+LIMIT = 600  # seconds of one measurement
 
 
 def measure(peer: Peer, problem: Problem, repeats: int) -> dict[str, Any]:

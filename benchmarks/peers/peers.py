@@ -134,7 +134,7 @@ def torchkm(problem: Problem, X: np.ndarray, y: np.ndarray, folds: Any) -> Found
     best: tuple[float, Any, float] | None = None
     for gamma in gammas:
         model = TorchKMSVC(
-            kernel="precomputed", Cs=ridges[::-1], nC=len(ridges), cv=FOLDS, foldid=place,
+            kernel="precomputed", Cs=ridges[::-1].copy(), nC=len(ridges), cv=FOLDS, foldid=place,
             max_iter=20_000, device="cpu",
         ).fit(_rbf(X, X, gamma), y)  # fmt: skip
         score = 1.0 - float(np.min(model.cv_mis_))
