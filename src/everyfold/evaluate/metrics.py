@@ -71,15 +71,23 @@ class Side:
     @cached_property
     def codes(self) -> Index:
         """The class numbers of the rows."""
-        assert isinstance(self.target, Labels)
-        return self.target.codes[self.rows]
+        return self._classified.codes[self.rows]
 
     @cached_property
     def labels(self) -> AnyArray:
         """The labels of the rows."""
+        return self.classes[self.codes]
+
+    @property
+    def classes(self) -> AnyArray:
+        """All labels there are."""
+        classes: AnyArray = self._classified.classes
+        return classes
+
+    @property
+    def _classified(self) -> Labels:
         assert isinstance(self.target, Labels)
-        labels: AnyArray = self.target.classes[self.codes]
-        return labels
+        return self.target
 
     @cached_property
     def spread(self) -> Array:
@@ -96,8 +104,7 @@ class Side:
 
     def count(self, codes: Index, keep: NDArray[np.bool_] | None = None) -> Index:
         """How many of the rows have each code, fold by fold."""
-        assert isinstance(self.target, Labels)
-        size = len(self.target.classes)
+        size = len(self.classes)
         index = self.folds * size + codes
         if keep is not None:
             index = index[keep]
@@ -182,8 +189,7 @@ def _accuracy(side: Side, values: Array) -> Scored:
 
 
 def _balanced_accuracy(side: Side, values: Array) -> Scored:
-    assert isinstance(side.target, Labels)
-    guess = np.searchsorted(side.target.classes, side.target.predict(values))
+    guess = np.searchsorted(side.classes, side.target.predict(values))
     present = side.class_counts > 0
     hits = side.count(side.codes, guess == side.codes)
     recall = np.where(present, hits / np.maximum(side.class_counts, 1), 0.0)
@@ -277,9 +283,14 @@ class Signed:
         return Scored(self.sign * scored.scores, scored.is_known)
 
 
+def _unsigned(metric: Metric | None) -> tuple[Metric | None, float]:
+    """A metric as it was, and its sign."""
+    return (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+
+
 def by_column(metric: Metric | None, side: Side, values: Array) -> Array | None:
     """The scores of folds and columns, (t, q), of a metric that is their mean; else None."""
-    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    plain, sign = _unsigned(metric)
     return sign * plain.by_column(side, values) if isinstance(plain, OfColumns) else None
 
 
@@ -305,8 +316,8 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
     >>> from_sums(r2, np.array([[1.0]]), np.array([[4.0]]), np.array([10.0]))
     array([0.75])
     """
-    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
-    found = _OF_SUMS.get(plain)
+    plain, sign = _unsigned(metric)
+    found = None if plain is None else _OF_SUMS.get(plain)
     scores = None if found is None else sign * found(sse, spread, weights[:, None])
     return None if scores is None or np.isnan(scores).any() else scores
 
@@ -332,12 +343,12 @@ def score_errors(
 
 def is_of_sums(metric: Metric | None) -> bool:
     """Whether ``from_sums`` knows the metric."""
-    return (metric.metric if isinstance(metric, Signed) else metric) in _OF_SUMS
+    return _unsigned(metric)[0] in _OF_SUMS
 
 
 def is_mean(metric: Metric) -> bool:
     """Whether the score of a fold is the mean of those of its parts, by their sizes."""
-    return (metric.metric if isinstance(metric, Signed) else metric) in _MEANS
+    return _unsigned(metric)[0] in _MEANS
 
 
 def by_row(metric: Metric, side: Side, values: Array) -> Array | None:
@@ -345,7 +356,7 @@ def by_row(metric: Metric, side: Side, values: Array) -> Array | None:
 
     None where there is no such number.
     """
-    plain, sign = (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+    plain, sign = _unsigned(metric)
     if plain == _accuracy:
         return np.asarray(sign * (side.target.predict(values) == side.labels))
     if plain == _absolute_error:

@@ -28,7 +28,7 @@ from everyfold.evaluate.views import sampled
 from everyfold.models.targets import Labels
 from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
-from everyfold.operators.base import Multiplies, Splits, having
+from everyfold.operators.base import Operator, Splits, having
 from everyfold.rows.folds import Folds, chosen
 from everyfold.rows.telling import listening, within
 from everyfold.solve import DidNotConvergeError, Problem
@@ -71,7 +71,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     """All groups of one kernel."""
     start = time.perf_counter()
     first = data.candidates[groups[0].numbers[0]]
-    operator: Splits | Multiplies
+    operator: Operator
     assert unit.structure is not None
     try:
         if unit.order == "fold":
@@ -93,23 +93,20 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
             found = _group(data, unit, group, operator, shared)
         facts = _facts(operator)  # kernels of folds tell afterwards
         found = [replace(o, **facts) for o in found]
-        if group.method.excludes_identity and isinstance(operator, Responds):
-            found = [exclude(o) for o in found] if operator.is_near_identity else found
+        if group.method.excludes_identity and operator.is_near_identity:
+            found = [exclude(o) for o in found]
         outcomes += found
     return outcomes
 
 
-def _facts(operator: Splits | Multiplies) -> Params:
+def _facts(operator: Operator) -> Params:
     """What the operator itself tells of a candidate."""
-    facts: Params = {"operator": operator.words}
-    if isinstance(operator, Responds):
-        facts |= {"residual_trace": operator.residual_trace, "is_identity": operator.is_identity}
-        facts["rank"] = operator.rank
-    elif isinstance(operator, Multiplies):
-        facts["rank"] = operator.n
-    elif isinstance(operator, FoldRows):
-        facts |= {"residual_trace": operator.residual_trace, "rank": operator.rank}
-    return facts
+    return {
+        "operator": operator.words,
+        "rank": operator.rank,
+        "residual_trace": operator.residual_trace,
+        "is_identity": operator.is_identity,
+    }
 
 
 def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
@@ -144,7 +141,7 @@ def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> 
 
 
 def _group(
-    data: Data, unit: Unit, group: Group, operator: Splits | Multiplies, shared: float
+    data: Data, unit: Unit, group: Group, operator: Operator, shared: float
 ) -> list[Outcome]:
     start = time.perf_counter()
     candidates = [data.candidates[number] for number in group.numbers]
@@ -180,7 +177,7 @@ def _records(
     candidates: Sequence[Candidate],
     task: Task,
     tile: Tile,
-    operator: Splits | Multiplies,
+    operator: Operator,
     method: Method,
     threads: int,
 ) -> list[OutOfFold]:
@@ -210,7 +207,7 @@ def _records(
 def _evaluate(
     method: Method,
     problems: Sequence[Problem],
-    operator: Splits | Multiplies,
+    operator: Operator,
     ridges: Sequence[float],
     folds: Folds,
     threads: int,

@@ -16,7 +16,7 @@ from everyfold.evaluate import costs
 from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.methods import MANY_FOLDS, Method, choose_method
-from everyfold.operators import Mapped, Structure
+from everyfold.operators import Structure
 from everyfold.operators.base import Outline
 from everyfold.types import Matrix, Order
 
@@ -157,7 +157,7 @@ def kernels_of(
 
 def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool:
     """Whether sums over rows cost no more than a fit, and save holding the features."""
-    if not isinstance(structure, Mapped) or n_folds > MANY_FOLDS or not structure.is_long(*shape):
+    if n_folds > MANY_FOLDS or not structure.is_long(*shape):
         return False
     return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 

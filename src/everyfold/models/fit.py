@@ -46,9 +46,8 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
     sums over the rows, as for a source.
     """
     structure = model.structure_to_fit(kernel, X.shape)
-    is_long = isinstance(structure, Mapped) and structure.is_long(*X.shape)
     is_one = len(model.columns_of_ridges(target.columns.shape[1])) == 1 and not target.has_pairs
-    if is_long and is_one and model.loss.has_constant_curvature:
+    if structure.is_long(*X.shape) and is_one and model.loss.has_constant_curvature:
         assert isinstance(structure, Mapped)
         (problem,) = model.problems(target, weights)
         rho = problem.rho(model.ridges[0], problem.n_counted)

@@ -31,6 +31,7 @@ __all__ = [
     "Expansion",
     "Made",
     "Multiplies",
+    "Operator",
     "Outline",
     "Part",
     "Quadratic",
@@ -142,32 +143,47 @@ class Cut:
         return self.parent.cross(self.test, self.train)
 
 
-class Splits(ABC):
+class Operator(ABC):
+    """A kernel on n rows; what it can do with them is said by the abilities it derives from."""
+
+    n: int
+    words: str
+    """What it is, for plans and results."""
+    lacks: str
+    """Why it has no further ability, and what to use instead."""
+    residual_trace: float = 0.0
+    """An upper bound of how far it is from the matrix it stands for."""
+    is_identity: bool = False
+    """Whether no row is like any other, to half of working precision: nothing can be learnt."""
+    is_near_identity: bool = False
+    """Whether that is so of half of the rows at least."""
+
+    @property
+    def rank(self) -> int:
+        """An upper bound of the rank that the structure guarantees; n if it has none."""
+        return self.n
+
+
+class Splits(Operator):
     """An ability: to give the kernel of a training set and its test rows.
 
     All that a kernel can do which each training set has for itself (``gamma="scale"``, a Pipeline).
     """
 
-    n: int
-    words: str = "a kernel for each fold"
-    """What it is, for plans and results."""
-    lacks: str = (
+    words = "a kernel for each fold"
+    lacks = (
         "the kernel depends on the training rows of each fold, so that folds share no matrix to "
         "multiply with; use Refit"
     )
-    """Why it has no further ability, and what to use instead."""
 
     @abstractmethod
     def split(self, train: Index, test: Index) -> Part:
         """The kernel of some rows, and what predicts others from them."""
 
 
-class Multiplies(ABC):
+class Multiplies(Operator):
     """An ability: products with the matrix of all rows."""
 
-    n: int
-    words: str = "a matrix"
-    lacks: str = "the matrix can only be multiplied with; use operator=Dense()"
     basis: Array | None = None
     """V with K ≈ V Vᵀ, if iterations are to begin from there."""
 
@@ -197,12 +213,6 @@ class Responds(Splits, Multiplies):
 
     has_coordinates: bool = False
     """Whether coefficients are coordinates of f, and not one a row."""
-    residual_trace: float = 0.0
-    """An upper bound of how far it is from the matrix it stands for."""
-    is_identity: bool = False
-    """Whether no row is like any other, to half of working precision: nothing can be learnt."""
-    is_near_identity: bool = False
-    """Whether that is so of half of the rows at least."""
     needs_constant_curvature: bool = False
     """Whether the structure is lost where the curvature of the loss differs between rows."""
 
@@ -215,11 +225,6 @@ class Responds(Splits, Multiplies):
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
         """See base class."""
         return f"rank {self.rank}" if self.rank < self.n else type(self).__name__
-
-    @property
-    @abstractmethod
-    def rank(self) -> int:
-        """An upper bound of the rank that the structure guarantees; n if it has none."""
 
     @abstractmethod
     def evaluate(self, coef: Array) -> Array:
@@ -280,7 +285,7 @@ class Responds(Splits, Multiplies):
         return self.expand(np.eye(width))(X)
 
 
-def having(operator: Splits | Multiplies, ability: Callable[..., Ability]) -> Ability:
+def having(operator: Operator, ability: Callable[..., Ability]) -> Ability:
     """The operator, if it has an ability; else an error that says what to use instead."""
     if isinstance(operator, cast(type, ability)):
         return cast(Ability, operator)

@@ -68,11 +68,6 @@ class DenseMatrix(Responds, Differentiates):
         self._X = X
 
     @property
-    def rank(self) -> int:
-        """No structure: n."""
-        return self.n
-
-    @property
     def outline(self) -> Outline:
         """See base class; with a basis to begin from it is for iterations."""
         return Outline(self.n, None if self.basis is None else ("conjugate",))

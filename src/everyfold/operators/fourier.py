@@ -80,11 +80,6 @@ class CirculantMatrix(Responds):
             )
 
     @property
-    def rank(self) -> int:
-        """See base class."""
-        return self.n
-
-    @property
     def outline(self) -> Outline:
         """See base class."""
         return Outline(self.n, ("fourier",), is_approximate=True)

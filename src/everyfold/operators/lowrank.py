@@ -69,11 +69,10 @@ class Mapped(Structure):
         """``bind`` without V, for what takes sums over rows: features are made batch by batch."""
         return LowRank(None, self.feature_map(kernel, Held(X)), X)
 
-    reads_sources: bool = True
-    """Whether rows may come from a source, of which a sample is looked at."""
+    reads_sources = True
 
     def is_long(self, n_rows: int, n_features: int) -> bool:
-        """Whether V is more than a batch of rows, so that sums over them save memory."""
+        """See base class."""
         return n_rows * self.raw_width_for(n_rows, n_features) > BLOCK
 
     def rank_for(self, n_rows: int, n_features: int) -> int:

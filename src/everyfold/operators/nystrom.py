@@ -434,17 +434,8 @@ class DualNystrom(NystromMatrix):
         """See base class: K̃ a, the values of the fit."""
         return self.matmat(coef)
 
-    def coefficients(self, a: Array) -> Array:
-        """See base class: a itself."""
-        return a
-
-    def inherit(self, coef: Array, rows: Index) -> Array:
-        """See base class: those of the rows."""
-        return coef[rows]
-
-    def inner(self, coef: Array, other: Array, values: Array) -> float:
-        """See base class: aᵀ K̃ a'."""
-        return float(np.vdot(coef, values))
+    # As those of any operator with a coefficient for each row, and not as those of features.
+    coefficients, inherit, inner = Responds.coefficients, Responds.inherit, Responds.inner
 
     def restrict(self, rows: Index) -> DualNystrom:
         """See base class: the same landmarks."""

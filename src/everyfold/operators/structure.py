@@ -21,6 +21,8 @@ class Structure(ABC):
     methods: ClassVar[tuple[str, ...] | None] = None
     is_approximate: ClassVar[bool] = False
     is_held: bool = True
+    reads_sources: bool = False
+    """Whether rows may come from a source, of which a sample is looked at."""
     per_fold: bool = False
     """Whether every training set is to have an operator of its own."""
 
@@ -59,6 +61,10 @@ class Structure(ABC):
     @abstractmethod
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """The rank of an operator bound to data of this shape."""
+
+    def is_long(self, n_rows: int, n_features: int) -> bool:
+        """Whether features are more than a batch of rows, so that sums over them save memory."""
+        return False
 
     def to_fit(self) -> Structure:
         """The structure of the model that is kept and predicts; by default this one."""
