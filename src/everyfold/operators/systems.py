@@ -361,6 +361,8 @@ class Tridiagonal(Rotation):
     def extremes(self) -> tuple[float, float]:
         """The smallest and the largest eigenvalue of K, by bisection: O(n)."""
         d, e = self.diagonal, self.off_diagonal
+        if len(d) == 1:  # SciPy before 1.13 takes no empty e
+            return float(d[0]), float(d[0])
         ends = (
             float(eigvalsh_tridiagonal(d, e, select="i", select_range=(i, i))[0])
             for i in (0, len(d) - 1)
