@@ -30,6 +30,14 @@ class IntervalDisplay:
         The share of rows that they do cover.
     ax_, figure_
         Of matplotlib, once plotted.
+
+    Examples
+    --------
+    >>> from everyfold import FastCrossConformalRegressor, IntervalDisplay, LSSVR
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> conformal = FastCrossConformalRegressor(LSSVR(gamma=1.0)).fit_conformalize(X[:300], y[:300])
+    >>> display = IntervalDisplay.from_estimator(conformal, X[300:], y[300:])  # doctest: +SKIP
     """
 
     def __init__(

@@ -29,6 +29,14 @@ class RankCurveDisplay:
     ----------
     ax_, figure_, lines_
         Of matplotlib, once plotted.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV, LSSVR, RankCurveDisplay
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(3000, random_state=0)
+    >>> search = FastGridSearchCV(LSSVR(), {"gamma": [0.1, 1.0]})
+    >>> display = RankCurveDisplay.from_search(search.fit(X, y))  # doctest: +SKIP
     """
 
     def __init__(self, *, lines: list[tuple[str, Array, Array]], metric: str, n_rows: int) -> None:
