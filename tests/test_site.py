@@ -11,6 +11,7 @@ import everyfold
 import everyfold.bounds
 import everyfold.scorers
 import everyfold.streams
+from tests import matrix
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -113,3 +114,21 @@ def test_every_task_is_one_click_from_an_example(page):
         for target in re.findall(r"\]\(([^)]+)\)", table)
     }
     assert set(flowchart()[:-1]) <= leads
+
+
+def test_the_table_of_versions_takes_new_lines():
+    """A line takes the place of that of the same Python and kind; the others stay."""
+    page = "before\n<!-- matrix -->\n<!-- /matrix -->\nafter\n"
+    first = matrix.line("3.12", "newest", {"numpy": "2.0", "outcome": "3 failed"})
+    page = matrix.merge(page, [first, matrix.line("3.11", "oldest", {"outcome": "9 passed"})])
+    page = matrix.merge(page, [matrix.line("3.12", "newest", {"outcome": "4 passed"})])
+    rows = [row for row in page.splitlines() if row.startswith("| 3.")]
+    assert [row.split(" | ")[1] for row in rows] == ["oldest", "newest"]
+    assert rows[1].endswith("| 4 passed |")
+    assert page.startswith("before\n<!-- matrix -->\n")
+    assert page.endswith("<!-- /matrix -->\nafter\n")
+
+
+def test_the_oldest_versions_are_those_that_are_allowed():
+    needs = {need.partition("==")[0] for need in matrix.lowest()}
+    assert needs == set(matrix.PACKAGES)
