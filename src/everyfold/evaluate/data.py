@@ -423,6 +423,8 @@ class Outcome:
     status: str = ""
     times: list[tuple[float, float]] | None = None
     rank: int = 0
+    means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Mean scores that were asked for already: rounds ask again after every unit."""
 
     @property
     def failure(self) -> Failure | None:

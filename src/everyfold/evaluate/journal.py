@@ -258,7 +258,7 @@ def _encoded(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value).__name__ in _RECORDS:
-        own = {f.name: _encoded(getattr(value, f.name)) for f in fields(value)}
+        own = {f.name: _encoded(getattr(value, f.name)) for f in fields(value) if f.init}
         return {type(value).__name__: own}
     if isinstance(value, Failure):
         return {"Failure": [f"{type(value.error).__name__}: {value.error}", value.trace]}

@@ -277,6 +277,7 @@ class _Climb:
     def __init__(self, ladder: Ladder) -> None:
         self._curve, self._metric = ladder.curve, ladder.metric
         self._recent: set[int] = set()
+        self._known_spread: float | None = None
         self.standings = {
             number: _Standing(number, ladder.rhos[number], k, step.trace)
             for k, step in enumerate(ladder.kernels)
@@ -300,6 +301,7 @@ class _Climb:
         return climb
 
     def _read(self, outcome: Outcome) -> None:
+        self._known_spread = None
         standing = self.standings[outcome.number]
         score = mean_score(outcome, self._metric)
         is_first = not np.isfinite(standing.score)
@@ -345,8 +347,10 @@ class _Climb:
     @property
     def _spread(self) -> float:
         """From the median to the best score: a unit that suits any scorer."""
-        scores = self._scores[np.isfinite(self._scores)]
-        return float(scores.max() - np.median(scores)) if scores.size else 0.0
+        if self._known_spread is None:
+            scores = self._scores[np.isfinite(self._scores)]
+            self._known_spread = float(scores.max() - np.median(scores)) if scores.size else 0.0
+        return self._known_spread
 
     @property
     def _trusted(self) -> float:

@@ -50,6 +50,8 @@ class Once(Rounds):
 
 def mean_score(outcome: Outcome, metric: str) -> float:
     """The mean over the folds, -inf where one of them has none."""
-    scores = column(outcome.scores, metric)
-    mean = float(scores.mean()) if len(scores) else -np.inf
-    return mean if np.isfinite(mean) else -np.inf
+    if metric not in outcome.means:
+        scores = column(outcome.scores, metric)
+        mean = float(scores.mean()) if len(scores) else -np.inf
+        outcome.means[metric] = mean if np.isfinite(mean) else -np.inf
+    return outcome.means[metric]

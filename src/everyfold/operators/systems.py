@@ -346,7 +346,10 @@ class Tridiagonal(Rotation):
         n = len(K)
         work, _ = lapack.dsytrd_lwork(n, lower=1)
         A, d, e, tau, info = lapack.dsytrd(
-            np.array(K, dtype=np.float64, order="F"), lower=1, lwork=int(work), overwrite_a=1
+            np.array(K.T, dtype=np.float64, order="F"),  # symmetric: a copy without turning
+            lower=1,
+            lwork=int(work),
+            overwrite_a=1,
         )
         if info:
             raise np.linalg.LinAlgError(f"dsytrd failed (info={info})")
