@@ -6,38 +6,30 @@ make their candidate fail and no other, as in scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
-from traceback import format_exc
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
-from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_consistent_length, has_fit_parameter
+from sklearn.utils.validation import check_consistent_length
 
-from everyfold.criteria.base import Failure
-from everyfold.evaluate.closed import check_criterion
+from everyfold.evaluate.candidates import NO_FITS, Others, read_candidates, read_models
 from everyfold.evaluate.data import Candidate, Data, Own, Task
-from everyfold.evaluate.methods import check_order
-from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
+from everyfold.evaluate.metrics import is_own_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge, why_not_judged
 from everyfold.evaluate.stream import Stream
-from everyfold.models.adapters import UnknownEstimatorError, read_estimator, takes_sources
+from everyfold.models.adapters import takes_sources
 from everyfold.models.model import Model, read_weights
 from everyfold.models.pipelines import (
-    MetadataError,
-    Parts,
     final_step,
     freeze,
     read_rows,
     take_apart,
-    warp_of,
 )
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.models.scaling import find_moments, scaler_of
@@ -46,7 +38,7 @@ from everyfold.models.targets import NotSpedUpError, Reading, Target
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
-from everyfold.types import Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
+from everyfold.types import Index, Matrix, Splitter, Targets
 
 __all__ = ["check_partition", "not_sped_up", "read", "splits_of"]
 
@@ -57,11 +49,11 @@ def read(request: Request) -> Data:
     Estimators come first: no data are touched for one that is refused.
     """
     request.check_criterion()
-    others = _Others(request)
-    models = _models(request, others)
+    others = Others(request)
+    models = read_models(request, others)
     if not isinstance(request.X, RowSource):
         request = request.indexed()
-    candidates = _candidates(models, request, others)
+    candidates = read_candidates(models, request, others)
     own = request
     if is_own_score(request.scorer) and models:  # a candidate may have another last step
         request = replace(request, scorer=check_scoring(models[0].estimator))
@@ -110,7 +102,7 @@ def read(request: Request) -> Data:
 
 
 def _is_left_by_scorer(
-    request: Request, task: Task, candidates: Sequence[Candidate], others: _Others
+    request: Request, task: Task, candidates: Sequence[Candidate], others: Others
 ) -> bool:
     """Whether candidates are left to refits, as the scorer looks at more than held-out values."""
     scorer, data = request.scorer, (request.X, request.y)
@@ -125,8 +117,8 @@ def _is_left_by_scorer(
 
 def not_sped_up(request: Request) -> str:
     """Why nothing speeds up any candidate of a request; empty if something does."""
-    others = _Others(request)
-    models = _models(request, others)
+    others = Others(request)
+    models = read_models(request, others)
     if not isinstance(request.X, RowSource):
         found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
         _targets(found, request.y, others)
@@ -158,194 +150,11 @@ def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Own 
     )
 
 
-_NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
-
-
-# -- candidates --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Readable:
-    """An estimator with a candidate's parameters, and what it asks for."""
-
-    number: int
-    estimator: Estimator
-    model: Model
-
-
-@dataclass
-class _Others:
-    """Candidates that are not evaluated here.
-
-    Attributes
-    ----------
-    refused : dict
-        Those that no fit would take.
-    foreign : dict
-        Those that only refits of the estimator itself can evaluate.
-    """
-
-    request: Request
-    refused: dict[int, Failure] = field(default_factory=dict)
-    foreign: dict[int, Exception] = field(default_factory=dict)
-
-    def refuse(self, number: int, error: Exception) -> None:
-        """Let a candidate fail, with what is being raised."""
-        if self.request.options.error_score == "raise":
-            raise error
-        self.refused[number] = Failure(error, format_exc())
-
-    def set_aside(self, number: int, error: Exception) -> None:
-        """Leave a candidate to refits, if these are allowed."""
-        self.request.check_fallback(error)
-        self.foreign[number] = error
-
-    @property
-    def reasons(self) -> dict[int, str]:
-        """Why the foreign ones are."""
-        return {k: getattr(error, "reason", str(error)) for k, error in self.foreign.items()}
-
-    def check_any(self, found: Sequence[object]) -> None:
-        """Raise why, if no candidate is left."""
-        if not found and not self.foreign and self.refused:
-            raise next(iter(self.refused.values())).error
-
-
-def _models(request: Request, others: _Others) -> list[_Readable]:
-    """All candidates that can be sped up."""
-    if not request.candidates:
-        raise ValueError(f"{_NO_FITS} The grid has none")
-    options = request.options
-    found: list[_Readable] = []
-    for number, estimator in enumerate(_configured(request.estimator, request.candidates)):
-        final = final_step(estimator)
-        try:
-            take_apart(estimator, {})
-            model = _warped(options.apply(read_estimator(final)), estimator)
-            if options.is_of_low_rank and not hasattr(final, "operator"):
-                model = replace(model, is_stand_in=True)
-            model.choice.resolve_for_any()
-        except UnknownEstimatorError as error:
-            others.set_aside(number, error)
-        except (TypeError, ValueError) as error:
-            (others.set_aside if _is_valid(final) else others.refuse)(number, error)
-        else:
-            check_order(model, options.order)
-            check_criterion(model, options.closed)
-            found.append(_Readable(number, estimator, model))
-    others.check_any(found)
-    return _judged_alike(found, request.scorer, others)
-
-
-def _warped(model: Model, estimator: Estimator) -> Model:
-    """The model with the transformation of its targets, if there is one."""
-    warp = warp_of(estimator)
-    if warp is None:
-        return model
-    is_shared = model.loss.has_constant_curvature and not model.chooses_ridge
-    is_several = len(model.ridges) > 1 and not model.chooses_ridge
-    if is_several or not (is_shared or warp.is_fixed):
-        raise ValueError(
-            "every fold of TransformedTargetRegressor(transformer=...) has targets of its own, "
-            "which share a factorisation for squared loss and one alpha only"
-        )
-    return replace(model, warp=warp, flattens=False)
-
-
-def _judged_alike(found: Sequence[_Readable], scorer: Scorer, others: _Others) -> list[_Readable]:
-    """The candidates that are what the first is, classifier or regressor, with a usual score."""
-    kept = []
-    for item in found:
-        if item.model.is_classifier != found[0].model.is_classifier:
-            others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own_score(scorer) and usual_score(item.estimator) is None:
-            others.set_aside(item.number, unusual_score(item.estimator))
-        else:
-            kept.append(item)
-    return kept
-
-
-_MIXED = "the grid mixes classifiers and regressors; search them separately"
-
-
-def _candidates(models: Sequence[_Readable], request: Request, others: _Others) -> list[Candidate]:
-    """The candidates with their share of the metadata; those that refuse it fail alone."""
-    found: list[Candidate] = []
-    for item in models:
-        try:
-            parts = take_apart(item.estimator, request.metadata.fit)
-            _check_fit_params(parts)
-        except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
-            others.refuse(item.number, error)
-        except ValueError as error:
-            others.set_aside(item.number, error)
-        else:
-            found.append(Candidate(item.number, item.model, parts))
-    others.check_any(found)
-    return found
-
-
-def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Estimator]:
-    """The estimator with the parameters of each candidate.
-
-    Where these are all its own, a copy of one clone takes them: ``clone`` and ``set_params`` read
-    the signature of ``__init__`` three times, which is most of the cost of a small candidate.
-    """
-    if len(candidates) == 1 and not candidates[0]:
-        yield estimator
-        return
-    blank = clone(estimator)
-    is_plain = getattr(type(blank), "set_params", None) is BaseEstimator.set_params
-    own = set(blank.get_params(deep=False)) if is_plain else set()
-    for params in candidates:
-        if own.issuperset(params):
-            configured = copy(blank)
-            for name, value in params.items():
-                setattr(configured, name, value)
-        else:
-            configured = clone(estimator).set_params(**_unshared(params))
-        yield configured
-
-
-def _unshared(params: Params) -> Params:
-    """The parameters of one candidate, with steps that other candidates do not share.
-
-    ``set_params`` may change a step that it has just set: ``step__degree`` after ``step``.
-    """
-    return {
-        name: clone(value) if isinstance(value, BaseEstimator) else value
-        for name, value in params.items()
-    }
-
-
-def _is_valid(estimator: Estimator) -> bool:
-    """Whether fitting would take the parameters."""
-    try:
-        if hasattr(estimator, "_model"):
-            estimator._model().choice.resolve_for_any()
-        else:
-            estimator._validate_params()
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _check_fit_params(parts: Parts) -> None:
-    """Refuse whatever the model's ``fit`` is to get besides sample weights."""
-    unknown = sorted(set(parts.params) - {"sample_weight"})
-    if unknown:
-        is_ours_alone = any(has_fit_parameter(parts.final, name) for name in unknown)
-        raise (ValueError if is_ours_alone else MetadataError)(
-            f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
-            "only 'sample_weight' is"
-        )
-
-
 # -- targets, weights, folds -------------------------------------------------------------------
 
 
 def _targets(
-    candidates: Sequence[Candidate], y: Targets, others: _Others
+    candidates: Sequence[Candidate], y: Targets, others: Others
 ) -> tuple[list[Candidate], dict[Reading, Target]]:
     """Y as every candidate reads it; raises what is wrong with it, or with class weights."""
     targets: dict[Reading, Target] = {}
@@ -395,7 +204,7 @@ def splits_of(request: Request) -> list[tuple[Index, Index]]:
             f"{count} splits, got {len(splits)}"
         )
     if not splits:
-        raise ValueError(f"{_NO_FITS} cv={request.cv!r} yields no split")
+        raise ValueError(f"{NO_FITS} cv={request.cv!r} yields no split")
     return splits
 
 
@@ -466,7 +275,7 @@ def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:
 # -- sources of rows ---------------------------------------------------------------------------
 
 
-def _stream(request: Request, candidates: Sequence[Candidate], others: _Others) -> Stream:
+def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -> Stream:
     """What a source of rows is read by; refuses what needs all rows at once."""
     source: RowSource = request.X
     for error in others.foreign.values():
