@@ -17,7 +17,7 @@ from numba import TypingError
 
 from everyfold.operators.compiled import Entry
 from everyfold.selection.progress import Progress
-from everyfold.svm.core import fold_path
+from everyfold.svm.core import fold_paths
 from everyfold.svm.paths import hinge_paths
 
 SOURCE = """
@@ -115,7 +115,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV
-from everyfold.svm.core import flush, fold_path
+from everyfold.svm.core import flush, fold_paths
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -133,7 +133,7 @@ def search():
     assert os.waitpid(child, 0)[1] == 0
 
 flush.folder.mkdir(parents=True, exist_ok=True)
-for entry in (flush, fold_path):
+for entry in (flush, fold_paths):
     line = entry._function.__code__.co_firstlineno
     for path in Path(sys.argv[1]).glob(f"core.*-{line}.*"):
         shutil.copy2(path, flush.folder)
@@ -151,7 +151,7 @@ def test_a_search_survives_its_damaged_cache(tmp_path):
     x = np.array([-2.0, -1.0, 1.0, 2.0])
     hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))  # now there is a cache to copy
     done = subprocess.run(
-        [sys.executable, "-c", SEARCHES, str(fold_path.folder)],
+        [sys.executable, "-c", SEARCHES, str(fold_paths.folder)],
         env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -202,7 +202,7 @@ def test_everything_can_be_compiled_ahead():
     assert done.returncode == 0, done.stderr
     last = done.stdout.splitlines()[-1]
     assert re.fullmatch(r"compiled in \d+\.\d s; kept in .+", last), done.stdout
-    assert str(fold_path.folder) in last
+    assert str(fold_paths.folder) in last
 
 
 def test_compiling_is_logged_once_and_reading_the_cache_is_not(module, caplog):

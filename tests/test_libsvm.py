@@ -13,6 +13,9 @@ from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
 from everyfold.criteria import libsvm
+from everyfold.models.private import CompiledLibsvm
+from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.paths import Pair, pair_paths
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
@@ -344,3 +347,57 @@ def test_rows_of_weight_0_are_refused_where_scikit_learns_winner_would_mistake_t
     plain = FastGridSearchCV(SVC(gamma=1.0 / X.shape[1]), {"C": [1.0]})
     plain.fit(X, LABELS, sample_weight=weights)
     assert search.cv_results_["mean_test_score"] == plain.cv_results_["mean_test_score"]
+
+
+# -- libsvm without its estimator, and pairs of classes in one call --------------------------------
+
+
+@pytest.mark.parametrize("C", [1e-3, 0.1, 10.0])
+@pytest.mark.parametrize("shrinking", [True, False])
+def test_raw_libsvm_is_svcs_own_fit_to_the_last_digit(C, shrinking):
+    K, weights = rbf_kernel(X, gamma=0.05), np.linspace(0.5, 2.0, 90)
+    factors = {0: 0.7, 1: 1.9}
+    fitted = SVC(kernel="precomputed", C=C, shrinking=shrinking, class_weight=factors)
+    fitted.fit(K, LABELS, sample_weight=weights)
+    options = {"C": C, "tol": 1e-3, "shrinking": shrinking}
+    support, coef, b, is_converged = CompiledLibsvm().classify(
+        K, LABELS.astype(float), weights, np.array([0.7, 1.9]), options
+    )
+    assert_array_equal(support, fitted.support_)
+    assert_array_equal(coef, fitted.dual_coef_[0])
+    assert b == fitted.intercept_[0]
+    assert is_converged
+
+
+def test_pairs_in_one_call_are_those_of_libsvm():
+    """Rows in any order and of any number, some shared by pairs; Cs in any order."""
+    K, weights, Cs = rbf_kernel(X, gamma=0.5), np.linspace(0.5, 2.0, 90), [10.0, 0.5, 2.0]
+    chosen = [RNG.permutation(90)[:n] for n in (90, 41, 64)]
+    signs = 2.0 * LABELS - 1.0
+    pairs = [Pair(rows, signs[rows], weights[rows]) for rows in chosen]
+    found = pair_paths(Kernel32(K), pairs, Cs, tol=1e-7)
+    assert found.converged.all()
+    for pair, rows in enumerate(chosen):
+        for k, C in enumerate(Cs):
+            fitted = SVC(kernel="precomputed", C=C, tol=1e-7)
+            fitted.fit(K[np.ix_(rows, rows)], LABELS[rows], sample_weight=weights[rows])
+            coef = np.zeros(len(rows))
+            coef[fitted.support_] = fitted.dual_coef_[0]
+            assert_allclose(found.coef[pair][k], coef, atol=1e-4 * C)
+            assert_allclose(found.intercept[pair, k], fitted.intercept_[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("steps", [True, False])
+def test_folds_without_a_class_have_the_pairs_of_the_others(steps, solver):
+    """Classes of which a training set has no row, or no row with a weight."""
+    y = np.repeat([0, 1, 2, 3], [12, 30, 30, 18])
+    weights = np.ones(90)
+    weights[np.flatnonzero(y == 3)[:9]] = 0.0
+    splits = [(np.r_[12:90], np.r_[0:12, 20:25]), (np.r_[0:72], np.r_[70:90])]
+    splits.append((RNG.permutation(90)[:60], np.arange(90)))
+    model = make_pipeline(StandardScaler(), SVC()) if steps else SVC()
+    prefix = "svc__" if steps else ""
+    grid = {f"{prefix}C": [0.01, 1.0, 30.0], f"{prefix}gamma": [0.01, 0.5]}
+    params = {f"{prefix}sample_weight": weights}
+    _, ours, theirs = tables(model, grid, (X, y), params=params, cv=splits)
+    assert_array_equal(ours, theirs)

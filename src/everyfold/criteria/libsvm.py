@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from sklearn.svm import SVC, SVR
@@ -15,7 +15,19 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Params
 
-__all__ = ["Libsvm"]
+__all__ = ["Libsvm", "RawLibsvm"]
+
+
+class RawLibsvm(Protocol):
+    """libsvm without an estimator around it, whose checks take longer than a fit to few rows."""
+
+    def classify(
+        self, K: Array, y: Array, weights: Array, factors: Array, options: Params
+    ) -> tuple[Index, Array, float, bool]:
+        """Support vectors, their coefficients, b, and whether it came to its end.
+
+        ``y`` is 0 or 1, ``factors`` what the two weigh; ``options`` has C, tol and shrinking.
+        """
 
 
 @dataclass(frozen=True)
@@ -32,6 +44,7 @@ class Libsvm:
 
     tol: float
     shrinking: bool = True
+    raw: RawLibsvm | None = None
 
     def held_out(self, problem: Problem, part: Part, Cs: Sequence[float]) -> Array:
         """The values of the test rows for some Cs, (Cs, test rows)."""
@@ -54,14 +67,14 @@ class Libsvm:
         """Fit the active rows, whose kernel is K."""
         if problem.ridge_scaling == "mean":
             C /= problem.n_counted
-        options = {"C": C, "tol": self.tol, "shrinking": self.shrinking, "kernel": "precomputed"}
+        options = {"C": C, "tol": self.tol, "shrinking": self.shrinking}
         if isinstance(problem.loss, EpsilonInsensitive):
             return self._regression(problem, active, K, options)
         return self._classification(problem, active, K, options)
 
     def _regression(self, problem: Problem, active: Index, K: Array, options: Params) -> LibsvmFit:
         assert isinstance(problem.loss, EpsilonInsensitive)
-        machine = SVR(epsilon=problem.loss.epsilon, **options)
+        machine = SVR(epsilon=problem.loss.epsilon, kernel="precomputed", **options)
         machine.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
         return _read(machine, len(active), 1.0)
 
@@ -76,10 +89,19 @@ class Libsvm:
         present = np.unique(codes).tolist()
         if len(present) < 2:  # a pair of classes, one of which the fold does not have
             return LibsvmFit(np.zeros(len(active)), np.nan, True)
-        machine = SVC(class_weight={code: factors[code] for code in present}, **options)
-        machine.fit(K, codes, sample_weight=problem.sample_weight[active])
         # The larger of two codes is positive there, and the first of a pair of classes here.
-        return _read(machine, len(active), float(y[np.argmax(codes)]))
+        sign, weights = float(y[np.argmax(codes)]), problem.sample_weight[active]
+        if self.raw is not None:
+            is_larger = (codes == present[1]).astype(np.float64)
+            return _unpack(
+                self.raw.classify(K, is_larger, weights, factors[present], options),
+                len(active),
+                sign,
+            )
+        by_class = {code: factors[code] for code in present}
+        machine = SVC(class_weight=by_class, kernel="precomputed", **options)
+        machine.fit(K, codes, sample_weight=weights)
+        return _read(machine, len(active), sign)
 
 
 @dataclass(frozen=True)
@@ -92,9 +114,15 @@ class LibsvmFit:
 
 
 def _read(machine: Any, n: int, sign: float) -> LibsvmFit:
+    found = machine.support_, machine.dual_coef_[0], float(machine.intercept_[0])
+    return _unpack((*found, machine.fit_status_ == 0), n, sign)
+
+
+def _unpack(found: tuple[Index, Array, float, bool], n: int, sign: float) -> LibsvmFit:
+    support, own, b, is_converged = found
     coef = np.zeros(n)
-    coef[machine.support_] = sign * machine.dual_coef_[0]
-    return LibsvmFit(coef, sign * float(machine.intercept_[0]), machine.fit_status_ == 0)
+    coef[support] = sign * own
+    return LibsvmFit(coef, sign * b, is_converged)
 
 
 def _kernel(part: Part, active: Index) -> Array:

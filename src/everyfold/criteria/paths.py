@@ -10,8 +10,9 @@ import numpy as np
 
 from everyfold.criteria.base import OutOfFold, Predictive
 from everyfold.criteria.heldout import HeldOut
-from everyfold.criteria.libsvm import Libsvm
+from everyfold.criteria.libsvm import Libsvm, RawLibsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
+from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
 from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators.base import Part, Responds, Solution, Splits
@@ -21,8 +22,8 @@ from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
-from everyfold.svm.paths import Stop, epsilon_paths, hinge_paths
-from everyfold.types import Array, Index, Mask, Params
+from everyfold.svm.paths import PairPaths, Stop, epsilon_paths, hinge_paths, pair_paths
+from everyfold.types import Array, Mask, Params
 
 __all__ = ["FoldPaths", "RefittedRows", "SingleRows", "SmoothedSteps"]
 
@@ -46,21 +47,17 @@ class _Shared:
 
     Attributes
     ----------
-    kernel : Kernel32 or None
-        The kernel of all rows, if there is one; rows of a class stand together, where problems have
-        the rows of some classes each.
-    place : int array or None
-        Where each row is in it, unless they are as they were.
+    kernel : Kernel32, ClassKernel or None
+        The kernel of all rows, if there is one: by classes where problems are pairs of them.
     is_indefinite : bool
         Whether that has negative eigenvalues.
     stop : int array of shape (1,)
         A flag that ends running work.
     """
 
-    kernel: Kernel32 | None
+    kernel: Kernel32 | ClassKernel | None
     is_indefinite: bool
     stop: Stop
-    place: Index | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +82,8 @@ class FoldPaths(FoldSolver):
         The C of each ridge as it was given, to the last digit; 1/(2 ridge) for others.
     shrinking : bool, default=True
         As in libsvm.
+    raw : RawLibsvm, optional
+        A quicker way to libsvm than its estimators.
 
     Notes
     -----
@@ -97,6 +96,7 @@ class FoldPaths(FoldSolver):
     refined: float = 0.2
     penalties: tuple[tuple[float, float], ...] = ()
     shrinking: bool = True
+    raw: RawLibsvm | None = None
 
     is_compiled: ClassVar[bool] = True
 
@@ -112,8 +112,7 @@ class FoldPaths(FoldSolver):
         kernel = Kernel32(operator.K)
         if len(problems) == 1 or problems[0].classes is None:
             return _Shared(kernel, False, stop)
-        order = np.argsort(problems[0].classes.codes, kind="stable")
-        return _Shared(kernel.among(order), False, stop, np.argsort(order))
+        return _Shared(ClassKernel.of(kernel, problems[0].classes.codes), False, stop)
 
     def cancel(self, shared: _Shared) -> None:
         """See base class."""
@@ -143,9 +142,11 @@ class FoldPaths(FoldSolver):
             exact = np.ones(len(ridges), dtype=bool)
             unknown = np.full(len(ridges), np.nan)
             return FoldAnswer(np.stack(values, axis=2), unknown, exact, words=_INDEFINITE)
-        if len(problems) == 1 and shared.kernel is not None:
+        if len(problems) > 1:
+            return self._pairs(problems, part, ridges, shared)
+        if shared.kernel is not None:
             return self._on_all_rows(problems[0], part, ridges, shared, start)
-        return self._on_own_rows(problems, part, ridges, shared)
+        return self._on_training_rows(problems[0], part, ridges, shared)
 
     def _on_all_rows(
         self,
@@ -158,7 +159,7 @@ class FoldPaths(FoldSolver):
         """Rows outside the training set take part with a bound of 0."""
         inside = problem.restrict(part.train)
         bounds = np.zeros(problem.n)
-        np.add.at(bounds, part.train, _multiples(inside))
+        np.add.at(bounds, part.train, multiples(inside))
         y = problem.y[:, 0]
         paths = self._paths(y, bounds, inside, ridges, shared.kernel, shared, start)
         values = paths.decision[0][:, part.test]
@@ -167,59 +168,59 @@ class FoldPaths(FoldSolver):
         exact = paths.converged[0] | loose
         return FoldAnswer(values[:, :, None], unknown, exact, _coef(paths), ~loose)
 
-    def _on_own_rows(
+    def _on_training_rows(
+        self, problem: Problem, part: Part, ridges: Sequence[float], shared: _Shared
+    ) -> FoldAnswer:
+        """The training set has a kernel of its own; a product predicts its test rows."""
+        inside = problem.restrict(part.train)
+        assert isinstance(part.operator, DenseMatrix)
+        y, kernel = inside.y[:, 0], Kernel32(part.operator.K)
+        paths = self._paths(y, multiples(inside), inside, ridges, kernel, shared, None)
+        assert paths.coef is not None
+        values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
+        loose = self._settle(problem, part, ridges, paths, values)
+        unknown = np.full(len(ridges), np.nan)
+        return FoldAnswer(values[:, :, None], unknown, paths.converged[0] | loose, None, ~loose)
+
+    def _pairs(
         self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
     ) -> FoldAnswer:
-        """Each problem on the rows that it has; one product predicts for all of them."""
-        k, link = len(ridges), _link(part)
-        coef = np.zeros((link.shape[1], k * len(problems)))
-        b = np.full((k, len(problems)), np.nan)
-        exact, unique = np.ones(k, dtype=bool), np.ones(k, dtype=bool)
-        for p, problem in enumerate(problems):
-            inside = problem.restrict(part.train)
-            if not _is_trainable(inside):
-                continue
-            rows = _in_order(np.flatnonzero(inside.w), part, shared)
-            y, w = inside.y[rows, 0], _multiples(inside)[rows]
-            kernel = _kernel(part, rows, shared)
-            paths = self._paths(y, w, inside, ridges, kernel, shared, None)
-            assert paths.coef is not None
-            block = coef[:, p * k : (p + 1) * k]
-            np.add.at(block, _places(part, rows), paths.coef[0].T)
-            b[:, p] = paths.intercept[0]
-            loose: Mask = paths.play[0] > self._tolerance
-            self._put_libsvms(problem, part, np.asarray(ridges)[loose], loose, (block, b[:, p]))
-            exact &= paths.converged[0] | loose
-            unique &= ~loose
-        held = product(link, coef).reshape(len(part.test), len(problems), k)
-        values = held.transpose(2, 0, 1) + b[:, None, :]
-        for p, problem in enumerate(problems):
-            which = np.flatnonzero(_is_undecided(problem, values[:, :, p], self.tol))
+        """Every pair of classes on its own rows."""
+        pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
+        if kernel is None:
+            assert isinstance(part.operator, DenseMatrix)
+            kernel = ClassKernel.of(Kernel32(part.operator.K), pairs.codes)
+        assert isinstance(kernel, ClassKernel)
+        k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
+        values = np.full((k, len(part.test), len(problems)), np.nan)
+        if not pairs.numbers:
+            return FoldAnswer(values, np.full(k, np.nan), np.ones(k, dtype=bool))
+        tol, stop = self._tolerance, shared.stop
+        paths = pair_paths(kernel.kernel, pairs.pairs(kernel), Cs, tol=tol, stop=stop)
+        loose: Mask = paths.play > self._tolerance
+        for pair in np.flatnonzero(loose.any(axis=1)).tolist():
+            self._put_libsvms(pairs, pair, kernel, paths, loose[pair])
+        held = pairs.predict(paths.coef, k) + paths.intercept[:, :, None]
+        for pair, number in enumerate(pairs.numbers):
+            which = np.flatnonzero(_is_undecided(problems[number], held[pair], self.tol))
             if which.size:
-                values[which, :, p] = self._libsvm(
-                    problem, part, [ridges[j] for j in which.tolist()]
-                )
-        return FoldAnswer(values, np.full(k, np.nan), exact, None, unique)
+                some = [ridges[j] for j in which.tolist()]
+                held[pair, which] = self._libsvm(problems[number], part, some)
+        values[:, :, pairs.numbers] = held.transpose(1, 2, 0)
+        exact = np.all(paths.converged | loose, axis=0)
+        return FoldAnswer(values, np.full(k, np.nan), exact, None, ~np.any(loose, axis=0))
 
     def _put_libsvms(
-        self,
-        problem: Problem,
-        part: Part,
-        ridges: Array,
-        loose: Mask,
-        into: tuple[Array, Array],
+        self, pairs: TrainingPairs, pair: int, kernel: ClassKernel, paths: PairPaths, loose: Mask
     ) -> None:
-        """Libsvm's own coefficients and intercepts where the latter may be many things."""
-        if not len(ridges):
-            return
-        coef, b = into
-        machine, Cs = Libsvm(self.tol, self.shrinking), [self._C(ridge) for ridge in ridges]
-        active, fits = machine.fits(problem, part, Cs)
-        where = _places(part, active)
-        for j, fit in zip(np.flatnonzero(loose).tolist(), fits, strict=True):
-            coef[:, j] = 0.0
-            np.add.at(coef[:, j], where, fit.coef)
-            b[j] = fit.intercept
+        """Libsvm's own coefficients and intercepts of a pair where the latter may be many."""
+        rows, machine = pairs.rows[pair], Libsvm(self.tol, self.shrinking, self.raw)
+        active = np.sort(rows)  # as the splitter has them
+        K = kernel.kernel.double(pairs.places(kernel, active))
+        for j in np.flatnonzero(loose).tolist():
+            fit = machine.fit(pairs.problems[pair], active, K, paths.Cs[j])
+            paths.coef[pair][j] = fit.coef[np.searchsorted(active, rows)]
+            paths.intercept[pair, j] = fit.intercept
 
     def _settle(
         self, problem: Problem, part: Part, ridges: Sequence[float], paths: Solved, values: Array
@@ -236,7 +237,7 @@ class FoldPaths(FoldSolver):
         return loose
 
     def _libsvm(self, problem: Problem, part: Part, ridges: Sequence[float]) -> Array:
-        machine = Libsvm(self.tol, self.shrinking)
+        machine = Libsvm(self.tol, self.shrinking, self.raw)
         return machine.held_out(problem, part, [self._C(ridge) for ridge in ridges])
 
     @property
@@ -272,11 +273,6 @@ class FoldPaths(FoldSolver):
         )
 
 
-def _multiples(problem: Problem) -> Array:
-    """Each row's multiple of C."""
-    return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
-
-
 def _coef(paths: Solved) -> Array | None:
     return None if paths.coef is None else paths.coef[0]
 
@@ -299,40 +295,6 @@ def _is_undecided(problem: Problem, values: Array, tolerance: float) -> Mask:
     if not problem.loss.is_margin or values.shape[1] == 0:
         return np.zeros(len(values), dtype=bool)
     return np.asarray(np.median(np.abs(values), axis=1) <= tolerance)
-
-
-def _is_trainable(problem: Problem) -> bool:
-    """Whether there is anything to separate: rows, and of both classes."""
-    y = problem.y[problem.w > 0.0, 0]
-    return len(y) > 0 and (not problem.loss.is_margin or bool(y.min() < y.max()))
-
-
-def _link(part: Part) -> Array:
-    """What predicts the test rows from coefficients of all rows, or of the training rows."""
-    if part.parent is None:
-        return part.cross
-    assert isinstance(part.parent, DenseMatrix)
-    return part.parent.K[part.test]
-
-
-def _places(part: Part, rows: Index) -> Index:
-    """Where coefficients of some training rows are, as ``_link`` counts."""
-    return rows if part.parent is None else part.train[rows]
-
-
-def _in_order(rows: Index, part: Part, shared: _Shared) -> Index:
-    """Training rows in the order of the shared kernel, in which neighbours are quickly read."""
-    return rows if shared.place is None else rows[np.argsort(shared.place[part.train[rows]])]
-
-
-def _kernel(part: Part, rows: Index, shared: _Shared) -> Any:
-    """The kernel of some training rows."""
-    if shared.kernel is not None:
-        numbers = part.train[rows]
-        return shared.kernel.among(numbers if shared.place is None else shared.place[numbers])
-    assert isinstance(part.operator, DenseMatrix)
-    K = part.operator.K
-    return K if len(rows) == len(K) else K[np.ix_(rows, rows)]
 
 
 def solve_paths(

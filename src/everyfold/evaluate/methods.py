@@ -31,6 +31,7 @@ from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.evaluate.exact import own_ridge, plan_exact
 from everyfold.models.model import Model
+from everyfold.models.private import CompiledLibsvm
 from everyfold.models.targets import Numbers
 from everyfold.operators.base import Outline
 from everyfold.solve import Problem
@@ -320,7 +321,13 @@ def _single_rows(models: Sequence[Model], task: Task, work: Workload) -> Method:
 def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
     penalties = tuple((model.ridges[0], model.penalty) for model in models)
     model = models[0]
-    return FoldPaths(model.tolerance, coarse, penalties=penalties, shrinking=model.shrinking)
+    return FoldPaths(
+        model.tolerance,
+        coarse,
+        penalties=penalties,
+        shrinking=model.shrinking,
+        raw=CompiledLibsvm(),
+    )
 
 
 def _check_full(work: Workload) -> None:

@@ -1,8 +1,10 @@
 """The one door to scikit-learn's private names: if a release moves one, it is mended here."""
 
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
+import numpy as np
 from sklearn.base import _fit_context as fit_context
 from sklearn.calibration import _fit_calibrator
 from sklearn.metrics._scorer import _BaseScorer as BaseScorer
@@ -18,6 +20,7 @@ from sklearn.model_selection._validation import _translate_train_sizes as transl
 from sklearn.model_selection._validation import (
     _warn_or_raise_about_fit_failures as warn_or_raise_about_fit_failures,
 )
+from sklearn.svm import _libsvm
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import get_namespace
 from sklearn.utils._param_validation import HasMethods, StrOptions
@@ -26,7 +29,7 @@ from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import _num_samples as num_samples
 
-from everyfold.types import AnyArray, Array, Estimator, Targets
+from everyfold.types import AnyArray, Array, Estimator, Index, Params, Targets
 
 HAS_CALLBACKS = "callback_ctx" in signature(fit_and_score).parameters
 """Whether searches call callbacks: since 1.9."""
@@ -47,6 +50,23 @@ def fit_calibrator(
     )
 
 
+@dataclass(frozen=True)
+class CompiledLibsvm:
+    """libsvm as ``SVC`` calls it after its checks; the same numbers to the last digit."""
+
+    def classify(
+        self, K: Array, y: Array, weights: Array, factors: Array, options: Params
+    ) -> tuple[Index, Array, float, bool]:
+        """Support vectors, their coefficients, b, and whether libsvm came to its end."""
+        K = np.ascontiguousarray(K, dtype=np.float64)
+        given = {"sample_weight": weights, "class_weight": factors, "kernel": "precomputed"}
+        _libsvm.set_verbosity_wrap(0)
+        support, _, _, coef, b, *_, status, _ = _libsvm.fit(
+            K, y, svm_type=0, cache_size=200.0, **given, **options
+        )
+        return support, -coef[0], -float(b[0]), status == 0
+
+
 _TAKES_NAMESPACE = "xp" in signature(_fit_calibrator).parameters
 """Whether calibrators are told the kind of their arrays: since 1.8."""
 
@@ -54,6 +74,7 @@ __all__ = [
     "HAS_CALLBACKS",
     "BaseScorer",
     "BaseSearchCV",
+    "CompiledLibsvm",
     "HasMethods",
     "MultimetricScorer",
     "StrOptions",

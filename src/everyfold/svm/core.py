@@ -14,10 +14,15 @@ held out has both infinities, so it never moves and its ``G + p + b`` is its hel
 
 Layout: float32 for what every iteration streams through (``W``: gradient, the two sides, diagonal
 of K, gains, zeros, K times the direction, row numbers), float64 for what accumulates (``V``:
-coefficients, bounds, direction). All vectors are padded to the row length of K, which the caller
-makes a multiple of the vector width, so that no loop has a scalar tail. The rounding of the
-float32 gradient is bounded as it grows, and the gradient computed anew in float64 before the bound
-could matter to the answer.
+coefficients, bounds, gradient, places in the direction). All vectors are padded to the row length
+of K, which the caller makes a multiple of the vector width, so that no loop has a scalar tail. The
+few rows of a direction stand together in ``D``, where loops over them become vectors, too. The
+rounding of the float32 gradient is bounded as it grows, and the gradient computed anew in float64
+before the bound could matter to the answer.
+
+numba optimises a function once by itself and again within each that calls it, which is most of the
+time it takes to compile. So the larger ones are merged into the entry that calls them, and only
+those that have several callers, or a loop over rows, are compiled by themselves.
 """
 
 from __future__ import annotations
@@ -36,15 +41,19 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
 G, UP, LOW, DIAG, GAIN, NULL, KP, NUMBER = range(8)
-BETA, LO, HI, P = range(4)
+BETA, LO, HI, EXACT, PLACE = range(5)
+SPEED, AT, START, END, ROW = range(5)
 LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
 _BLOCK = 256  # rows a step when looking for the place of a maximum
 _SLICE = 4096  # iterations between two looks at the stop flag
 _MEMBERS = 16  # rows of a conjugate direction
+_STAGGER = 144  # numbers that a row of W is longer than a multiple of 4096 bytes
+_SIZE = 24  # room for them and two more, in whole vectors
 _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
 _AT_BOUND = 1e-9  # of its box: what rounding may leave between a coefficient and its bound
 _EPS32 = 6e-8
+_DRIFT = 0.01  # of the tolerance: rounding of the gradient that is not worth computing it anew
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
 _ZERO = np.float32(0.0)
@@ -73,6 +82,11 @@ def _compiled(function: _Function) -> _Function:
     )
 
 
+def _merged(function: _Function) -> _Function:
+    """Compile as lines of the function that calls it, the only one, or one of few."""
+    return cast(_Function, _njit(inline="always", **_OPTIONS)(function))
+
+
 def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
     """LLVM's own min or max: numba's builtins compile to selects that no reduction recognises."""
 
@@ -90,6 +104,15 @@ def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
 
 _max = _vector_intrinsic("llvm.maxnum")
 _min = _vector_intrinsic("llvm.minnum")
+
+
+@_merged
+def _apart(width: int) -> int:
+    """A row length of W at which no two rows are a multiple of 4096 bytes apart.
+
+    The processor takes such addresses for the same, and streams that it reads together for one.
+    """
+    return width + (_STAGGER - width) % 1024
 
 
 @_compiled
@@ -172,68 +195,89 @@ def _open_sides(k: int, eps: float, W: _Array, V: _Array) -> None:
 
 
 @_compiled
-def _room(V: _Array, members: _Array, count: int) -> float:
-    """How far the direction may be followed until a row meets a bound or zero."""
-    room = np.inf
-    for a in range(count):
-        k = members[a]
-        speed = V[P, k]
-        if speed != 0.0:
-            room = min(room, (_target(V, k) - V[BETA, k]) / speed)
-    return room
+def _enter(V: _Array, D: _Array, count: int, k: int, sign: float) -> int:
+    """Add a unit of row k to the direction; return its number of rows.
 
-
-@_compiled
-def _target(V: _Array, k: int) -> _Array:
-    """Where row k must stop: at its bound, or at zero, where the slope of the one-norm changes."""
-    beta = V[BETA, k]
-    if V[P, k] > 0.0:
-        return 0.0 if beta < 0.0 else V[HI, k]
-    return 0.0 if beta > 0.0 else V[LO, k]
-
-
-@_compiled
-def _join(V: _Array, members: _Array, count: int, theta: float, i: int, j: int) -> int:
-    """Make the direction e_i - e_j + theta times itself; return its number of rows.
-
-    A member may have come to stand still, on a kernel of whole numbers: it must not join twice.
+    A row may have come to stand still, on a kernel of whole numbers: it does not enter twice.
     """
-    for a in range(count):
-        V[P, members[a]] *= theta
-    for k, sign in ((i, 1.0), (j, -1.0)):
-        is_new = V[P, k] == 0.0
-        for a in range(count):
-            is_new = is_new and members[a] != k
-        if is_new:
-            members[count] = k
-            count += 1
-        V[P, k] += sign
+    a = int(V[PLACE, k])
+    if a == 0:
+        count += 1
+        a = count
+        V[PLACE, k] = a
+        D[SPEED, a - 1] = 0.0
+        D[AT, a - 1] = V[BETA, k]
+        D[START, a - 1] = V[LO, k]
+        D[END, a - 1] = V[HI, k]
+        D[ROW, a - 1] = k
+    D[SPEED, a - 1] += sign
     return count
 
 
 @_compiled
-def _forget(V: _Array, members: _Array, count: int) -> None:
-    for a in range(count):
-        V[P, members[a]] = 0.0
+def _turn(V: _Array, D: _Array, count: int, theta: float, i: int, j: int) -> _Array:
+    """Make the direction e_i - e_j + theta times itself.
+
+    Returns its number of rows, and how far it may be followed until one of them must stop.
+    """
+    for a in range(_SIZE):
+        D[SPEED, a] *= theta
+    count = _enter(V, D, count, i, 1.0)
+    count = _enter(V, D, count, j, -1.0)
+    room = np.inf
+    for a in range(_SIZE):
+        speed, at = D[SPEED, a], D[AT, a]
+        way = (_ahead(speed, at, D[START, a], D[END, a]) - at) / speed
+        room = _min(room, way if speed != 0.0 else np.inf)
+    return count, room
+
+
+@_merged
+def _ahead(speed: float, at: float, start: float, end: float) -> float:
+    """Where a row must stop: at its bound, or at zero, where the slope of the one-norm changes."""
+    above = 0.0 if at < 0.0 else end
+    below = 0.0 if at > 0.0 else start
+    return above if speed > 0.0 else below
 
 
 @_compiled
-def _go(V: _Array, members: _Array, count: int, d: float, is_blocked: bool) -> float:
+def _go(D: _Array, d: float, is_blocked: bool) -> float:
     """Move the coefficients d along the direction; return the longest way of one of them."""
     longest = 0.0
-    for a in range(count):
-        k = members[a]
-        target = _target(V, k)
-        V[BETA, k] += d * V[P, k]
-        longest = max(longest, abs(V[P, k]))
+    for a in range(_SIZE):
+        speed, at = D[SPEED, a], D[AT, a]
+        ahead = _ahead(speed, at, D[START, a], D[END, a])
+        longest = _max(longest, abs(speed))
+        at += d * speed
         # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
-        if is_blocked and abs(V[BETA, k] - target) <= 1e-14 * (V[HI, k] - V[LO, k]):
-            V[BETA, k] = target
+        is_there = abs(at - ahead) <= 1e-14 * (D[END, a] - D[START, a])
+        D[AT, a] = ahead if is_blocked and is_there else at
     return d * longest
 
 
 @_compiled
-def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: int) -> _Array:
+def _forget(V: _Array, D: _Array, count: int) -> None:
+    """End the direction: write its coefficients back."""
+    for a in range(count):
+        k = int(D[ROW, a])
+        V[BETA, k] = D[AT, a]
+        V[PLACE, k] = 0.0
+    for a in range(_SIZE):
+        D[SPEED, a] = 0.0
+        D[AT, a] = 0.0
+
+
+@_compiled
+def _open_moved(V: _Array, D: _Array, k: int, eps: float, W: _Array) -> None:
+    """Set the sides of a row that has entered the direction and moved."""
+    V[BETA, k] = D[AT, int(V[PLACE, k]) - 1]
+    _open_sides(k, eps, W, V)
+
+
+@_merged
+def _descend(
+    K: _Array, W: _Array, V: _Array, D: _Array, eps: float, tol: float, budget: int
+) -> _Array:
     """SMO with second-order selection and conjugate directions.
 
     A step along e_i - e_j mostly undoes part of the last one where the kernel is ill-conditioned.
@@ -241,65 +285,64 @@ def _descend(K: _Array, W: _Array, V: _Array, eps: float, tol: float, budget: in
     in the pass over the gradient. The direction starts anew when a bound stops it or when it has
     too many rows to follow cheaply. Returns iterations, violation and the way gone.
     """
-    g, up, low, diag, gain, Kp = W[G], W[UP], W[LOW], W[DIAG], W[GAIN], W[KP]
-    null, number = W[NULL], W[NUMBER]
-    members = np.empty(_MEMBERS + 2, np.int64)
-    count = 0
-    curvature = 1.0
-    travel = 0.0
-    iterations = 0
-    top, bottom = _move(g, up, low, Kp, K, 0, 0, _ZERO, _ZERO)
-    while top - bottom > tol and iterations < budget:
+    width = K.shape[1]
+    g, up, low, diag = W[G, :width], W[UP, :width], W[LOW, :width], W[DIAG, :width]
+    gain, null, Kp, number = W[GAIN, :width], W[NULL, :width], W[KP, :width], W[NUMBER, :width]
+    count, iterations = 0, 0
+    travel, violation = 0.0, 0.0
+    i, j, curvature, theta, d = 0, 0, 1.0, 0.0, 0.0
+    while True:
+        top, bottom = _move(g, up, low, Kp, K, i, j, np.float32(theta), np.float32(d))
+        violation = np.float64(top - bottom)
+        if not violation > tol or iterations >= budget:
+            break
         i = _place(up, g, number, top)
         best = _gains(g, low, diag, gain, K, i, top)
         j = _place(gain, null, number, best)
         if i < 0 or j < 0:  # only a kernel with NaN comes here
-            return iterations, np.nan, travel
+            violation, iterations = np.inf, budget
+            break
         slope = np.float64(top - (low[j] - g[j]))
-        alone = max(np.float64(diag[i]) + diag[j] - 2.0 * K[i, j], 1e-12)
+        alone = _max(np.float64(diag[i]) + diag[j] - 2.0 * K[i, j], 1e-12)
         coupling = np.float64(Kp[i]) - Kp[j]
         theta = -coupling / curvature
-        together = alone + theta * coupling
-        d, room = 0.0, 0.0
+        curvature = alone + theta * coupling
+        room = 0.0
         # Almost conjugate already: a plain step is as good, and breeds no subnormal numbers.
-        is_conjugate = abs(theta) > 1e-3 and together > 0.01 * alone and 0 < count <= _MEMBERS
+        is_conjugate = abs(theta) > 1e-3 and curvature > 0.01 * alone and 0 < count <= _MEMBERS
         if is_conjugate:
-            count = _join(V, members, count, theta, i, j)
-            room = _room(V, members, count)
-            d = min(slope / together, room)
+            count, room = _turn(V, D, count, theta, i, j)
+            d = _min(slope / curvature, room)
             is_conjugate = d > 0.5 * slope / alone
         if not is_conjugate:
-            theta, together = 0.0, alone
-            _forget(V, members, count)
-            count = _join(V, members, 0, 0.0, i, j)
-            room = _room(V, members, count)
-            d = min(slope / together, room)
+            theta, curvature = 0.0, alone
+            _forget(V, D, count)
+            count, room = _turn(V, D, 0, 0.0, i, j)
+            d = _min(slope / curvature, room)
         is_blocked = d == room
-        travel += _go(V, members, count, d, is_blocked)
+        travel += _go(D, d, is_blocked)
         if is_blocked:
+            _forget(V, D, count)
             for a in range(count):
-                _open_sides(members[a], eps, W, V)
-            _forget(V, members, count)
+                _open_sides(int(D[ROW, a]), eps, W, V)
             count = 0
         else:
-            _open_sides(i, eps, W, V)
-            _open_sides(j, eps, W, V)
-        top, bottom = _move(g, up, low, Kp, K, i, j, np.float32(theta), np.float32(d))
-        curvature = together
+            _open_moved(V, D, i, eps, W)
+            _open_moved(V, D, j, eps, W)
         iterations += 1
-    _forget(V, members, count)
-    return iterations, np.float64(top - bottom), travel
+    _forget(V, D, count)
+    return iterations, violation, travel
 
 
 @_compiled
-def _gradient(K: _Array, beta: _Array, p: _Array, exact: _Array) -> int:
-    """Write K beta - p in float64 into `exact`, four support rows a pass; return their number."""
+def _gradient(K: _Array, V: _Array, p: _Array) -> int:
+    """Compute K beta - p anew in float64, four support rows a pass; return their number."""
     n = p.shape[0]
-    for k in range(n):
-        exact[k] = -p[k]
+    beta, exact = V[BETA], V[EXACT]
     support = np.empty(n + 3, np.int64)
     count = 0
     for k in range(n):
+        exact[k] = -p[k]
         if beta[k] != 0.0:
             support[count] = k
             count += 1
@@ -311,61 +354,54 @@ def _gradient(K: _Array, beta: _Array, p: _Array, exact: _Array) -> int:
         b1 = beta[i1] if s + 1 < count else 0.0
         b2 = beta[i2] if s + 2 < count else 0.0
         b3 = beta[i3] if s + 3 < count else 0.0
-        _add_four(exact, K[i0], K[i1], K[i2], K[i3], b0, b1, b2, b3)
+        K0, K1, K2, K3 = K[i0], K[i1], K[i2], K[i3]
+        for k in range(exact.shape[0]):
+            exact[k] += (b0 * K0[k] + b1 * K1[k]) + (b2 * K2[k] + b3 * K3[k])
     return count
 
 
 @_compiled
-def _add_four(
-    exact: _Array,
-    K0: _Array,
-    K1: _Array,
-    K2: _Array,
-    K3: _Array,
-    b0: float,
-    b1: float,
-    b2: float,
-    b3: float,
-) -> None:
-    for k in range(exact.shape[0]):
-        exact[k] += (b0 * K0[k] + b1 * K1[k]) + (b2 * K2[k] + b3 * K3[k])
-
-
-@_compiled
-def _extremes(exact: _Array, W: _Array) -> _Array:
-    """Highest up and lowest low score of a float64 gradient."""
+def _extremes(W: _Array, V: _Array) -> _Array:
+    """Highest up and lowest low score of the float64 gradient."""
+    up, low, exact = W[UP], W[LOW], V[EXACT]
     top, bottom = -np.inf, np.inf
     for k in range(exact.shape[0]):
-        top = max(top, W[UP, k] - exact[k])
-        bottom = min(bottom, W[LOW, k] - exact[k])
+        top = _max(top, up[k] - exact[k])
+        bottom = _min(bottom, low[k] - exact[k])
     return top, bottom
 
 
 @_compiled
-def _centre(exact: _Array, W: _Array) -> _Array:
-    """Round the gradient to float32 around the bias: what decides is then small and precise."""
-    top, bottom = _extremes(exact, W)
+def _centre(W: _Array, V: _Array) -> _Array:
+    """Round the gradient to float32 around the bias: what decides is then small and precise.
+
+    Returns the shift, the violation in float64 and the largest magnitude.
+    """
+    top, bottom = _extremes(W, V)
     shift = 0.5 * (top + bottom)
     if not np.isfinite(shift):
         shift = 0.0
+    g, exact = W[G], V[EXACT]
+    size = _ZERO
     for k in range(exact.shape[0]):
-        W[G, k] = exact[k] + shift
-    return shift
+        g[k] = exact[k] + shift
+        size = _max(size, abs(g[k]))
+    return shift, top - bottom, np.float64(size)
 
 
 @_compiled
 def _active_rows(W: _Array, rows: _Array) -> int:
     """Rows that are free or might still move; return their number."""
+    g, up, low = W[G], W[UP], W[LOW]
     top, bottom = _LOWEST, _HIGHEST
-    n = rows.shape[0]
+    n, count = rows.shape[0], 0
     for k in range(n):
-        top = max(top, W[UP, k] - W[G, k])
-        bottom = min(bottom, W[LOW, k] - W[G, k])
-    count = 0
+        top = _max(top, up[k] - g[k])
+        bottom = _min(bottom, low[k] - g[k])
     for k in range(n):
         # An infinite side never passes, so held-out rows go, and bound rows by their other side.
-        if (W[UP, k] - W[G, k] >= bottom and W[UP, k] > _LOWEST) or (
-            W[LOW, k] - W[G, k] <= top and W[LOW, k] < _HIGHEST
+        if (up[k] - g[k] >= bottom and up[k] > _LOWEST) or (
+            low[k] - g[k] <= top and low[k] < _HIGHEST
         ):
             rows[count] = k
             count += 1
@@ -374,8 +410,8 @@ def _active_rows(W: _Array, rows: _Array) -> int:
 
 @_compiled
 def _blank(W: _Array, V: _Array, start: int) -> None:
-    """Make the padding rows immovable."""
-    for k in range(start, W.shape[1]):
+    """Make rows immovable from ``start`` on: the padding, or all before they are filled."""
+    for k in range(start, V.shape[1]):
         for r in range(W.shape[0]):
             W[r, k] = _ZERO
         for r in range(V.shape[0]):
@@ -405,7 +441,7 @@ def _submatrix(K: _Array, rows: _Array, small: _Array) -> None:
         Ka = K[rows[a]]
         row = small[a]
         for c in range(count):
-            row[c] = Ka[rows[c]]
+            row[c] = Ka[np.uint64(rows[c])]  # unsigned: no sign to look at
         for c in range(count, row.shape[0]):
             row[c] = _ZERO
 
@@ -419,13 +455,13 @@ def _return(rows: _Array, eps: float, small_V: _Array, W: _Array, V: _Array) -> 
         _open_sides(k, eps, W, V)
 
 
-@_compiled
+@_merged
 def _solve(
     K: _Array,
     W: _Array,
     V: _Array,
+    D: _Array,
     p: _Array,
-    exact: _Array,
     drift: float,
     eps: float,
     tol: float,
@@ -433,18 +469,15 @@ def _solve(
     patience: int,
     stop: _Array,
 ) -> _Array:
-    """Solve one C from the coefficients in V, whose gradient `exact` is; keep both up to date.
+    """Solve one C from the coefficients in V and their gradient; keep both up to date.
 
     Works on all rows first. A long run copies the kernel of the rows that can still move and goes
-    on there; every convergence on that part is checked on all rows in float64.
+    on there; every convergence on that part is checked on all rows in float64. Returns pair steps,
+    violation, and a bound of the rounding of the gradient.
     """
     n = p.shape[0]
-    shift = _centre(exact, W)
-    scale, size = 0.0, 0.0
-    for k in range(n):
-        scale = max(scale, W[DIAG, k])
-        size = max(size, abs(W[G, k]))
-    rounding = _EPS32 * size
+    shift, violation, size = _centre(W, V)
+    rounding, scale = _EPS32 * size, _largest(W[DIAG, :n])
     drift += rounding
     every = np.empty(n, np.int64)
     rows = every
@@ -454,32 +487,30 @@ def _solve(
     support = n
     aim = tol
     while True:
-        budget = min(_SLICE, max_iter - spent)
-        if is_full:
-            budget = min(budget, max(patience - since_shrink, 1))
-        done, violation, travel = _descend(small_K, small_W, small_V, eps, aim, budget)
+        budget = max_iter - spent if max_iter - spent < _SLICE else _SLICE
+        if is_full and budget > patience - since_shrink:
+            budget = patience - since_shrink if patience > since_shrink else 1
+        done, violation, travel = _descend(small_K, small_W, small_V, D, eps, aim, budget)
         spent += done
         since_refresh += done
         since_shrink += done
         drift += rounding * done + _EPS32 * scale * travel
         is_over = not violation > aim or spent >= max_iter or stop[0] != 0
-        if is_full and is_over and drift <= 0.01 * tol:
-            for k in range(n):
-                exact[k] = np.float64(W[G, k]) - shift
-            return spent, violation, drift
+        if is_full and is_over and drift <= _DRIFT * tol:
+            _uncentre(W, V, shift)
+            break
         if is_over or (drift > 0.25 * tol and since_refresh > support):
             if not is_full:
                 _return(rows, eps, small_V, W, V)
-            support = _gradient(K, V[BETA], p, exact)
-            shift = _centre(exact, W)
-            top, bottom = _extremes(exact, W)
-            violation = top - bottom
+            support = _gradient(K, V, p)
+            shift, violation, size = _centre(W, V)
+            drift = rounding
             if since_refresh == 0:  # float32 sees no violation where float64 does
                 aim *= 0.5
             is_stuck = aim < 1e-3 * tol
             if not violation > tol or is_stuck or spent >= max_iter or stop[0] != 0:
-                return spent, violation, 0.0
-            drift = rounding
+                drift = 0.0
+                break
             since_refresh = 0
             if is_over:
                 small_K, small_W, small_V = K, W, V
@@ -495,25 +526,44 @@ def _solve(
                 rows = every[:count]
                 width = (count + LANES - 1) // LANES * LANES
                 small_K = np.empty((count, width), np.float32)
-                small_W = np.empty((W.shape[0], width), np.float32)
+                small_W = np.empty((W.shape[0], _apart(width)), np.float32)
                 small_V = np.empty((V.shape[0], width), np.float64)
                 _submatrix(K, rows, small_K)
-                _take(rows, W, V, small_W, small_V)
                 _blank(small_W, small_V, count)
+                _take(rows, W, V, small_W, small_V)
                 is_full = False
+    return spent, violation, drift
 
 
 @_compiled
-def _stretch(ratio: float, p: _Array, eps: float, exact: _Array, V: _Array) -> float:
+def _largest(values: _Array) -> float:
+    largest = _ZERO
+    for k in range(values.shape[0]):
+        largest = _max(largest, values[k])
+    return np.float64(largest)
+
+
+@_compiled
+def _uncentre(W: _Array, V: _Array, shift: float) -> None:
+    """Take over the gradient that the steps have kept up to date."""
+    g, exact = W[G], V[EXACT]
+    for k in range(exact.shape[0]):
+        exact[k] = np.float64(g[k]) - shift
+
+
+@_compiled
+def _stretch(ratio: float, p: _Array, eps: float, V: _Array) -> float:
     """Scale the coefficients by the best factor in [1, ratio], to start the next C."""
+    beta, exact = V[BETA], V[EXACT]
     slope, curvature = 0.0, 0.0
     for k in range(p.shape[0]):
-        beta = V[BETA, k]
-        slope += p[k] * beta - eps * abs(beta)
-        curvature += beta * (exact[k] + p[k])
-    factor = min(max(slope / curvature, 1.0), ratio) if curvature > 0.0 else 1.0
+        slope += p[k] * beta[k] - eps * abs(beta[k])
+        curvature += beta[k] * (exact[k] + p[k])
+    factor = 1.0
+    if curvature > 0.0:
+        factor = _min(_max(slope / curvature, 1.0), ratio)
     for k in range(p.shape[0]):
-        V[BETA, k] *= factor
+        beta[k] *= factor
         exact[k] = factor * (exact[k] + p[k]) - p[k]
     return factor
 
@@ -534,35 +584,35 @@ def _set_box(C: float, unit: _Array, eps: float, W: _Array, V: _Array) -> None:
 
 
 @_compiled
-def _bias(exact: _Array, W: _Array, V: _Array) -> _Array:
+def _bias(W: _Array, V: _Array) -> _Array:
     """Mean over the free support vectors, else the middle of what the bounds allow."""
     total = 0.0
     free = 0
-    for k in range(exact.shape[0]):
+    for k in range(V.shape[1]):
         beta = V[BETA, k]
         if beta != 0.0 and V[LO, k] < beta < V[HI, k]:
-            total += W[UP, k] - exact[k]
+            total += W[UP, k] - V[EXACT, k]
             free += 1
     if free:
         return total / free
-    top, bottom = _extremes(exact, W)
+    top, bottom = _extremes(W, V)
     return 0.5 * (top + bottom)
 
 
 @_compiled
-def _play(exact: _Array, V: _Array, eps: float) -> _Array:
+def _play(V: _Array, n: int, eps: float) -> _Array:
     """How far the bias may move without leaving the minimum; not positive where it may not.
 
     A coefficient that only rounding keeps from its bound or from zero counts as being there.
     """
     top, bottom = -np.inf, np.inf
-    for k in range(exact.shape[0]):
+    for k in range(n):
         beta, lo, hi = V[BETA, k], V[LO, k], V[HI, k]
         near = _AT_BOUND * (hi - lo)
         if beta < hi - near:
-            top = max(top, (eps if beta < -near else -eps) - exact[k])
+            top = _max(top, (eps if beta < -near else -eps) - V[EXACT, k])
         if beta > lo + near:
-            bottom = min(bottom, (-eps if beta > near else eps) - exact[k])
+            bottom = _min(bottom, (-eps if beta > near else eps) - V[EXACT, k])
     return bottom - top
 
 
@@ -577,14 +627,28 @@ def _is_inside(V: _Array, n: int) -> bool:
 
 
 @_compiled
+def _prepare(K: _Array, W: _Array, V: _Array, D: _Array, p: _Array) -> None:
+    """Fill the vectors of a problem without coefficients."""
+    _blank(W, V, 0)
+    for k in range(p.shape[0]):
+        W[DIAG, k] = K[k, k]
+        V[EXACT, k] = -p[k]
+    for a in range(D.shape[1]):
+        for r in range(D.shape[0]):
+            D[r, a] = 0.0
+
+
+@_compiled
 def _copy(source: _Array, target: _Array) -> None:
-    for k in range(target.shape[0]):
+    for k in range(source.shape[0]):
         target[k] = source[k]
 
 
 @_entry
-def fold_path(
+def fold_paths(
     K: _Array,
+    rows: _Array,
+    starts: _Array,
     p: _Array,
     unit: _Array,
     Cs: _Array,
@@ -597,58 +661,53 @@ def fold_path(
     coef: _Array,
     summary: _Array,
 ) -> None:
-    """Go up the sorted Cs for one fold, filling decision, coef and summary row by row.
+    """Go up the sorted Cs for some problems on one kernel, one after the other.
 
-    ``unit`` holds the bounds l and h for C = 1; ``start`` and ``coef`` may have no rows, for
-    starting from the former C and for not keeping coefficients. ``summary`` has the columns
-    intercept, iterations, violation, play of the intercept.
+    Problem s has the entries from ``starts[s]`` to ``starts[s + 1]`` of ``rows``, its rows of the
+    kernel, and of the last axis of all other arrays. Without any ``rows`` there is one, on all.
+    ``unit`` holds the bounds l and h for C = 1. ``start``, ``decision`` and ``coef`` have a row for
+    each C, or none: for starting from the former C, and for what is not asked for. ``summary`` has
+    the columns intercept, iterations, violation, play of the intercept.
     """
-    n = p.shape[0]
-    width = K.shape[1]
-    W = np.zeros((8, width), np.float32)
-    V = np.zeros((4, width), np.float64)
-    _blank(W, V, n)
-    exact = np.empty(n, np.float64)
-    for k in range(width):
-        W[NUMBER, k] = k
-    for k in range(n):
-        W[DIAG, k] = K[k, k]
-        exact[k] = -p[k]
-    drift = 0.0
-    spent = 0
-    for c in range(Cs.shape[0]):
-        if start.shape[0] > 0:
-            _copy(start[c], V[BETA, :n])
-            _gradient(K, V[BETA], p, exact)
-            drift = 0.0
-        elif c > 0:
-            if _is_inside(V, n):
-                _copy(decision[c - 1], decision[c])
-                _copy(summary[c - 1], summary[c])
-                summary[c, 1] = 0.0
-                if coef.shape[0] > 0:
-                    _copy(V[BETA], coef[c])
-                continue
-            drift *= _stretch(Cs[c] / Cs[c - 1], p, eps, exact, V)
-        _set_box(Cs[c], unit, eps, W, V)
-        if drift > 0.01 * tol:  # a large factor has magnified the rounding
-            _gradient(K, V[BETA], p, exact)
-            drift = 0.0
-        patience = n if spent < n else n // 8
-        spent, violation, drift = _solve(
-            K, W, V, p, exact, drift, eps, tol, max_iter, patience, stop
-        )
-        b = _bias(exact, W, V)
-        for k in range(n):
-            decision[c, k] = exact[k] + p[k] + b
-        if coef.shape[0] > 0:
-            _copy(V[BETA], coef[c])
-        summary[c, 0] = b
-        summary[c, 1] = spent
-        summary[c, 2] = violation
-        summary[c, 3] = _play(exact, V, eps)
-        if stop[0] != 0:
-            return
+    for s in range(starts.shape[0] - 1):
+        first, last = starts[s], starts[s + 1]
+        part = K
+        if rows.shape[0] > 0:
+            part = np.empty((last - first, -(-(last - first) // LANES) * LANES), np.float32)
+            _submatrix(K, rows[first:last], part)
+        W = np.empty((8, _apart(part.shape[1])), np.float32)
+        V = np.empty((5, part.shape[1]), np.float64)
+        D = np.empty((5, _SIZE), np.float64)
+        own, box, n = p[first:last], unit[:, first:last], last - first
+        _prepare(part, W, V, D, own)
+        drift, spent, violation, b, play = 0.0, 0, 0.0, 0.0, 0.0
+        for c in range(Cs.shape[0]):
+            if c > 0 and start.shape[0] == 0 and _is_inside(V, n):
+                spent = 0
+            else:
+                if start.shape[0] > 0:
+                    _copy(start[c, first:last], V[BETA])
+                    drift = np.inf
+                elif c > 0:
+                    drift *= _stretch(Cs[c] / Cs[c - 1], own, eps, V)
+                _set_box(Cs[c], box, eps, W, V)
+                if drift > _DRIFT * tol:  # a large factor has magnified the rounding
+                    _gradient(part, V, own)
+                    drift = 0.0
+                patience = n if spent < n else n // 8
+                spent, violation, drift = _solve(
+                    part, W, V, D, own, drift, eps, tol, max_iter, patience, stop
+                )
+                b, play = _bias(W, V), _play(V, n, eps)
+            if decision.shape[0] > 0:
+                for k in range(n):
+                    decision[c, first + k] = V[EXACT, k] + own[k] + b
+            if coef.shape[0] > 0:
+                _copy(V[BETA, :n], coef[c, first:last])
+            report = summary[s, c]
+            report[0], report[1], report[2], report[3] = b, spent, violation, play
+            if stop[0] != 0:
+                return
 
 
 @_entry
@@ -685,7 +744,7 @@ def _costs(W: _Array, V: _Array, Ki: _Array, i: int, sign: float, end: _Array) -
     kii, gi, side = diag[i], g[i], np.float32(sign)
     whole = np.float32(sign * beta[i])
     least = _HIGHEST
-    for k in range(g.shape[0]):
+    for k in range(Ki.shape[0]):
         room = _min(np.float32(sign * (end[k] - beta[k])), whole)
         bend = kii + diag[k] - _TWO * Ki[k]
         value = side * (g[k] - gi) + _HALF * room * bend
@@ -701,6 +760,7 @@ def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
 
     The row that takes it at the least cost comes first, and takes all that it has room for.
     """
+    width = K.shape[1]
     sign = 1.0 if V[BETA, i] > 0.0 else -1.0
     end = V[HI] if sign > 0.0 else V[LO]
     while V[BETA, i] != 0.0:
@@ -708,7 +768,7 @@ def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
         if least == _HIGHEST:
             return False
         # The first place where null - cost >= -least: no cost is smaller.
-        j = _place(W[NULL], W[GAIN], W[NUMBER], -least)
+        j = _place(W[NULL, :width], W[GAIN, :width], W[NUMBER, :width], -least)
         room = end[j] - V[BETA, j]
         d = V[BETA, i] if abs(room) > abs(V[BETA, i]) else room
         V[BETA, j] = end[j] if d == room else V[BETA, j] + d
@@ -716,7 +776,7 @@ def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
         _open_sides(j, eps, W, V)
         step = np.float32(d)
         g, Ki, Kj = W[G], K[i], K[j]
-        for k in range(g.shape[0]):
+        for k in range(width):
             g[k] += step * (Kj[k] - Ki[k])
     _open_sides(i, eps, W, V)
     return True
@@ -725,7 +785,7 @@ def _hand_over(K: _Array, W: _Array, V: _Array, i: int, eps: float) -> bool:
 @_compiled
 def _restore(full: _Array, beta: _Array, W: _Array, V: _Array) -> None:
     """Put gradient, sides and coefficients of the model of all rows back."""
-    for k in range(W.shape[1]):
+    for k in range(V.shape[1]):
         W[G, k] = full[G, k]
         W[UP, k] = full[UP, k]
         W[LOW, k] = full[LOW, k]
@@ -733,11 +793,12 @@ def _restore(full: _Array, beta: _Array, W: _Array, V: _Array) -> None:
         V[BETA, k] = beta[k]
 
 
-@_compiled
+@_merged
 def _settle(
     K: _Array,
     W: _Array,
     V: _Array,
+    D: _Array,
     i: int,
     beta: _Array,
     base: float,
@@ -757,9 +818,10 @@ def _settle(
     own = 1.0 if beta[i] > 0.0 else -1.0
     Ki = K[i]
     for t in range(tols.shape[0]):
-        done, violation, _ = _descend(K, W, V, eps, tols[t], max_iter - spent)
+        done, violation, _ = _descend(K, W, V, D, eps, tols[t], max_iter - spent)
         spent += done
-        value = base + _bias(W[G, : K.shape[0]], W, V)
+        _uncentre(W, V, 0.0)
+        value = base + _bias(W, V)
         for k in range(K.shape[0]):
             if k != i:
                 value += Ki[k] * (V[BETA, k] - beta[k])
@@ -793,22 +855,19 @@ def hold_out_rows(
     width = -(-count // LANES) * LANES
     small_K = np.empty((count, width), np.float32)
     _submatrix(K, near, small_K)
-    W = np.zeros((8, width), np.float32)
-    V = np.zeros((4, width), np.float64)
-    _blank(W, V, count)
-    gradient = np.empty(count, np.float64)
-    start = np.zeros(width, np.float64)
+    W = np.empty((8, _apart(width)), np.float32)
+    V = np.empty((5, width), np.float64)
+    D = np.empty((5, _SIZE), np.float64)
+    _prepare(small_K, W, V, D, exact[:count])
     for a in range(count):
         k = near[a]
-        W[NUMBER, a] = a
-        W[DIAG, a] = K[k, k]
         V[LO, a] = box[0, k]
         V[HI, a] = box[1, k]
         V[BETA, a] = beta[k]
-        start[a] = beta[k]
-        gradient[a] = exact[k]
+        V[EXACT, a] = exact[k]
         _open_sides(a, eps, W, V)
-    shift = _centre(gradient, W)
+    start = V[BETA].copy()
+    shift, _, _ = _centre(W, V)
     full = W[:3].copy()
     for a in range(held.shape[0]):
         lo, hi = V[LO, a], V[HI, a]
@@ -818,7 +877,7 @@ def hold_out_rows(
         base = held[a] + shift
         held[a] = np.nan
         if _hand_over(small_K, W, V, a, eps):
-            held[a], is_sure[a] = _settle(small_K, W, V, a, start, base, eps, tols, max_iter)
+            held[a], is_sure[a] = _settle(small_K, W, V, D, a, start, base, eps, tols, max_iter)
         V[LO, a] = lo
         V[HI, a] = hi
         if stop[0] != 0:
@@ -845,22 +904,18 @@ def refit_rows(
     that of a fold is. Rows without which nothing can be fitted are left as they come.
     """
     n = p.shape[0]
-    width = K.shape[1]
-    W = np.zeros((8, width), np.float32)
-    V = np.zeros((4, width), np.float64)
-    _blank(W, V, n)
-    exact = np.empty(n, np.float64)
-    for k in range(width):
-        W[NUMBER, k] = k
+    W = np.empty((8, _apart(K.shape[1])), np.float32)
+    V = np.empty((5, K.shape[1]), np.float64)
+    D = np.empty((5, _SIZE), np.float64)
+    _prepare(K, W, V, D, p)
     for k in range(n):
-        W[DIAG, k] = K[k, k]
         V[LO, k] = box[0, k]
         V[HI, k] = box[1, k]
         V[BETA, k] = beta[k]
         _open_sides(k, eps, W, V)
     start = V[BETA].copy()
-    _gradient(K, V[BETA], p, exact)
-    _centre(exact, W)
+    _gradient(K, V, p)
+    _centre(W, V)
     full = W[:3].copy()
     for a in range(rows.shape[0]):
         i = rows[a]
@@ -869,9 +924,9 @@ def refit_rows(
         V[LO, i] = 0.0
         V[HI, i] = 0.0
         if _hand_over(K, W, V, i, eps):
-            _gradient(K, V[BETA], p, exact)
-            _, violation[a], _ = _solve(K, W, V, p, exact, 0.0, eps, tol, max_iter, n, stop)
-            held[a] = exact[i] + p[i] + _bias(exact, W, V)
+            _gradient(K, V, p)
+            _, violation[a], _ = _solve(K, W, V, D, p, 0.0, eps, tol, max_iter, n, stop)
+            held[a] = V[EXACT, i] + p[i] + _bias(W, V)
         V[LO, i] = lo
         V[HI, i] = hi
         if stop[0] != 0:

@@ -69,6 +69,13 @@ class Kernel32:
         gather(self.rows, rows, part.rows)
         return part
 
+    def double(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
+        """The same in float64, its diagonal as it was: what libsvm, which rounds it, is given."""
+        part = self.among(rows)
+        K = part.rows[:, : len(rows)].astype(np.float64)
+        np.fill_diagonal(K, part.diagonal)
+        return K
+
     def __len__(self) -> int:
         return len(self.rows)
 

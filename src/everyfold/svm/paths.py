@@ -21,10 +21,11 @@ References
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,11 @@ from everyfold.svm.kernel32 import Kernel32
 
 __all__ = [
     "FoldPaths",
+    "Pair",
+    "PairPaths",
     "epsilon_paths",
     "hinge_paths",
+    "pair_paths",
 ]
 
 FloatArray = npt.NDArray[np.float64]
@@ -75,6 +79,130 @@ class FoldPaths:
     converged: npt.NDArray[np.bool_]
     play: FloatArray
     coef: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A problem of two classes: some rows of a kernel, their labels -1 and +1, multipliers of C."""
+
+    rows: npt.NDArray[np.intp]
+    y: FloatArray
+    bounds: FloatArray
+
+
+@dataclass(frozen=True)
+class PairPaths:
+    """Solutions of every pair at every C, in the caller's order of pairs and Cs.
+
+    Attributes
+    ----------
+    Cs : ndarray of shape (n_C,)
+    coef : list of ndarray of shape (n_C, rows of the pair)
+    intercept, converged, play : ndarray of shape (n_pairs, n_C)
+        As in :class:`FoldPaths`.
+    """
+
+    Cs: FloatArray
+    coef: list[FloatArray]
+    intercept: FloatArray
+    converged: npt.NDArray[np.bool_]
+    play: FloatArray
+
+
+def pair_paths(
+    K: Kernel32,
+    pairs: Sequence[Pair],
+    Cs: npt.ArrayLike,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1_000_000,
+    stop: Stop | None = None,
+) -> PairPaths:
+    """Solutions of ``SVC`` for pairs of classes, each on the kernel of its own rows, and every C.
+
+    One call of compiled code: many pairs are small, and as many calls would cost more than they.
+
+    Parameters
+    ----------
+    K : Kernel32
+    pairs : sequence of Pair
+        Each with rows of both classes.
+    Cs, tol, max_iter, stop
+        As in :func:`hinge_paths`.
+
+    Returns
+    -------
+    PairPaths
+
+    Notes
+    -----
+    **Cost** and **Exact?** as for :func:`hinge_paths`, and a copy of the kernel of each pair.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.svm.kernel32 import Kernel32
+    >>> from everyfold.svm.paths import Pair, pair_paths
+    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
+    >>> pair = Pair(np.array([0, 2, 3]), np.array([-1.0, 1.0, 1.0]), np.ones(3))
+    >>> paths = pair_paths(Kernel32(np.outer(x, x)), [pair], [10.0], tol=1e-6)
+    >>> paths.coef[0].round(3), paths.intercept.round(3)
+    (array([[-0.222,  0.222,  0.   ]]), array([[0.333]]))
+    """
+    ridges = _ridges(Cs)
+    control = Control(tol, max_iter, 1, keep_coef=True, stop=stop)
+    starts = np.cumsum([0, *(len(pair.rows) for pair in pairs)])
+    rows = np.concatenate([pair.rows for pair in pairs])
+    y, w = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("y", "bounds"))
+    sets = _Sets(rows, starts, y, np.stack([-w * (y < 0), w * (y > 0)]), 0.0)
+    nothing = np.zeros((0, len(rows)))
+    coef, summary = (
+        np.zeros((len(ridges), len(rows))),
+        np.full((len(pairs), len(ridges), 4), np.nan),
+    )
+    order = np.argsort(ridges, kind="stable")
+    _call(K, sets, ridges[order], control, (nothing, nothing, coef, summary))
+    back = np.argsort(order, kind="stable")
+    coef, summary = coef[back], summary[:, back]
+    return PairPaths(
+        ridges,
+        [coef[:, first:last] for first, last in itertools.pairwise(starts.tolist())],
+        summary[..., 0],
+        summary[..., 2] <= tol,
+        _positive(summary[..., 3]),
+    )
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """Problems on one kernel, one after the other in each array."""
+
+    rows: npt.NDArray[np.intp]
+    starts: npt.NDArray[np.intp]
+    p: FloatArray
+    unit: FloatArray  # (2, n)
+    epsilon: float
+
+
+def _call(
+    kernel: Kernel32,
+    sets: _Sets,
+    Cs: FloatArray,
+    control: Control,
+    arrays: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+) -> None:
+    """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
+    from everyfold.svm.core import fold_paths
+
+    stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
+    tol, most = float(control.tol), int(control.max_iter)
+    numbers = sets.rows, sets.starts, sets.p, sets.unit, Cs, float(sets.epsilon)
+    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays)
+
+
+def _positive(play: FloatArray) -> FloatArray:
+    """The room of a bias; none where there is no number, or a negative one."""
+    return np.maximum(np.nan_to_num(play, posinf=np.inf), 0.0)
 
 
 def hinge_paths(
@@ -282,8 +410,6 @@ def _solve_folds(
     start: npt.ArrayLike | None,
 ) -> FoldPaths:
     """Run the compiled path of every fold and put the Cs back into the caller's order."""
-    from everyfold.svm.core import fold_path
-
     order = np.argsort(Cs, kind="stable")
     shape = (len(duals.p), len(Cs), len(kernel))
     starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
@@ -291,23 +417,14 @@ def _solve_folds(
     coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
     summary = np.full((*shape[:2], 4), np.nan)
     stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
-    nothing = np.zeros((0, shape[2]))
+    nothing, none = np.zeros((0, shape[2])), np.zeros(0, dtype=np.intp)
+    running, whole = replace(control, stop=stop), np.array([0, shape[2]])
 
     def solve(fold: int) -> None:
-        fold_path(
-            kernel.rows,
-            duals.p[fold],
-            duals.unit[fold],
-            Cs[order],
-            float(duals.epsilon),
-            float(control.tol),
-            int(control.max_iter),
-            stop,
-            nothing if starts is None else starts[fold],
-            decision[fold],
-            coef[fold],
-            summary[fold],
-        )
+        begin = nothing if starts is None else starts[fold]
+        arrays = begin, decision[fold], coef[fold], summary[fold : fold + 1]
+        sets = _Sets(none, whole, duals.p[fold], duals.unit[fold], duals.epsilon)
+        _call(kernel, sets, Cs[order], running, arrays)
 
     folds = [fold for fold in range(shape[0]) if duals.is_trainable(fold)]
     if control.stop is None:
@@ -324,7 +441,7 @@ def _solve_folds(
         iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
         violation=violation,
         converged=violation <= control.tol,
-        play=np.maximum(np.nan_to_num(summary[..., 3], posinf=np.inf), 0.0),
+        play=_positive(summary[..., 3]),
         coef=coef[:, back] if control.keep_coef else None,
     )
 
