@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics import confusion_matrix, roc_auc_score
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -20,11 +20,15 @@ from everyfold import (
     LSSVR,
     CVCurveDisplay,
     CVSurfaceDisplay,
+    FastCrossConformalRegressor,
     FastGridSearchCV,
     FastRandomizedSearchCV,
+    IntervalDisplay,
     KernelLogisticClassifier,
     OutOfFoldDisplay,
+    RankCurveDisplay,
 )
+from everyfold.evaluate import ladder
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -258,3 +262,80 @@ def test_kinds_that_do_not_fit(search):
         OutOfFoldDisplay.from_search(labels, kind="calibration")
     with pytest.raises(ValueError, match="were not kept"):
         OutOfFoldDisplay.from_search(labels, candidate=(labels.best_index_ + 1) % 5)
+
+
+def test_many_classes_with_any_names():
+    rng = np.random.default_rng(1)
+    long = "a class with a rather long name"
+    names = np.array(["$\\frac{1$", "<b>", *(f"{long} {k}" for k in range(20))])
+    codes = np.repeat(np.arange(22), 5)
+    rows = np.column_stack([np.cos(codes), np.sin(codes)]) + 0.1 * rng.normal(size=(110, 2))
+    search = FastGridSearchCV(LSSVC(), {"gamma": [1.0, 3.0]}, cv=5).fit(rows, names[codes])
+    display = OutOfFoldDisplay.from_search(search)
+    assert display.displays_[0].text_ is None  # colours alone
+    display.figure_.canvas.draw()  # a name that is read as a formula would raise
+    display = OutOfFoldDisplay.from_search(search, kind="roc")
+    display.figure_.canvas.draw()
+    values = search.out_of_fold(method="decision_function").values
+    classes = np.unique(names)
+    areas = [roc_auc_score(names[codes] == c, values[:, k]) for k, c in enumerate(classes)]
+    assert len(display.displays_) == 10
+    shown = [float(np.trapezoid(*line.get_data()[::-1])) for line in display.ax_.lines[:10]]
+    assert_allclose(sorted(shown), sorted(areas)[:10])
+
+
+# -- ranks and intervals -----------------------------------------------------------------------
+
+
+def test_rank_curves_are_the_scores_of_these_ranks(monkeypatch):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(600, 4))
+    target = np.sin(2.0 * rows[:, 0]) + rows[:, 1] ** 2 + 0.2 * rng.normal(size=600)
+    grid = {"alpha": [1e-3, 0.1], "gamma": [0.03, 0.1, 0.3]}
+    monkeypatch.setattr(ladder, "LADDER_ROWS", 300)
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=4).fit(rows, target)
+    display = RankCurveDisplay.from_search(search)
+    label, ranks, scores = display.lines[0]
+    best = search.best_params_
+    assert label == f"alpha = {best['alpha']:g}, gamma = {best['gamma']:g}"
+    assert ranks[-1] == 600
+    assert (np.diff(ranks) > 0).all()
+    exact = cross_val_score(search.best_estimator_, rows, target, cv=4).mean()
+    assert scores[-1] == pytest.approx(exact, rel=1e-8)
+    assert ranks[0] <= 128
+    assert scores[0] != scores[-1]
+    assert display.lines_[0].get_xydata().tolist() == np.column_stack([ranks, scores]).tolist()
+    assert "R²" in display.ax_.get_ylabel()
+
+
+def test_rank_curves_need_a_ladder(search):
+    with pytest.raises(ValueError, match="no candidate was evaluated at several ranks"):
+        RankCurveDisplay.from_search(search)
+
+
+def test_intervals_are_drawn_as_they_are():
+    model = FastCrossConformalRegressor(LSSVR(gamma=0.3), confidence_level=[0.5, 0.8], cv=5)
+    model.set_params(random_state=0).fit_conformalize(X[:40], y[:40])
+    display = IntervalDisplay.from_estimator(model, X[40:], y[40:], level=1)
+    points, intervals = model.predict_interval(X[40:])
+    low, high = intervals[:, 0, 1], intervals[:, 1, 1]
+    inside = (low <= y[40:]) & (y[40:] <= high)
+    assert display.coverage_ == inside.mean()
+    assert 0.0 < display.coverage_ < 1.0
+    bars, covered, missed = display.ax_.collections
+    drawn = np.array([segment[:, 1] for segment in bars.get_segments()])
+    assert_allclose(drawn, np.column_stack([low, high]))
+    assert_allclose(np.asarray(covered.get_offsets()), np.column_stack([points, y[40:]])[inside])
+    assert len(missed.get_offsets()) == np.count_nonzero(~inside)
+    assert "asked for 80%" in display.ax_.get_legend().get_title().get_text()
+    with pytest.raises(ValueError, match="y has 3 entries, and X has 20 rows"):
+        IntervalDisplay.from_estimator(model, X[40:], y[:3])
+
+
+def test_one_fit_has_no_standard_error():
+    search = FastGridSearchCV(LSSVR(), {"alpha": ALPHAS, "gamma": GAMMAS}, criterion="gcv")
+    display = CVSurfaceDisplay.from_search(search.fit(X, y))
+    assert display.colorbar_.ax.get_ylabel() == "mean test -gcv"
+    names = [text.get_text() for text in display.figure_.legends[0].get_texts()]
+    assert names == ["winner"]
+    assert "std. error" not in CVCurveDisplay.from_search(search).ax_.get_ylabel()

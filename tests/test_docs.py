@@ -57,7 +57,39 @@ def run(text, name):
 
 @on_every_page
 def test_examples_run(page):
-    run(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+    if page.name != "recipes.md":  # whose sections need packages of their own
+        run(page.read_text(encoding="utf-8"), str(page.relative_to(ROOT)))
+
+
+RECIPES = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8").split("\n## ")[1:]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda text: text.partition("\n")[0])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_recipes_run(recipe, tmp_path, monkeypatch):
+    """Every recipe by itself, where the packages are installed that it needs."""
+    title, _, text = recipe.partition("\n")
+    for name in re.findall(r"<!-- needs: (\w+) -->", text):
+        pytest.importorskip(name, reason=f"the recipe {title!r} needs {name}")
+    monkeypatch.chdir(tmp_path)
+    assert list(blocks(text))
+    run(text, f"docs/recipes.md, {title}")
+
+
+def test_what_one_search_gives_by_one_line_each(tmp_path, monkeypatch):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^\| [^|]+ \| `([^`]+)` \|$", text.partition("| you want | line |")[2], re.M
+    )
+    assert len(lines) >= 10
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    namespace = {name: getattr(everyfold, name) for name in everyfold.__all__}
+    _, source = next(blocks(text))
+    exec(source, namespace)
+    for line in lines:
+        assert eval(line, namespace) is not None or line.startswith("print("), line
+    assert (tmp_path / "report.html").exists()
 
 
 def test_the_main_pages_have_examples():

@@ -315,3 +315,27 @@ def test_scorers_of_predictions_leave_nothing():
     several = {"plain": plain, "auc": "roc_auc"}
     search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0]}, scoring=several, refit="auc").fit(X, SIDES)
     assert search.plan_.refitted == ()
+
+
+def test_a_score_that_is_wrapped_is_what_it_wraps(monkeypatch):
+    """As trackers of experiments do while they log."""
+    from functools import wraps
+
+    from sklearn.kernel_ridge import KernelRidge
+
+    from everyfold import FastGridSearchCV
+
+    rng = np.random.default_rng(0)
+    rows, target = rng.normal(size=(40, 2)), rng.normal(size=40)
+    usual = KernelRidge.score
+
+    @wraps(usual)
+    def logged(self, *args, **kwargs):
+        return usual(self, *args, **kwargs)
+
+    monkeypatch.setattr(KernelRidge, "score", logged, raising=False)
+    search = FastGridSearchCV(KernelRidge(), {"alpha": [0.1, 1.0]}, cv=3).fit(rows, target)
+    assert search.plan_.refitted == ()
+    monkeypatch.setattr(KernelRidge, "score", lambda self, X, y: 0.0)
+    other = FastGridSearchCV(KernelRidge(), {"alpha": [0.1]}, cv=3, fallback="refit")
+    assert other.fit(rows, target).plan_.refitted == (0,)

@@ -100,6 +100,6 @@ class IntervalDisplay:
         ax.plot(ends, ends, color="black", linestyle="--", linewidth=1.0, zorder=2)
         asked = f"asked for {self.confidence:.0%}"
         ax.set(xlabel="predicted", ylabel="measured, and its interval")
-        ax.legend(title=f"{self.coverage_:.1%} covered, {asked}", frameon=False)
+        ax.legend(title=f"{self.coverage_:.1%} covered, {asked}", loc="upper left", frameon=False)
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -92,7 +92,10 @@ class RankCurveDisplay:
             self.lines_ += ax.plot(ranks, scores, label=plain(label), **how)
         ax.axvline(self.n_rows, color="0.6", linestyle=":", linewidth=1.0)
         ax.set_xscale("log", base=2)
-        ticks = sorted({int(rank) for _, ranks, _ in self.lines for rank in ranks})
+        ticks: list[int] = []
+        for rank in sorted({int(rank) for _, ranks, _ in self.lines for rank in ranks}):
+            if not ticks or rank > 1.2 * ticks[-1]:
+                ticks.append(rank)
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
         full = "; the dotted line is the full matrix"

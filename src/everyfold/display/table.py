@@ -52,7 +52,7 @@ class Table:
             names = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
             raise ValueError(f"metric={metric!r} is not in cv_results_; use one of {names}")
         best = getattr(search, "best_index_", None)
-        return cls(results, str(metric), best, search.n_splits_, _label(search, str(metric)))
+        return cls(results, str(metric), best, search.n_splits_, label_of(search, str(metric)))
 
     @property
     def mean(self) -> Array:
@@ -82,8 +82,10 @@ class Table:
         return [name for name in names if is_numeric(self.column(name))]
 
 
-def _label(search: Search, metric: str) -> str:
-    """The name of a metric; that of a single one is not in the table."""
+def label_of(search: Search, metric: str | None = None) -> str:
+    """The name of a metric, the deciding one by default; that of a single one is in no table."""
+    if metric is None:
+        metric = str(search.refit) if getattr(search, "multimetric_", False) else "score"
     scoring = getattr(search, "scoring", None)
     criterion = getattr(search, "criterion", None)
     if metric != "score" or criterion is not None:

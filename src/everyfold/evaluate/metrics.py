@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from inspect import unwrap
 
 import numpy as np
 from numpy.typing import NDArray
@@ -406,6 +407,11 @@ def own_score(scorer: Scorer) -> Scorer:
 
 
 def usual_score(estimator: Estimator) -> Scorer:
-    """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one."""
-    usual = {RegressorMixin.score: metrics.r2_score, ClassifierMixin.score: metrics.accuracy_score}
-    return usual.get(getattr(original(type(final_step(estimator))), "score", None))
+    """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one.
+
+    One that is wrapped, as experiment trackers do while they log, is what it wraps.
+    """
+    usual = {RegressorMixin: metrics.r2_score, ClassifierMixin: metrics.accuracy_score}
+    own = getattr(original(type(final_step(estimator))), "score", None)
+    own = None if own is None else unwrap(own)
+    return next((metric for kind, metric in usual.items() if own is unwrap(kind.score)), None)

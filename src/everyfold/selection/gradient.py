@@ -33,6 +33,7 @@ from everyfold.operators import Nystrom
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import Folds
 from everyfold.selection.descent import Descent, Point
+from everyfold.selection.reporting import ResultView
 from everyfold.selection.scales import Machine, params_of, read_machine
 from everyfold.selection.starts import grid_of
 from everyfold.selection.walks import (
@@ -77,7 +78,7 @@ def _has(name: str) -> Any:
     return check
 
 
-class FastGradientSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Tune the gamma of every feature, and the ridge, by the gradient of the exact CV error.
 
     A grid tunes one gamma for all features. Here each feature has its own, and L-BFGS-B follows the

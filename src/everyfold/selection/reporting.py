@@ -22,7 +22,7 @@ from everyfold.rows import RowSource
 from everyfold.selection.honest import HonestScore
 from everyfold.types import AnyArray, Matrix, Params, Search
 
-__all__ = ["Given", "ReportedSearch", "findings_of", "write_report"]
+__all__ = ["Given", "ReportedSearch", "ResultView", "findings_of", "write_report"]
 
 MOST_LETTERS = 4000
 """Of the call that repeats a search."""
@@ -46,7 +46,20 @@ class Given:
         return cls(ids, f"search.fit({', '.join([*rows, *passed])})", is_source)
 
 
-class ReportedSearch:
+class ResultView:
+    """Shows what was found below scikit-learn's own diagram, in notebooks."""
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+
+class ReportedSearch(ResultView):
     """The part of a search that shows itself."""
 
     _given: Given
@@ -87,15 +100,6 @@ class ReportedSearch:
         """
         check_is_fitted(self, "cv_results_")
         return write_report(path, self, findings_of(self, ids, honest, title))
-
-    def _repr_html_inner(self) -> str:
-        return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
-        if "text/html" in bundle:
-            bundle["text/html"] = self._repr_html_inner()
-        return bundle
 
 
 def write_report(path: str | os.PathLike[str], search: Search, findings: Findings) -> Path:
