@@ -11,7 +11,7 @@ from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFol
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, FastGridSearchCV
+from everyfold import LSSVC, LSSVR, FastGridSearchCV
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 
@@ -258,3 +258,15 @@ def test_what_comparisons_refuse(numbers):
         single = ridge_search(cv=LeaveOneOut()).fit(numbers[0][:20], numbers[1][:20])
     with pytest.raises(ValueError, match="pooled"):
         single.compare(0, 1)
+
+
+def test_scores_that_are_all_nan_are_named():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)), rng.normal(size=30)
+    search = FastGridSearchCV(LSSVR(), {"alpha": [0.1, 1.0]}, cv=3, refit=False)
+    search.set_params(scoring=lambda estimator, X, y: np.nan)
+    with pytest.warns(UserWarning, match="non-finite"):
+        search.fit(X, y)
+    for ask in (search.significantly_worse, lambda: search.honest_score("nested", X, y)):
+        with pytest.raises(ValueError, match="no candidate has a score on every fold"):
+            ask()

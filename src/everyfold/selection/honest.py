@@ -211,7 +211,11 @@ class HonestSearch:
         is_worse : bool array of shape (n_candidates,)
         """
         table = self._table(metric)
-        return worse(table, int(np.nanargmax(table.mean(axis=0))), self._ratio, confidence)
+        means = table.mean(axis=0)
+        if not np.isfinite(means).any():
+            raise ValueError(_NO_SCORE)
+        best = int(np.argmax(np.where(np.isfinite(means), means, -np.inf)))
+        return worse(table, best, self._ratio, confidence)
 
     def _table(self, metric: str | None) -> Array:
         """The scores of folds and candidates by one metric."""
@@ -238,6 +242,8 @@ class HonestSearch:
         if method not in ("bbc", "nested", "repeated"):
             raise ValueError(f"method={method!r} is not known; use 'bbc', 'nested' or 'repeated'")
         if not hasattr(self, "best_score_"):
+            if not self.multimetric_ and not callable(self.refit):
+                raise ValueError(_NO_SCORE)
             raise ValueError(
                 "the search has no best_score_, as no single metric decides; use refit=True, or "
                 "refit='<metric>'"
@@ -291,6 +297,12 @@ class HonestSearch:
             raise ValueError(f"outer={outer!r} has one fold, and an interval needs at least 2")
         everything = np.arange(num_samples(X))
         return [(everything[train], everything[test]) for train, test in splits]
+
+
+_NO_SCORE = (
+    "no candidate has a score on every fold, so that none is the best; the warnings of the search "
+    "say why: use another scoring, other folds, or other parameters"
+)
 
 
 def _record(
