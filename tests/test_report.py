@@ -17,7 +17,12 @@ from scipy.stats import loguniform
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import ShuffleSplit, TimeSeriesSplit, cross_val_predict
+from sklearn.model_selection import (
+    GroupKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    cross_val_predict,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
@@ -190,6 +195,16 @@ def test_a_given_honest_score_is_shown(report):
     page = report(search, honest=honest)
     assert f"{honest.estimate:.5g}" in page.words
     assert "nested cross-validation on 3 outer folds" in page.words
+
+
+def test_what_fit_was_given_is_named(report):
+    groups = np.repeat(np.arange(14), 5)
+    search = FastGridSearchCV(LSSVR(), GRID, cv=GroupKFold(3), keep_predictions="all")
+    search.fit(X, y, groups=groups)
+    page = report(search)
+    assert "search.fit(X, y, groups=groups)" in page.words
+    assert "pass honest=search.honest_score(groups=groups)" in page.words  # groups stay together
+    assert "Honest R²" in report(search, honest=search.honest_score(groups=groups)).words
 
 
 def test_ties_edges_and_draws_are_told(report):

@@ -9,6 +9,7 @@ import math
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -197,14 +198,20 @@ def write_out_of_fold(path: Path, outcome: Outcome) -> str:
 def write_page(path: Path, outcome: Outcome) -> str:
     """A page about the search, of all its rounds."""
     job = outcome.job
-    found = findings_of(outcome.search, job.data.id, title=f"Search of {job.data.layout.target}")
+    honest = None
+    if job.data.groups is not None and len(outcome.plans) == 1:
+        with suppress(ValueError):  # which the page then tells
+            honest = outcome.search.honest_score(groups=job.data.groups)
+    title = f"Search of {job.data.layout.target}"
+    found = findings_of(outcome.search, job.data.id, honest, title)
     edges = [
         edge_words(name, outcome.best_params[name], side) for name, side in outcome.edges.items()
     ]
     call = shlex.join(["everyfold", *sys.argv[1:]])
     remarks = [*found.remarks, *edges]
-    honest = found.honest if len(outcome.plans) == 1 else "the grid grew as it was searched"
-    found = replace(found, call=call, remarks=remarks, plans=outcome.plans, honest=honest)
+    found = replace(found, call=call, remarks=remarks, plans=outcome.plans)
+    if len(outcome.plans) > 1:
+        found = replace(found, honest="the grid grew as it was searched")
     write_report(path, outcome.search, found)
     return f"{len(outcome.search.cv_results_['params'])} candidates"
 

@@ -201,7 +201,8 @@ class CVSurfaceDisplay:
     def _cells(self, ax: Axes, cmap: str, low: float | None) -> tuple[Any, list[Any]]:
         """Candidates of a grid."""
         edges_x, edges_y = _edges(self.x), _edges(self.y)
-        mesh = ax.pcolormesh(edges_x, edges_y, self.scores, cmap=cmap, vmin=low)
+        how = {"cmap": cmap, "vmin": low, "edgecolors": "face", "linewidth": 0.5}  # no seams
+        mesh = ax.pcolormesh(edges_x, edges_y, self.scores, **how)
         ax.set_facecolor("0.85")
         return mesh, self._outline(ax, edges_x, edges_y)
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +29,10 @@ MOST_LETTERS = 4000
 
 @dataclass(frozen=True)
 class Given:
-    """What ``fit`` was called with, as far as a report names it: ids of rows, and the call."""
+    """What ``fit`` was called with, as far as a report names it: ids of rows, and metadata."""
 
     ids: AnyArray | None
-    call: str
+    names: Sequence[str]
     is_source: bool
 
     @classmethod
@@ -41,9 +40,13 @@ class Given:
         """The index of a data frame, and the names of all that was passed."""
         ids = np.asarray(X.index) if hasattr(X, "iloc") else None
         is_source = isinstance(X, RowSource)
-        rows = ["source"] if is_source else ["X", "y"]
-        passed = [f"{name}={name}" for name, value in params.items() if value is not None]
-        return cls(ids, f"search.fit({', '.join([*rows, *passed])})", is_source)
+        return cls(ids, [name for name in params if params[name] is not None], is_source)
+
+    @property
+    def call(self) -> str:
+        """The call of ``fit`` in words."""
+        rows = ["source"] if self.is_source else ["X", "y"]
+        return f"search.fit({', '.join([*rows, *(f'{name}={name}' for name in self.names)])})"
 
 
 class ResultView:
@@ -124,11 +127,10 @@ def findings_of(
 ) -> Findings:
     """What a search says of itself; in words where something is not known."""
     held = _without_values(search)
-    ask: Any = partial(str, held) if held else search.honest_score
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
-        honest=_or_words(ask) if honest is None else honest,
+        honest=_honest(search, held) if honest is None else honest,
         is_worse=_or_words(search.significantly_worse),
         held=held,
         remarks=search._said,
@@ -136,6 +138,16 @@ def findings_of(
         ids=_read_ids(ids, search),
         versions=versions(),
     )
+
+
+def _honest(search: Search, held: str) -> Any:
+    """The honest score of bootstraps, or why there is none; they must know what rows belong to."""
+    if held:
+        return held
+    if search._given.names:
+        given = ", ".join(f"{name}={name}" for name in search._given.names)
+        return f"fit was given {given}; pass honest=search.honest_score({given}) to the report"
+    return _or_words(search.honest_score)
 
 
 def _without_values(search: Search) -> str:
