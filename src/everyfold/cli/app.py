@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,14 @@ import typer
 import everyfold
 from everyfold.cli import modelfile, output
 from everyfold.cli.files import check_outputs
+from everyfold.cli.folders import BLOCK, is_folder, rows_of
 from everyfold.cli.job import Job, Outcome, extras_of, read_job, read_model, run_rounds
 from everyfold.cli.manners import BadInput, Failure, UsageError, naming, printable, say
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
 from everyfold.selection.remarks import edge_words
-from everyfold.types import Estimator, Params
+from everyfold.types import Estimator, Matrix, Params
 
 app = typer.Typer(
     name="everyfold",
@@ -70,6 +72,7 @@ def search(options: SearchOptions) -> None:
       everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
       everyfold search large.parquet -m ridge --journal large.journal --resume
       everyfold search iris.csv -m svc --cv 10x5 --id name --report report.html
+      everyfold search folder/ -m lssvm --operator nystrom:300 --save model.skops
     """
     job = _prepare(options)
     outcome = Outcome(job, job.grid)
@@ -127,7 +130,8 @@ def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     data, target = job.data, f"target {job.data.layout.target!r}"
     if job.choice.task == "classification":
         target += f" with {len(np.unique(data.y))} classes"
-    _tell(f"{job.choice}: {data.X.shape[0]} rows, {data.X.shape[1]} features, {target}", options)
+    n, d = data.shape
+    _tell(f"{job.choice}: {n} rows, {d} features, {target}", options)
 
 
 def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:
@@ -234,14 +238,36 @@ def predict(options: PredictOptions) -> None:
       everyfold predict model.skops new.csv --decision --out predictions.csv
       everyfold predict model.skops new.csv --proba --id patient
       everyfold predict model.skops new.csv --interval 0.9
+      everyfold predict model.skops folder/ --out predictions.csv
     """
     check_outputs({"out": options.out}, options.data)
     model = modelfile.load(options.model_file)
+    if is_folder(options.data):
+        return _predict_folder(model, options)
     content = read_file(options.data, options.header)
     with naming(options.data):
         X, ids = content.rows(model.layout), content.ids(model.layout, options.id)
-    predicted, decided = model.predict(X)
     columns = {} if ids is None else {ids[0]: ids[1].tolist()}
+    columns |= _answers(model, X, options)
+    output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))
+    return None
+
+
+def _predict_folder(model: modelfile.SavedModel, options: PredictOptions) -> None:
+    """Predict rows that are read in blocks; lines are written as they come."""
+    if options.id is not None:
+        raise BadInput("--id: rows of a folder are known by their order alone; leave it out")
+    blocks = rows_of(options.data, model.layout).blocks(BLOCK)
+    found = (_answers(model, block.X, options) for block in blocks)
+    first = next(found)
+    rows = (row for columns in chain([first], found) for row in zip(*columns.values(), strict=True))
+    output.write_csv(options.out, list(first), rows)
+
+
+def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) -> Params:
+    """The columns of what is predicted of some rows."""
+    predicted, decided = model.predict(X)
+    columns: Params = {}
     columns["prediction"] = predicted.tolist()
     if options.proba:
         columns |= model.probabilities(X)
@@ -249,7 +275,7 @@ def predict(options: PredictOptions) -> None:
         columns |= model.bounds(X, options.interval)
     if options.decision:
         columns |= output.decisions(decided, getattr(model.estimator, "classes_", decided))
-    output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))
+    return columns
 
 
 app.callback(help=as_help(root))(root)

@@ -14,7 +14,8 @@ from scipy.sparse import csr_matrix
 
 from everyfold.cli.manners import BadInput, nearest
 from everyfold.kernels.distances import is_sparse
-from everyfold.types import AnyArray, Matrix
+from everyfold.rows import RowSource
+from everyfold.types import AnyArray, Matrix, Params
 
 Column: TypeAlias = AnyArray
 """One column: numbers with NaN for missing cells, or text with "" for them."""
@@ -77,7 +78,8 @@ class Roles:
 class Data:
     """Features, target and where they came from; groups, weights and ids of rows, if any.
 
-    ``repeating`` says of columns that are called like ids, and are no groups, what they hold.
+    ``repeating`` says of columns that are called like ids, and are no groups, what they hold. Where
+    rows are read in blocks, from a ``source``, X and y are a sample of them.
     """
 
     X: Matrix
@@ -87,6 +89,13 @@ class Data:
     weights: Column | None = None
     id: Column | None = None
     repeating: Sequence[str] = ()
+    source: RowSource | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The number of rows, as far as it is known, and of features."""
+        n, d = self.X.shape
+        return (n if self.source is None else self.source.n_rows or 0), d
 
 
 @dataclass(frozen=True)
@@ -116,7 +125,7 @@ class Table:
         called = None if roles.id is None else self._name(beside["id"])
         places = len(positions), names, positions, width, self._name(goal)
         layout = Layout(*places, id=called, may_miss=may_miss)
-        columns = {role: self._beside(role, i) for role, i in beside.items()}
+        columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
         others = [i for i in range(width) if i != goal and i != beside.get("groups")]
         return Data(
             self._matrix(positions, may_miss),

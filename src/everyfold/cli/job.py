@@ -19,12 +19,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
 
 from everyfold.cli import settings
-from everyfold.cli.data import Column, Data, Roles
+from everyfold.cli.data import Data, Roles
+from everyfold.cli.folders import is_folder, read_folder
 from everyfold.cli.manners import BadInput, Failure, naming, say
 from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.evaluate.journal import JournalError
+from everyfold.models.scaling import fit_to_source
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.bars import Bar
 from everyfold.selection.calibration import FastCalibratedClassifierCV
@@ -97,6 +99,8 @@ class Job:
         """The estimator with these parameters, fitted on all rows."""
         estimator = clone(self.choice.pipeline(self.data.X))
         estimator.set_params(**{f"{self.choice.prefix}{k}": v for k, v in params.items()})
+        if self.data.source is not None:
+            return fit_to_source(estimator, self.data.source)
         return estimator.fit(*self.rows, **self.weights)
 
     def calibrated(self, fitted: Estimator) -> Estimator:
@@ -113,7 +117,8 @@ class Job:
         model = FastCrossConformalRegressor(
             clone(fitted), cv=self._splits(KFold, GroupKFold), fallback="refit"
         )
-        return model.fit_conformalize(*self.rows, fit_params=self.weights).set_params(cv=FOLDS)
+        data = self.data
+        return model.fit_conformalize(data.X, data.y, fit_params=self.weights).set_params(cv=FOLDS)
 
     def _splits(self, plain: Splitter, grouped: Splitter) -> list[tuple[Index, Index]]:
         """Shuffled folds, which keep groups together."""
@@ -126,9 +131,10 @@ class Job:
         return self.weights if self.choice.prefix else {}
 
     @property
-    def rows(self) -> tuple[Matrix, Column]:
-        """What is fitted."""
-        return self.data.X, self.data.y
+    def rows(self) -> tuple[Matrix, ...]:
+        """What is fitted: features and target, or a source that has both."""
+        source = self.data.source
+        return (self.data.X, self.data.y) if source is None else (source,)
 
     @property
     def weights(self) -> Params:
@@ -146,6 +152,9 @@ class Job:
 def read_model(options: ModelOptions) -> tuple[Data, Choice]:
     """Check the names of the model, read the data and decide what is to be predicted."""
     check_names(options.model, options.kernel, options.task, options.impute)
+    if is_folder(options.data):
+        settings.check_seed(options.seed)
+        return read_folder(options)
     content = read_file(options.data, options.header)
     with naming(options.data):
         known = {item.name: getattr(options, item.name) for item in fields(Roles)}
@@ -319,6 +328,11 @@ class Watcher(Progress):
         if is_due and not self.is_quiet and self._bar is None:
             self.said = done
             say(self._words())
+
+    def within(self, done: int, total: int | None) -> None:
+        """See base class."""
+        if not self.is_quiet and self._bar is None:
+            self._say_within(done, total, say)
 
 
 class RichBar:

@@ -276,7 +276,8 @@ def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Value]:
         return others[name]
     scale = spread if choice.model == "svr" else 1.0
     if choice.ridge_scaling == "mean":  # the same ridges
-        scale = scale * len(data.y) if name == "C" else scale / len(data.y)
+        n = data.shape[0]
+        scale = scale * n if name == "C" else scale / n
     low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
     if name == "gamma":
         scale = central_gamma(choice, data, seed)

@@ -19,7 +19,7 @@ def _option(default: Any, flags: str, help: str, metavar: str | None = None) -> 
     return typer.Option(default, *flags.split(), help=help, metavar=metavar)
 
 
-_FILES = "CSV, Parquet, svmlight or NumPy file, gzipped or not; - is CSV on standard input."
+_FILES = "CSV, Parquet, svmlight or NumPy file, gzipped or not, or a folder; - is CSV on stdin."
 _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
 _HEADER = "Whether a CSV file begins with names; found out."
 _SCALE = "Scale features to mean 0 and variance 1."

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,8 @@ def show_json(job: Job, record: Params) -> None:
         "everyfold": everyfold.__version__,
         "estimator": type(job.choice.estimator()).__name__,
         **asdict(job.choice),
-        "rows": job.data.X.shape[0],
-        "features": job.data.X.shape[1],
+        "rows": job.data.shape[0],
+        "features": job.data.shape[1],
         "target": job.data.layout.target,
         "scoring": job.judged_by,
     }
@@ -148,14 +149,14 @@ def _plain(value: object) -> object:
 
 def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table to a file or, if there is none, to stdout."""
-    text = io.StringIO(newline="")
-    table = ([_harmless(cell) for cell in row] for row in (header, *rows))
-    csv.writer(text, lineterminator="\n").writerows(table)
+    table = ([_harmless(cell) for cell in row] for row in chain([header], rows))
     if path is None:
-        sys.stdout.write(text.getvalue())
+        csv.writer(sys.stdout, lineterminator="\n").writerows(table)
         return
     with writing(path) as file:
-        file.write(text.getvalue().encode())
+        text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+        csv.writer(text, lineterminator="\n").writerows(table)
+        text.detach()
 
 
 def _harmless(cell: object) -> object:

@@ -165,6 +165,11 @@ def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
 def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
     kind, count, repeats = _read_folds(options)
     has_labels, shuffled = choice.task == "classification", {"random_state": options.seed}
+    if data.source is not None:
+        if kind or repeats > 1:
+            words = "rows of a folder are read in blocks; use a number of folds"
+            raise BadInput(f"--cv {options.cv} needs all rows at once: {words}")
+        return KFold(count, shuffle=True, **shuffled)
     if data.groups is not None:
         return _group_splitter(options, data, has_labels)
     if kind == "group":

@@ -89,6 +89,7 @@ class FolderRows(RowSource):
             _agree_on_base(self.parts)
         self.n_features, self.names = first.n_features, first.names
         self.has_target = first.has_target
+        self.columns: tuple[str, ...] = getattr(first, "columns", ())
         self._number()
 
     def __repr__(self) -> str:

@@ -34,6 +34,8 @@ class TableRows(RowSource):
         By default all numeric and boolean columns that have no other part to play.
     sample_weight, fold : str, optional
         Columns.
+    labels : bool, default=False
+        Whether numbers of the target are labels, of which whole ones stay whole.
     """
 
     def __init__(
@@ -44,8 +46,9 @@ class TableRows(RowSource):
         features: Sequence[str] | None = None,
         sample_weight: str | None = None,
         fold: str | None = None,
+        labels: bool = False,
     ) -> None:
-        self.path = Path(path)
+        self.path, self._has_labels = Path(path), labels
         self.has_target = target is not None
         self._target = target if isinstance(target, str) else list(target or ())
         self._weight, self._fold = sample_weight, fold
@@ -53,6 +56,7 @@ class TableRows(RowSource):
         others = [*targets, *(name for name in (sample_weight, fold) if name is not None)]
         with naming(self), self._steady():
             kinds, self.n_rows = self._look()
+            self.columns = tuple(name for name, _ in kinds)
             if features is None:
                 features = [name for name, kind in kinds if kind == "number" and name not in others]
             self.names = (features,) if isinstance(features, str) else tuple(features)
@@ -114,6 +118,8 @@ class ParquetRows(TableRows):
         By default all numeric and boolean columns that have no other part to play.
     sample_weight, fold : str, optional
         Columns.
+    labels : bool, default=False
+        Of CSV files.
 
     Examples
     --------
@@ -196,13 +202,15 @@ class ParquetRows(TableRows):
 class CsvRows(TableRows):
     r"""Rows of a CSV file with a line of names, plain or as .gz or .bz2. Needs pyarrow.
 
-    Numbers become float64, labels of a target included that are numbers; what a column holds is
-    taken from the beginning of the file, and a later cell of another kind is an error.
+    What a column holds is taken from the beginning of the file, and a later cell of another kind
+    is an error. Numbers become float64.
 
     Parameters
     ----------
     path, target, features, sample_weight, fold
         As of :class:`ParquetRows`.
+    labels : bool, default=False
+        Whether numbers of the target are labels: whole ones stay whole.
 
     Examples
     --------
@@ -220,6 +228,7 @@ class CsvRows(TableRows):
         with self._open({}) as reader:
             kinds = [(field.name, _arrow_kind(field.type)) for field in reader.schema]
             self._kinds = dict(kinds)
+            self._whole = {f.name for f in reader.schema if str(f.type) == "int64"}
             return kinds, None
 
     @contextmanager
@@ -243,6 +252,8 @@ class CsvRows(TableRows):
         types = {
             name: pa.float64() if kind == "number" else pa.string() for name, kind in kinds.items()
         }
+        for name in [self._target] if isinstance(self._target, str) and self._has_labels else []:
+            types[name] = pa.int64() if name in self._whole else types[name]
         with self._open({"include_columns": self._columns, "column_types": types}) as reader:
             for batch in reader:
                 for start in range(0, batch.num_rows, size):

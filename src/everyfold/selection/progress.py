@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ from everyfold.evaluate.watch import Watch
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows import RowSource
 from everyfold.selection.bars import Bar, find_bar
-from everyfold.types import Estimator, Params, Search
+from everyfold.types import Estimator, Matrix, Params, Search
 
 
 class _Printed(logging.Handler):
@@ -25,6 +25,9 @@ class _Printed(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the message alone."""
         print(record.getMessage(), flush=True)
+
+
+_SECONDS_BETWEEN = 1.0
 
 
 class Kernels:
@@ -98,6 +101,7 @@ class Progress(Watch):
         self._round = Round(())
         self._n_rounds, self._shown, self._drawn = 0, 0.0, -math.inf
         self._start = time.perf_counter()
+        self._told = (-1, 0.0)
         self._root: Any = None
         self._tasks: Any = None
         self._bar = self.find_bar()
@@ -202,6 +206,24 @@ class Progress(Watch):
         if self._search.verbose > 0 and self._bar is None and self._kernels.done > before:
             print(self._words(), flush=True)
 
+    def within(self, done: int, total: int | None) -> None:
+        """So many of all rows of a pass over a source are done."""
+        if self._search.verbose > 0 and self._bar is None:
+            self._say_within(done, total, partial(print, flush=True))
+
+    def _say_within(self, done: int, total: int | None, say: Callable[[str], None]) -> None:
+        """Say it at every tenth of the rows, or million of them, and not more than once a second.
+
+        What is quick needs no words.
+        """
+        part, now = 10 * done // total if total else done // 1_000_000, time.perf_counter()
+        last, when = self._told
+        if part == last or now - max(when, self._start) < _SECONDS_BETWEEN:
+            return
+        self._told = part, now
+        share = f"{100 * done // total} % of {total} rows" if total else f"{done} rows"
+        say(f"{share} of a pass, {now - self._start:.1f} s")
+
     def refine(self, n_candidates: int) -> None:
         """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
         if self._search.verbose > 0 and self._bar is None:
@@ -241,3 +263,16 @@ class Progress(Watch):
         """Everything is done."""
         if self._root is not None:
             self._root.call_on_fit_task_end(estimator=self._search, **self._data)
+
+
+@contextmanager
+def watched(X: Matrix, progress: Progress) -> Iterator[None]:
+    """Let a source of rows tell how far its passes are."""
+    if not isinstance(X, RowSource):
+        yield
+        return
+    X.watch = progress.within
+    try:
+        yield
+    finally:
+        X.watch = None

@@ -46,7 +46,7 @@ from everyfold.selection.choice import (
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
-from everyfold.selection.progress import Progress
+from everyfold.selection.progress import Progress, watched
 from everyfold.selection.remarks import (
     Remark,
     constant_remarks,
@@ -161,7 +161,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             of it refitted.
         """
         state = self._begin(X, y, params)
-        with sigterm_raises():
+        with sigterm_raises(), watched(state.request.X, state.progress):
             try:
                 self._evaluate(state)
             except BaseException as error:

@@ -1,0 +1,125 @@
+"""A folder, or a pattern of names, as data: rows that are read in blocks, and a sample of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from everyfold.cli.data import Data, Layout
+from everyfold.cli.manners import BadInput, nearest
+from everyfold.cli.models import Choice, decide_task
+from everyfold.cli.options import ModelOptions
+from everyfold.rows import FolderRows, StreamError
+from everyfold.rows.folders import ENDINGS, is_many
+from everyfold.types import AnyArray, Array, Params
+
+SAMPLE = 20_000
+"""Rows that default grids and the kind of the target are taken from, at most twice as many."""
+
+BLOCK = 65_536
+
+
+def is_folder(path: Path) -> bool:
+    """Whether rows are to be read in blocks, from several files."""
+    return is_many(str(path))
+
+
+def read_folder(options: ModelOptions) -> tuple[Data, Choice]:
+    """The rows of a folder with a sample of them, and what is to be predicted."""
+    with _speaking(options.data):
+        roles, layout = _roles(options)
+        _refuse(options)
+        source = FolderRows(str(options.data), **roles)
+        X, y = _sample(source)
+        task, data = decide_task(options.model, options.task, Data(X, y, layout))
+        if task == "classification" and y.dtype.kind == "f":
+            source = FolderRows(str(options.data), labels=True, **roles)
+    choice = Choice(options.model, options.kernel, task, options.standardise, None)
+    return replace(data, source=source), choice
+
+
+def rows_of(path: Path, layout: Layout) -> FolderRows:
+    """The rows of a folder that a model is to predict."""
+    with _speaking(path):
+        if layout.names is None:
+            raise BadInput(
+                "the model knows its features by position, and files of a folder have "
+                "named columns; fit it to a table with names"
+            )
+        return FolderRows(str(path), target=None, features=list(layout.names))
+
+
+@contextmanager
+def _speaking(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except StreamError as error:
+        if path.is_dir() and not any(path.rglob("*")):
+            known = ", ".join(ENDINGS[:3])
+            raise BadInput(f"{path} is a directory without files of rows ({known})") from error
+        raise BadInput(str(error)) from error
+
+
+def _refuse(options: ModelOptions) -> None:
+    """Refuse what needs all rows at once."""
+    asked = {name: getattr(options, name, None) for name in ("groups", "impute", "interval", "oof")}
+    asked["proba"] = options.proba
+    for name in (name for name, value in asked.items() if value):
+        raise BadInput(
+            f"--{name} needs all rows at once, and those of {options.data} are read in blocks; "
+            "leave it out, or give one file"
+        )
+    if options.model not in ("ridge", "lssvm"):
+        raise BadInput(
+            f"--model {options.model} needs many passes over the rows, and those of "
+            f"{options.data} are read in blocks; use --model lssvm or ridge"
+        )
+
+
+def _roles(options: ModelOptions) -> tuple[Params, Layout]:
+    """Which column is what, for the source, and where a model finds its features."""
+    names = list(FolderRows(str(options.data), target=None, features=None).columns)
+    taken = {_find(names, "--drop", name) for name in options.drop}
+    beside: Params = {}
+    if options.weights is not None:
+        beside["sample_weight"] = _find(names, "--weights", options.weights)
+    row_id = None if options.id is None else _find(names, "--id", options.id)
+    left = [name for name in names if name not in {*taken, *beside.values(), row_id}]
+    if not left:
+        raise BadInput("no columns are left; give fewer --drop")
+    target = left[-1] if options.target is None else _find(names, "--target", options.target)
+    features = [name for name in left if name != target]
+    if not features:
+        raise BadInput("there is a target but no feature; the files need two columns or more")
+    positions = tuple(names.index(name) for name in features)
+    layout = Layout(len(features), tuple(features), positions, len(names), target, id=row_id)
+    return {"target": target, "features": features, **beside}, layout
+
+
+def _find(names: Sequence[str], option: str, name: str) -> str:
+    """A column by its name or, failing that, by its position."""
+    if name in names:
+        return name
+    if name.lstrip("-").isdigit() and -len(names) <= int(name) < len(names):
+        return names[int(name)]
+    raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
+
+
+def _sample(source: FolderRows) -> tuple[Array, AnyArray]:
+    """Some rows at equal distances, from one pass over a number of rows that may be unknown."""
+    parts: list[tuple[Any, Any]] = []
+    step, taken = 1, 0
+    for block in source.blocks(BLOCK):
+        rows = slice(-block.start % step, None, step)
+        parts.append((block.X[rows].copy(), block.y[rows].copy()))
+        taken += len(parts[-1][1])
+        while taken > 2 * SAMPLE:
+            X, y = (np.concatenate(part)[::2] for part in zip(*parts, strict=True))
+            parts, step, taken = [(X, y)], 2 * step, len(y)
+    X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return X, y.astype(str) if y.dtype.kind == "O" else y

@@ -1,0 +1,138 @@
+"""Folders from the shell: searches, fits and predictions of rows that are read in blocks."""
+
+import io
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from everyfold import LSSVC, FastGridSearchCV, KernelRegressor, Nystrom
+from everyfold.streams import ArrayRows
+from tests import cases
+from tests.shell import run
+
+N = 150
+NAMES = ["a", "b", "c"]
+X = cases.features(N)[:, :3].round(5) * [1.0, 10.0, 100.0]
+Y = cases.targets(X / [1.0, 10.0, 100.0], 1)[:, 0].round(5)
+WEIGHTS = np.linspace(0.5, 2.0, N).round(3)
+
+
+def table():
+    frame = pd.DataFrame(X, columns=NAMES).assign(w=WEIGHTS, name=[f"n{i}" for i in range(N)])
+    return frame.assign(group=(np.median(Y) < Y).astype(int), y=Y)
+
+
+@pytest.fixture
+def study(tmp_path):
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    for i, part in enumerate(np.array_split(np.arange(N), 3)):
+        table().iloc[part].to_csv(folder / f"part.{9 + i}.csv", index=False)
+    (tmp_path / "new").mkdir()
+    table()[NAMES].to_parquet(tmp_path / "new" / "all.parquet", row_group_size=40)
+    return tmp_path
+
+
+def refused(done, *words):
+    assert done.code == 2, done
+    assert all(word in done.err.splitlines()[-1] for word in words), done.err
+
+
+NUMBERS = ("-m", "ridge", "-k", "linear", "-t", "y", "--drop", "group", "--drop", "w")
+NUMBERS += ("--id", "name")
+LABELS = ("-m", "lssvm", "-t", "group", "--drop", "y", "--drop", "w", "--drop", "name")
+
+
+def folds(k):
+    return KFold(k, shuffle=True, random_state=0)
+
+
+def test_a_linear_search_is_scikit_learns(study):
+    done = run(study, "search", "rows", *NUMBERS, "-g", "alpha=0.1,10,1000", "--cv", "4", "--json")
+    assert done.code == 0, done.err
+    found = json.loads(done.out)
+    pipeline = make_pipeline(StandardScaler(), Ridge(fit_intercept=False))
+    grid = {"ridge__alpha": [0.1, 10.0, 1000.0]}
+    theirs = GridSearchCV(pipeline, grid, cv=folds(4)).fit(X, Y)
+    assert found["rows"] == N
+    assert found["best"]["params"]["alpha"] == theirs.best_params_["ridge__alpha"]
+    np.testing.assert_allclose(found["best"]["mean_test_score"], theirs.best_score_, rtol=1e-8)
+
+
+def test_search_save_and_predict_another_folder(study):
+    asked = ("-g", "gamma=0.1,0.5", "-g", "alpha=0.01,1", "--cv", "3", "--operator", "nystrom:20")
+    done = run(study, "search", "rows", *LABELS, *asked, "--save", "m.skops", "--json")
+    assert done.code == 0, done.err
+    model = make_pipeline(StandardScaler(), LSSVC(operator=Nystrom(20)))
+    grid = {"lssvc__gamma": [0.1, 0.5], "lssvc__alpha": [0.01, 1.0]}
+    options = {"cv": folds(3), "random_state": 0, "scoring": "accuracy"}
+    here = FastGridSearchCV(model, grid, **options)
+    here.fit(ArrayRows(X, (np.median(Y) < Y).astype(int)))
+    found = json.loads(done.out)["best"]
+    np.testing.assert_allclose(found["mean_test_score"], here.best_score_, rtol=1e-9)
+    done = run(study, "predict", "m.skops", "new", "--decision", "--out", "p.csv")
+    assert done.code == 0, done.err
+    written = pd.read_csv(study / "p.csv")
+    np.testing.assert_array_equal(written["prediction"], here.predict(X))
+    np.testing.assert_allclose(written["decision"], here.decision_function(X), rtol=1e-6)
+    done = run(study, "predict", "m.skops", "new/*.parquet")
+    np.testing.assert_array_equal(pd.read_csv(io.StringIO(done.out))["prediction"], here.predict(X))
+
+
+def test_fit_plan_and_weights(study):
+    options = ("-m", "lssvm", "-t", "y", "--drop", "group", "--drop", "name", "--weights", "w")
+    asked = ("-g", "gamma=0.1", "--cv", "3", "--operator", "nystrom:9")
+    done = run(study, "plan", "rows", *options, *asked)
+    assert done.code == 0, done.err
+    assert "sums over the rows of every fold in one pass" in done.out
+    params = ("-p", "gamma=0.3", "-p", "alpha=0.1", "--save", "m.skops")
+    assert run(study, "fit", "rows", *options, *params).code == 0
+    done = run(study, "predict", "m.skops", "new")
+    scaler = StandardScaler().fit(X)
+    model = KernelRegressor(gamma=0.3, alpha=0.1, operator=Nystrom(random_state=0))
+    model.fit(scaler.transform(X), Y, sample_weight=WEIGHTS)
+    found = pd.read_csv(io.StringIO(done.out))["prediction"]
+    np.testing.assert_allclose(found, model.predict(scaler.transform(X)), atol=1e-3)
+
+
+def test_a_journal_of_a_folder(study, monkeypatch):
+    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+    search = ("search", "rows", *LABELS, "-g", "gamma=0.1,0.5", "-g", "alpha=0.1,1", "--cv", "3")
+    search += ("--operator", "nystrom:20", "--json", "--journal", "j")
+    first = run(study, *search)
+    assert first.code == 0, first.err
+    with monkeypatch.context() as patch:
+        patch.setattr("everyfold.evaluate.run.run_pass", None)  # nothing is left to do
+        again = run(study, *search, "--resume")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["top"] == json.loads(first.out)["top"]
+    table().iloc[:5].to_csv(study / "rows" / "part.20.csv", index=False)
+    refused(run(study, *search, "--resume"), "data (X)")
+
+
+def test_progress_within_a_pass(study, monkeypatch):
+    monkeypatch.setattr("everyfold.selection.progress._SECONDS_BETWEEN", 0.0)
+    done = run(study, "search", "rows", *NUMBERS, "-g", "alpha=0.1,10", "--cv", "4")
+    assert f"100 % of {N} rows of a pass" in done.err
+
+
+def test_refusals(study):
+    (study / "empty").mkdir()
+    refused(run(study, "search", "empty", "-m", "svc"), "is a directory")
+    refused(run(study, "search", "rows", "-m", "svc", "-t", "y"), "use --model lssvm or ridge")
+    for option in (("--groups", "name"), ("--impute", "mean"), ("--oof", "o.csv")):
+        refused(run(study, "search", "rows", *NUMBERS, *option), f"{option[0]} needs all rows")
+    refused(run(study, "search", "rows", *NUMBERS, "--cv", "loo"), "needs all rows at once")
+    refused(run(study, "search", "rows", "-m", "ridge", "-t", "z"), "--target 'z' is no column")
+    refused(run(study, "search", "rows", "-m", "ridge", "-t", "y"), "'name' is not numeric")
+    spoilt = table()
+    spoilt.loc[4, "b"] = np.nan
+    spoilt.to_csv(study / "rows" / "part.12.csv", index=False)
+    done = run(study, "search", "rows", *NUMBERS)
+    refused(done, "row 154: the column 'b' is null", "part.12.csv")
