@@ -15,7 +15,7 @@ from everyfold.cli.manners import BadInput, nearest
 from everyfold.cli.models import Choice, decide_task
 from everyfold.cli.options import ModelOptions
 from everyfold.rows import FolderRows, StreamError
-from everyfold.rows.folders import ENDINGS, is_many
+from everyfold.rows.folders import ENDINGS, is_many, kind_of
 from everyfold.types import AnyArray, Array, Params
 
 SAMPLE = 20_000
@@ -59,7 +59,7 @@ def _speaking(path: Path) -> Iterator[None]:
     try:
         yield
     except StreamError as error:
-        if path.is_dir() and not any(path.rglob("*")):
+        if path.is_dir() and not any(kind_of(inside) for inside in path.rglob("*")):
             known = ", ".join(ENDINGS[:3])
             raise BadInput(f"{path} is a directory without files of rows ({known})") from error
         raise BadInput(str(error)) from error
