@@ -389,6 +389,8 @@ class Outcome:
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
     sample : tuple of int
         The samples of rows that the scores are of; empty for all rows.
+    landmarks : int
+        Their number where a search found it; else 0.
     only_label : tuple of one label, optional
         What is predicted for all held-out rows, if that is one label and they have several.
     status : str
@@ -421,6 +423,7 @@ class Outcome:
     sample: tuple[int, ...] = ()
     only_label: tuple[Label] | None = None
     status: str = ""
+    landmarks: int = 0
     times: list[tuple[float, float]] | None = None
     rank: int = 0
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)

@@ -97,7 +97,8 @@ def unit_key(unit: Unit) -> str:
         for g in kernel
     ]
     shape = [len(kernel) for kernel in unit.groups]
-    return digest((groups, shape, unit.folds, unit.structure, unit.shared, unit.order, unit.sample))
+    how = unit.structure, unit.shared, unit.order, unit.sample, unit.landmarks
+    return digest((groups, shape, unit.folds, *how))
 
 
 def digest(value: object) -> str:

@@ -15,6 +15,7 @@ from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.passes import cut_passes, stand_in_notes, traffic_notes
 from everyfold.evaluate.plan import SearchPlan, some
+from everyfold.evaluate.rankcurve import RankCurve, with_open_ranks
 from everyfold.evaluate.refits import Beside, Confirm, refit_units
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.rounds import Once, Rounds
@@ -23,6 +24,7 @@ from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import check_workers
+from everyfold.types import Params
 
 __all__ = ["choose_preprocessing", "plan"]
 
@@ -35,7 +37,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
     The plan holds no rows: it can be pickled, printed and executed.
     """
     if data.stream is not None:
-        return _plan_source(data, request.options)
+        return _plan_source(data, request)
     notes = _foreign(data, request)
     refits = refit_units(data)
     if not data.candidates:
@@ -47,25 +49,31 @@ def plan(data: Data, request: Request) -> SearchPlan:
     return made
 
 
-def _plan_source(data: Data, options: Options) -> SearchPlan:
+def _plan_source(data: Data, request: Request) -> SearchPlan:
     """The plan of candidates on a source, whose length and folds may not be known."""
+    options = request.options
     kind, notes = choose_preprocessing(data, options)
     data = data.prepared(kind, ())
     workers = data.stream.source.workers()
-    units = cut_passes(data, 1 if workers else local_threads(options.n_jobs))
+    rounds: Rounds = Once(cut_passes(data, 1 if workers else local_threads(options.n_jobs)))
+    if with_open_ranks(data):
+        metric = _deciding_scorer(data.stream.scorers, request)
+        rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
+    units = rounds.first
     methods = [unit.methods[0] for unit in units]
     memory = max(method.memory for method in methods)
     if workers is None:
         _check_workers(units, memory, data, options.n_jobs)
     groups = [group for unit in units for groups in unit.groups for group in groups]
+    seconds = sum(unit.methods[0].seconds for unit in rounds.expected(data))
     return SearchPlan(
         rows=data.stream.source.n_rows or 0,
         folds=data.stream.rule.n_folds or 0,
         kernels=len(groups),
         ridges=max(len(group.numbers) for group in groups),
-        rounds=Once(units),
+        rounds=rounds,
         kind=kind,
-        estimate=sum(method.seconds for method in methods) / (workers.threads if workers else 1),
+        estimate=seconds / (workers.threads if workers else 1),
         memory=memory,
         notes=(*stand_in_notes(data), *traffic_notes(data, units, workers), *notes),
     )
@@ -158,6 +166,9 @@ def _rounds(
     is_large = options.closed is None and climbs(data, kernels, options.order)
     is_confirmed = options.n_confirm not in ("auto", 0)
     metric = _deciding_metric(data, request)
+    if with_open_ranks(data):
+        is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
+        return _rank_curve(data, metric, options, is_per_fold=is_per_fold), []
     if is_confirmed and metric is None:
         raise ValueError(
             f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
@@ -181,6 +192,27 @@ def _rounds(
         )
     rounds = Once(_with_threads(cut(data, kernels, options.order), data, options.n_jobs))
     return _confirmed(rounds, data, request, metric), notes
+
+
+def _rank_curve(
+    data: Data, metric: str | None, options: Options, *, is_per_fold: bool
+) -> RankCurve:
+    """The rounds that find the number of landmarks, if a score can tell."""
+    is_one = metric is not None and options.closed is None and len(data.tasks) < 2
+    if metric is None or not is_one or options.n_confirm not in ("auto", 0):
+        raise ValueError(
+            "n_landmarks='auto' goes by one score of held-out rows of one task: name it "
+            "(refit='<metric>'), without criterion and n_confirm, or give a number of landmarks"
+        )
+    return RankCurve.of(data, metric, options.order, is_per_fold=is_per_fold)
+
+
+def _deciding_scorer(scorers: Params, request: Request) -> str | None:
+    """The name of the score that decides between candidates on a source."""
+    names = tuple(scorers)
+    if names == ("score",):
+        return "score"
+    return request.wants.selects_by if request.wants.selects_by in names else None
 
 
 def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None) -> Rounds:

@@ -20,6 +20,7 @@ from everyfold.evaluate.foldscores import FoldScores, column, placed
 from everyfold.evaluate.inexact import exclude
 from everyfold.evaluate.methods import Method
 from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.rankcurve import settled
 from everyfold.evaluate.refits import lost_refits, run_refits
 from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
@@ -44,6 +45,9 @@ def run(data: Data, unit: Unit) -> list[Outcome]:
 
 
 def _run(data: Data, unit: Unit) -> list[Outcome]:
+    if unit.landmarks:
+        found = _run(settled(data, unit.landmarks), replace(unit, landmarks=0))
+        return [replace(outcome, landmarks=unit.landmarks) for outcome in found]
     if data.stream is not None:
         return run_pass(data, unit)
     if unit.order == "refit":

@@ -65,6 +65,8 @@ class Unit:
         for all rows.
     seconds, memory : float, int
         What it should cost, and bytes at work, kernels included.
+    landmarks : int
+        Their number where it was left open; 0 if it was not.
     """
 
     groups: tuple[tuple[Group, ...], ...]
@@ -77,6 +79,7 @@ class Unit:
     sample: tuple[int, ...] = ()
     seconds: float = 0.0
     memory: int = 0
+    landmarks: int = 0
 
     @property
     def numbers(self) -> list[int]:

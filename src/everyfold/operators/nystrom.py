@@ -40,9 +40,11 @@ class Nystrom(Mapped):
 
     Parameters
     ----------
-    n_landmarks : int or float, optional
+    n_landmarks : int, float or "auto", optional
         Their number c, or their share of the rows; by default up to 1000. More than there are rows
-        means all of them, with a warning.
+        means all of them, with a warning. A search with "auto" takes 128 and doubles them until the
+        best score has converged; the winner has the number that was found. In a fit by itself
+        "auto" is the default.
     rank : int or float, optional
         Keep only the leading k eigenvectors of the kernel between the landmarks, or a share of
         them; by default all that are numerically there. The 2012 paper's choice is
@@ -87,7 +89,7 @@ class Nystrom(Mapped):
     (True, True)
     """
 
-    n_landmarks: int | float | None = None
+    n_landmarks: int | float | Literal["auto"] | None = None
     rank: int | float | None = None
     sampling: Sampling = "rpcholesky"
     tol: float = 1e-6
@@ -102,10 +104,13 @@ class Nystrom(Mapped):
     def __post_init__(self) -> None:
         for name in ("n_landmarks", "rank"):
             value = getattr(self, name)
+            if name == "n_landmarks" and isinstance(value, str) and value == "auto":
+                continue
             if value is not None and not _is_count(value) and not _is_share(value):
+                more = ", 'auto'" if name == "n_landmarks" else ""
                 raise ValueError(
                     f"{name}={value!r} is not allowed; use an integer >= 1, a share between 0 and "
-                    "1, or None"
+                    f"1{more}, or None"
                 )
         if self.sampling not in ("uniform", "rpcholesky", "kmeans"):
             raise ValueError(
@@ -183,7 +188,8 @@ class Nystrom(Mapped):
 
     def count(self, n: int) -> int:
         """The number of landmarks among n rows."""
-        asked = DEFAULT_LANDMARKS if self.n_landmarks is None else self.n_landmarks
+        is_open = self.n_landmarks is None or self.n_landmarks == "auto"
+        asked = DEFAULT_LANDMARKS if is_open else self.n_landmarks
         return _number(asked, n)
 
     def raw_width_for(self, n_rows: int, n_features: int) -> int:

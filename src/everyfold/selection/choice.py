@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from everyfold.evaluate.data import Data
 from everyfold.models.pipelines import final_step
 from everyfold.models.private import BaseSearchCV
+from everyfold.operators import Nystrom
 from everyfold.types import Array, Estimator, Params, Refit, Scorer
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "check_weightless",
     "is_rule",
     "scale_ridge",
+    "settle_rank",
 ]
 
 ONE_STANDARD_ERROR = "one_standard_error"
@@ -95,3 +98,10 @@ def scale_ridge(estimator: Estimator, n: int) -> None:
         final.set_params(C=final.C / n)
     else:
         final.set_params(alpha=np.multiply(final.alpha, n))
+
+
+def settle_rank(estimator: Estimator, landmarks: int) -> None:
+    """The number of landmarks that a search has found, where it was left open."""
+    operator = getattr(estimator, "operator", None)
+    if isinstance(operator, Nystrom) and operator.n_landmarks == "auto":
+        estimator.set_params(operator=replace(operator, n_landmarks=landmarks))

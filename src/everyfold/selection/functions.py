@@ -276,7 +276,7 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
         return nest(request)
     data = check_read(read(request), request)
     made = plan(data, request)
-    ((outcome,),) = carry_out(made, data, request.options.n_jobs)
+    *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:
         certainty = "exact" if outcome.is_exact.all() else "not all exact"
         print(f"{made.rows} rows, {len(outcome.folds)} folds: {outcome.method}, {certainty}")

@@ -27,6 +27,7 @@ from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.journal import opened
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
+from everyfold.evaluate.rankcurve import settled
 from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.evaluate.rounds import Once, mean_score
@@ -42,6 +43,7 @@ from everyfold.selection.choice import (
     check_weightless,
     is_rule,
     scale_ridge,
+    settle_rank,
 )
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
@@ -370,7 +372,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             return
         number = state.finished[self.best_index_]
         if state.keeper.lacks(number) and number in state.data.candidates:
-            state.keeper.add(evaluate_again(state.request, state.data, number), state.data)
+            data = settled(state.data, state.history[number].landmarks)
+            state.keeper.add(evaluate_again(state.request, data, number), data)
 
     def _remarks(self, state: _Run, table: Table) -> list[Remark]:
         """What is to be said of the winner."""
@@ -483,6 +486,9 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             state.request.options.hand_on(final_step(best))
             n_rows = None if state.data.stream is not None else state.data.n
             state.request.options.seeds.plant_where_drawn(best, n_rows)
+        outcome = state.history.get(state.finished[self.best_index_])
+        if outcome is not None and outcome.landmarks:
+            settle_rank(final_step(best), outcome.landmarks)
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.request.metadata.fit)
