@@ -188,8 +188,9 @@ class Nystrom(Mapped):
 
     def count(self, n: int) -> int:
         """The number of landmarks among n rows."""
-        is_open = self.n_landmarks is None or self.n_landmarks == "auto"
-        asked = DEFAULT_LANDMARKS if is_open else self.n_landmarks
+        asked = self.n_landmarks
+        if asked is None or asked == "auto":
+            asked = DEFAULT_LANDMARKS
         return _number(asked, n)
 
     def raw_width_for(self, n_rows: int, n_features: int) -> int:

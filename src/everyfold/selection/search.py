@@ -12,13 +12,11 @@ from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
 
 from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
@@ -47,7 +45,7 @@ from everyfold.selection.choice import (
 )
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
-from everyfold.selection.outoffold import Keeper, OutOfFoldPredictions, evaluate_again
+from everyfold.selection.outoffold import Keeper, evaluate_again
 from everyfold.selection.progress import Progress, watched
 from everyfold.selection.remarks import (
     Remark,
@@ -59,7 +57,6 @@ from everyfold.selection.reporting import Given, ReportedSearch
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
 from everyfold.selection.termination import sigterm_raises
-from everyfold.selection.threshold import TunedThreshold, tune
 from everyfold.selection.winner import WinnerAnswers
 from everyfold.types import Matrix, Params, Scorer, Targets
 
@@ -187,72 +184,6 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     def not_sped_up(self, X: Matrix, y: Targets = None, **params: Any) -> str:
         """Why every candidate would be refitted on every fold; empty if some would not."""
         return not_sped_up(self._request(X, y, params)[0])
-
-    def out_of_fold(
-        self,
-        candidate: int | None = None,
-        method: Literal["predict", "decision_function", "predict_proba"] = "predict",
-    ) -> OutOfFoldPredictions:
-        """Out-of-fold predictions of a candidate, as its scores were made of.
-
-        Parameters
-        ----------
-        candidate : int, optional
-            Its index in ``cv_results_``; the best if None. Others than the best need
-            ``keep_predictions="all"``.
-        method : {"predict", "decision_function", "predict_proba"}, default="predict"
-            Probabilities for the logistic loss only.
-
-        Returns
-        -------
-        predictions : OutOfFoldPredictions
-            ``values`` and their ``spread`` over repeated folds, in the order of the rows, beside
-            ``repeats``, ``is_exact`` and ``status``. Rows that no fold held out are NaN; of labels
-            they are refused.
-        """
-        index, results = self._index(candidate), self.cv_results_
-        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
-        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
-
-    def tune_threshold(
-        self,
-        scoring: Scorer = "balanced_accuracy",
-        *,
-        candidate: int | None = None,
-        thresholds: int | ArrayLike = 100,
-    ) -> TunedThreshold:
-        """The threshold of decision values that is best for the held-out rows, for two classes.
-
-        What :class:`sklearn.model_selection.TunedThresholdClassifierCV` finds, with one
-        difference: it averages the curves of the folds, and here all held-out values are one
-        curve, so that small folds do no harm. Nothing is fitted. Predict with it by
-        ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
-        response_method="decision_function")``.
-
-        Parameters
-        ----------
-        scoring : str or scorer, default="balanced_accuracy"
-            What is to be best; of predicted labels.
-        candidate : int, optional
-            As in ``out_of_fold``.
-        thresholds : int or array, default=100
-            How many between the smallest and the largest value are tried, or which.
-
-        Returns
-        -------
-        tuned : TunedThreshold
-            ``best_threshold`` and ``best_score``, which can be unpacked.
-        """
-        index = self._index(candidate)
-        found = self._keeper.labelled(self._numbers[index])
-        return tune(*found, scoring, thresholds)
-
-    def _index(self, candidate: int | None) -> int:
-        """A candidate's place in the table; the best by default."""
-        check_is_fitted(self, "cv_results_")
-        if candidate is None and not hasattr(self, "best_index_"):
-            raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
-        return int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
