@@ -49,6 +49,7 @@ NAVIGATION = {
         "docs/recipes",
         "docs/report",
         "docs/lowrank",
+        "docs/scaling",
         "docs/cluster",
         "docs/circulant",
         "docs/cli",

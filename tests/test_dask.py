@@ -328,3 +328,14 @@ def test_a_lost_scheduler_leaves_what_is_finished(monkeypatch):
         assert len(lost.cv_results_["params"]) == 2
         assert np.isfinite(lost.cv_results_["mean_test_score"]).all()
         client.close()
+
+
+def test_a_cluster_without_workers(monkeypatch):
+    monkeypatch.setattr("everyfold.rows.cluster._PATIENCE", 0.2)
+    options = {"processes": False, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(n_workers=0, **options) as found,
+        distributed.Client(found) as client,
+        pytest.raises(ClusterError, match="has no workers"),
+    ):
+        search().fit(lazy("some", client=client))

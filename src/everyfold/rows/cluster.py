@@ -21,6 +21,8 @@ Result = TypeVar("Result")
 _CHAINS_A_THREAD = 2
 _FAN_IN = 8
 _TRIES = 3
+_PATIENCE = 60.0
+"""Seconds that a cluster without workers is waited for."""
 
 
 class ClusterError(RuntimeError):
@@ -73,13 +75,25 @@ class Cluster:
         if self._client.status != "running":
             raise ClusterError(_LOST)
         with self._speaking():
-            info = self._client.scheduler_info(n_workers=-1).get("workers")
-        if not info:
-            raise ClusterError("the Dask cluster has no workers; add some (cluster.scale(2))")
+            info = self._info() or self._awaited()
         threads = [int(worker["nthreads"]) for worker in info.values()]
         limits = [int(w["memory_limit"] or 0) // max(1, int(w["nthreads"])) for w in info.values()]
         known = [limit for limit in limits if limit > 0]
         return Workers(len(info), max(1, sum(threads)), min(known) if known else None)
+
+    def _info(self) -> Lazy:
+        return self._client.scheduler_info(n_workers=-1).get("workers")
+
+    def _awaited(self) -> Lazy:
+        """The workers of a cluster that is about to have some."""
+        try:
+            self._client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError as error:
+            raise ClusterError(
+                f"the Dask cluster has no workers, after {_PATIENCE:.0f} s of waiting; add some "
+                "(cluster.scale(2))"
+            ) from error
+        return self._info()
 
     @contextmanager
     def sent(self, item: object) -> Iterator[Lazy]:
