@@ -77,10 +77,10 @@ class Size:
 
     @property
     def traffic(self) -> float:
-        """Bytes that move in a pass: the maps to every worker, sums from every chain, a sample."""
+        """Bytes that move at most: maps, sums of every chain and of all (twice), a sample."""
         maps = 8.0 * KERNELS * self.landmarks * (self.landmarks + FEATURES)
         sample = 8.0 * FEATURES * min(20_000, self.rows)
-        return self.workers * maps + self.chains * self.sums + KERNELS * sample
+        return self.workers * maps + (self.chains + 2) * self.sums + KERNELS * sample
 
 
 def predicted(size: Size, known: Constants) -> float:
@@ -242,7 +242,7 @@ def foretell(known: Constants, c: int) -> list[str]:
     for n in (10**6, 10**7, 10**8, 10**9):
         cells = [span(predicted(Size(n, c, w), known)) for w in workers]
         lines.append(f"| {n:.0e} | " + " | ".join(cells) + " |")
-    lines += ["", "Bytes that move:", "", *lines[2:4]]
+    lines += ["", "Bytes that move at most:", "", *lines[2:4]]
     for n in (10**6, 10**7, 10**8, 10**9):
         cells = [f"{Size(n, c, w).traffic / 1e6:,.0f} MB" for w in workers]
         lines.append(f"| {n:.0e} | " + " | ".join(cells) + " |")
