@@ -211,7 +211,10 @@ def compare(rows: Sequence[int], c: int) -> tuple[Constants, list[str]]:
     known: Constants | None = None
     for workers in (1, 2):
         options = {"threads_per_worker": 1, "dashboard_address": ":0", "host": "127.0.0.1"}
-        with LocalCluster(workers, processes=True, **options) as cluster, Client(cluster) as client:
+        with (
+            LocalCluster(n_workers=workers, processes=True, **options) as cluster,
+            Client(cluster) as client,
+        ):
             search(10).fit(lazy_rows(2 * PARTITION))  # imports
             known = known or measure(client)
             for n in rows:

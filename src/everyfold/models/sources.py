@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import add, or_
 
 import numpy as np
@@ -218,7 +218,9 @@ class Summing:
                 "the weight (sample_weight, times class_weight) is zero for every row of the "
                 "source; at least one must be positive"
             )
-        return found
+        mixing = [view.features.T if view.start.is_raw else None for view in self.views]
+        whole = [replace(sums, T=T) for sums, T in zip(found.sums, mixing, strict=True)]
+        return replace(found, sums=whole)
 
     def __call__(self, source: RowSource) -> Pass:
         """The sums over rows that are here."""
@@ -226,7 +228,8 @@ class Summing:
         maps, starts = [view.features for view in self.views], [view.start for view in self.views]
         owners = [view.fold for view in self.views]
         sums = accumulate(self._batches(source, seen), maps, starts, owners)
-        return Pass(sums, **seen)
+        # What mixes them is known to who asked, and need not travel with them.
+        return Pass([replace(found, T=None) for found in sums], **seen)
 
     def _batches(self, source: RowSource, seen: dict[str, bool]) -> Iterator[Batch]:
         """The rows in batches, sorted by fold."""
