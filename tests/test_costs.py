@@ -222,6 +222,19 @@ def test_a_limit_of_the_address_space_is_seen_before_any_kernel():
     assert "n_samples=2600" in found.stdout
 
 
+@pytest.mark.parametrize(("model", "target"), [(SVC(), "labels"), (SVR(), "y")])
+def test_machines_that_need_the_full_matrix_name_those_that_do_not(model, target, monkeypatch):
+    monkeypatch.setattr(memory, "TRIFLE", 0)
+    monkeypatch.setattr(memory, "available_memory", lambda: 8 * 48**2)
+    with pytest.raises(MemoryError, match=r"HuberSVC\(operator=Nystrom.*or QuadraticSVR"):
+        FastGridSearchCV(model, {"gamma": [0.1]}).plan(X, {"labels": labels, "y": y}[target])
+    with pytest.raises(MemoryError, match=r"operator=Nystrom\(\.\.\.\), or a linear kernel"):
+        FastGridSearchCV(KernelRidge(kernel="rbf"), {"gamma": [0.1]}, operator="dense").plan(X, y)
+    twin = HuberSVC(operator=Nystrom(8))
+    plan = FastGridSearchCV(twin, {"C": [0.5], "gamma": [0.1]}).plan(X, labels)
+    assert "rank 8" in str(plan)
+
+
 class TestWorkers:
     def test_they_need_memory_together(self, monkeypatch):
         grid = {"gamma": [0.1, 0.2, 0.4]}

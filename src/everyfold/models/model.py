@@ -203,7 +203,10 @@ class Model:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
             return _low_rank(n_rows, n_features, self.seed)
-        check_memory(n_rows, n_rows)
+        if self.loss.is_smooth:
+            check_memory(n_rows, n_rows)
+        else:
+            check_memory(n_rows, n_rows, _SMOOTH)
         return Dense()
 
     def draws_landmarks(self, n_rows: int | None) -> bool:
@@ -235,6 +238,13 @@ class Model:
         for column, ridge in enumerate(ridges):
             groups.setdefault(ridge, []).append(column)
         return list(groups.items())
+
+
+_SMOOTH = (
+    "or a smooth machine on a kernel of low rank, with the same grid: HuberSVC(operator=Nystrom("
+    "1000)), or QuadraticSVR(operator=Nystrom(1000)) for numbers"
+)
+"""What to use instead of SVC and SVR, whose duals are solved on the full kernel matrix."""
 
 
 def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:

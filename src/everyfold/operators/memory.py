@@ -98,8 +98,14 @@ def fits(n: int, rank: int) -> bool:
     return needed <= TRIFLE or needed <= available_memory()
 
 
-def check_memory(n: int, rank: int) -> None:
-    """Refuse an n×rank matrix that would not fit while it is at work, before it is started."""
+_LOW_RANK = "operator=Nystrom(...), or a linear kernel with fewer features than rows"
+
+
+def check_memory(n: int, rank: int, instead: str = _LOW_RANK) -> None:
+    """Refuse an n×rank matrix that would not fit while it is at work, before it is started.
+
+    ``instead`` names what needs no dense matrix.
+    """
     if fits(n, rank):
         return
     needed, free = 8 * n * rank * 3, available_memory()
@@ -111,8 +117,7 @@ def check_memory(n: int, rank: int) -> None:
         )
     raise MemoryError(
         f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
-        f"it is factorised, but {free / 1e9:.1f} GB are free; use fewer rows, "
-        "operator=Nystrom(...), or a linear kernel with fewer features than rows"
+        f"it is at work, but {free / 1e9:.1f} GB are free; use fewer rows, {instead}"
     )
 
 
