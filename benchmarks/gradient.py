@@ -160,7 +160,9 @@ def run(splits, methods, most_rows, path):
 
 
 def read(path):
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """The cells that are there; a line that was not finished is not."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def worse(own, other, share):
@@ -177,12 +179,16 @@ def report(path):
     cells = defaultdict(dict)
     for c in read(path):
         cells[c["set"], c["split"]][c["method"]] = c
-    methods = [m for m in METHODS if any(m in own for own in cells.values())]
+    known = {name for name, _ in cells}
+    methods = [m for m in METHODS if all(m in cells.get((name, 0), {}) for name in known)]
+    for method in sorted(set(METHODS) - set(methods)):
+        count = sum(method in own for own in cells.values())
+        print(f"{method} is left out: {count} of {len(cells)} cells are there")
     print(f"{'set':<16}{'rows':>5}{'splits':>7}" + "".join(f"{m:>10}" for m in methods), end="")
     print("   gradient/grid     p    seconds: " + "".join(f"{m:>9}" for m in methods))
     means, ratios = [], []
     for name in SETS:
-        own = [cells[key] for key in cells if key[0] == name and len(cells[key]) == len(methods)]
+        own = [c for key, c in cells.items() if key[0] == name and set(methods) <= set(c)]
         if not own:
             continue
         errors = {m: [one[m]["error"] for one in own] for m in methods}

@@ -21,6 +21,7 @@ from sklearn.model_selection import (
     LeaveOneOut,
     RepeatedKFold,
     StratifiedKFold,
+    TimeSeriesSplit,
     cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
@@ -252,6 +253,21 @@ def test_many_folds_are_left_out_in_five_sets(cv):
     one, other = (quick(cv=cv, max_iter=2, random_state=0).fit(X[:30], y[:30]) for _ in range(2))
     assert len(one.path_[0]["outer_scores"]) == 5
     assert_allclose(one.path_[1]["outer_scores"], other.path_[1]["outer_scores"], rtol=1e-12)
+
+
+def test_time_series():
+    search = quick(cv=TimeSeriesSplit(4)).fit(X, y)
+    assert len(search.path_[0]["outer_scores"]) == 3  # nothing is tested before the first fold
+    for number, (train, test) in enumerate(list(TimeSeriesSplit(4).split(X))[1:]):
+        score = LSSVR(**START).fit(X[train], y[train]).score(X[test], y[test])
+        assert search.path_[0]["outer_scores"][number] == pytest.approx(score)
+    with pytest.raises(ValueError, match="of 2 folds 1 leave"):
+        quick(cv=TimeSeriesSplit(2)).fit(X, y)
+
+
+def test_workers_of_their_own():
+    one, other = (quick(max_iter=2, n_jobs=jobs).fit(X, y) for jobs in (None, 2))
+    assert_allclose(one.path_[1]["outer_scores"], other.path_[1]["outer_scores"], rtol=1e-8)
 
 
 def test_conventions(capsys):

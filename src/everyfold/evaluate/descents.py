@@ -22,7 +22,8 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     judged = squared(work, "cholesky" if not work.is_low_rank else "eigen", cost)
     columns = 3 * work.n_folds * work.targets + features
     products = work.n * work.rank * (columns * cost.cube_gram + 4 * cost.stream)
-    memory = judged.memory + 8 * work.n * (2 * work.rank + 4 * work.n_folds * work.targets)
+    wide = 2 * work.rank + 4 * work.n_folds * work.targets + 3 * features
+    memory = judged.memory + 8 * work.n * wide
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 

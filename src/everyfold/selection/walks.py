@@ -41,8 +41,20 @@ NONE = Outer(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
 def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
     """What the outer cross-validation leaves out: every fold, or of many folds several at a time.
 
-    Sets of folds are drawn where the folds are a partition; else some folds are.
+    Sets of folds are drawn where the folds are a partition; else some folds are. The first folds
+    of a time series have none before them to be tuned by, and are not left out.
     """
+    found = [outer for outer in _sets(folds, random) if _has_inner(folds, outer)]
+    if len(found) < 2:
+        raise ValueError(
+            f"of {len(folds)} folds {len(found)} leave rows that others test, and the outer "
+            "cross-validation needs two; use more folds"
+        )
+    return found
+
+
+def _sets(folds: Folds, random: np.random.RandomState) -> list[Outer]:
+    """Every fold, or a few of many, or sets of them."""
     if len(folds) <= MOST_OUTER_FOLDS:
         return [Outer(held, test) for held, test in zip(folds.helds, folds.tests, strict=True)]
     numbers = random.permutation(len(folds))
@@ -52,6 +64,13 @@ def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
     parts = np.array_split(numbers, OUTER_FOLDS)
     sets = [np.sort(np.concatenate([folds.helds[i] for i in part])) for part in parts]
     return [Outer(rows, rows) for rows in sets]
+
+
+def _has_inner(folds: Folds, outer: Outer) -> bool:
+    """Whether some fold tests rows that an outer fold does not leave out."""
+    is_left = np.ones(folds.n, dtype=bool)
+    is_left[outer.held] = False
+    return bool(is_left[folds.test_rows].any())
 
 
 @dataclass(frozen=True)
