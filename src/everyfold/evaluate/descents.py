@@ -23,7 +23,8 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     columns = 3 * work.n_folds * work.targets + features
     products = work.n * work.rank * (columns * cost.cube_gram + 4 * cost.stream)
     wide = 2 * work.rank + 4 * work.n_folds * work.targets + 3 * features
-    memory = judged.memory + 8 * work.n * wide
+    blocks = 16 * sum(count * m**2 for m, count in work.groups)
+    memory = judged.memory + 8 * work.n * wide + blocks
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 
