@@ -176,37 +176,64 @@ def worse(own, other, share):
 
 
 def report(path):
+    """Grid and gradient on all their splits, then all methods on those that they share."""
     cells = defaultdict(dict)
     for c in read(path):
         cells[c["set"], c["split"]][c["method"]] = c
-    known = {name for name, _ in cells}
-    methods = [m for m in METHODS if all(m in cells.get((name, 0), {}) for name in known)]
-    for method in sorted(set(METHODS) - set(methods)):
-        count = sum(method in own for own in cells.values())
-        print(f"{method} is left out: {count} of {len(cells)} cells are there")
-    print(f"{'set':<16}{'rows':>5}{'splits':>7}" + "".join(f"{m:>10}" for m in methods), end="")
-    print("   gradient/grid     p    seconds: " + "".join(f"{m:>9}" for m in methods))
+    compare(cells)
+    rank(cells)
+
+
+def compare(cells):
+    """One gamma against one for each, in pairs."""
+    print(
+        "set              rows splits      grid  gradient  gradient/grid     p   processor seconds"
+    )
     means, ratios = [], []
     for name in SETS:
-        own = [c for key, c in cells.items() if key[0] == name and set(methods) <= set(c)]
+        own = [c for key, c in cells.items() if key[0] == name and {"grid", "gradient"} <= set(c)]
         if not own:
             continue
-        errors = {m: [one[m]["error"] for one in own] for m in methods}
-        seconds = {m: np.mean([one[m]["seconds"] for one in own]) for m in methods}
-        mean = [np.mean(errors[m]) for m in methods]
-        means.append(mean)
-        ratios.append(seconds["gradient"] / seconds["grid"])
-        _, p = worse(errors["gradient"], errors["grid"], 0.5)
-        change = np.mean(errors["gradient"]) / max(np.mean(errors["grid"]), 1e-12)
-        line = f"{name:<16}{own[0]['grid']['rows']:>5}{len(own):>7}"
-        line += "".join(f"{value:>10.4f}" for value in mean) + f"{change:>16.2f}{p:>6.2f}"
-        print(line + " " * 12 + "".join(f"{seconds[m]:>9.2f}" for m in methods))
-    ranks = np.mean([rankdata(mean) for mean in means], axis=0)
-    print(f"{'mean rank':<28}" + "".join(f"{rank:>10.2f}" for rank in ranks))
-    pairs = np.array([(mean[methods.index("gradient")], mean[0]) for mean in means])
-    p = wilcoxon(pairs[:, 0], pairs[:, 1]).pvalue
-    print(f"Wilcoxon, gradient against grid over the sets: p = {p:.3f}")
+        one, each = ([c[m]["error"] for c in own] for m in ("grid", "gradient"))
+        seconds = [np.mean([c[m]["seconds"] for c in own]) for m in ("grid", "gradient")]
+        means.append((np.mean(each), np.mean(one)))
+        ratios.append(seconds[1] / seconds[0])
+        change, (_, p) = np.mean(each) / max(np.mean(one), 1e-12), worse(each, one, 0.5)
+        line = f"{name:<16}{own[0]['grid']['rows']:>5}{len(own):>7}{shown(one)}{shown(each)}"
+        print(f"{line}{change:>15.2f}{p:>6.2f}{seconds[0]:>10.2f}{seconds[1]:>10.2f}")
+    each, one = np.array(means).T
+    print(
+        f"better on {np.sum(each < one)}, worse on {np.sum(each > one)} of {len(one)} sets; ",
+        end="",
+    )
+    print(f"Wilcoxon over the sets: p = {wilcoxon(each, one).pvalue:.3f}")
     print(f"seconds, gradient/grid: median {np.median(ratios):.1f}, largest {max(ratios):.1f}")
+
+
+def rank(cells):
+    """All methods; those that are not there for every set have no rank."""
+    known = [name for name in SETS if (name, 0) in cells]
+    ranked = [m for m in METHODS if all(m in cells[name, 0] for name in known)]
+    print("\n" + f"{'set':<16}{'splits':>7}" + "".join(f"{m:>10}" for m in METHODS), end="")
+    print("   processor seconds")
+    means = []
+    for name in known:
+        own = [c for key, c in cells.items() if key[0] == name and set(ranked) <= set(c)]
+        errors = {m: [c[m]["error"] for c in own if m in c] for m in METHODS}
+        seconds = {m: [c[m]["seconds"] for c in own if m in c] for m in METHODS}
+        means.append([np.mean(errors[m]) for m in ranked])
+        line = f"{name:<16}{len(own):>7}" + "".join(shown(errors[m]) for m in METHODS)
+        print(line + "".join(shown(seconds[m], 2) for m in METHODS))
+    ranks = np.mean([rankdata(mean) for mean in means], axis=0)
+    print("mean rank: " + ", ".join(f"{m} {r:.2f}" for m, r in zip(ranked, ranks, strict=True)))
+    for method in set(METHODS) - set(ranked):
+        there = sum(method in cells[name, 0] for name in known)
+        print(f"{method} has no rank: {there} of {len(known)} sets are there")
+
+
+def shown(values, digits=4):
+    """The mean, or a dash where there are none."""
+    return f"{np.mean(values):>10.{digits}f}" if values else f"{'-':>10}"
 
 
 if __name__ == "__main__":

@@ -14,16 +14,18 @@ the ridge together therefore cost about what one candidate does.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from everyfold.operators.base import Differentiates, Responds, Response
-from everyfold.rows.folds import Folds
+from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
-from everyfold.types import Array, Route
+from everyfold.types import Array, Index, Route
 
-__all__ = ["ErrorSlopes", "HeldOutError"]
+__all__ = ["ErrorSlopes", "HeldOutError", "PreparedError"]
 
 
 @dataclass(frozen=True)
@@ -86,45 +88,95 @@ class HeldOutError:
         self, problem: Problem, operator: Responds, ridge: float, folds: Folds
     ) -> ErrorSlopes:
         """The error of all folds for one ridge, and its gradient."""
-        _check(problem, operator, ridge, folds)
+        return self.prepared(problem, folds).evaluate(operator, ridge)
+
+    def prepared(self, problem: Problem, folds: Folds) -> PreparedError:
+        """What serves all kernels and ridges of a problem, worked out once."""
+        _refuse(
+            {
+                f"{problem.loss} has no closed form; use squared loss": (
+                    not problem.loss.has_constant_curvature
+                ),
+                "balanced class weights differ between folds; use fixed ones": problem.is_balanced,
+                "ridge_scaling='mean' has another ridge in every fold; use 'sum'": (
+                    problem.ridge_scaling == "mean"
+                ),
+                "cv has a split that is not a removal of rows; use one that is": bool(folds.odd),
+            }
+        )
+        return PreparedError(*_all_active(problem, folds), self.route)
+
+
+@dataclass(frozen=True)
+class PreparedError:
+    """The error of one problem and its folds, for any kernel and ridge."""
+
+    problem: Problem
+    folds: Folds
+    route: Route
+
+    @cached_property
+    def _stacks(self) -> list[Stack]:
+        return list(self.folds.stacks(np.ones(self.folds.n, dtype=bool)))
+
+    @cached_property
+    def _share(self) -> Array:
+        share: Array = _shares(self.folds)[:, None] / self.problem.y.shape[1]
+        return share
+
+    @cached_property
+    def _places(self) -> tuple[Index, Index]:
+        """The row and the fold of each held-out row."""
+        numbers = np.repeat(np.arange(len(self.folds)), self.folds.sizes)
+        return self.folds.held_rows, numbers
+
+    def evaluate(self, operator: Responds, ridge: float) -> ErrorSlopes:
+        """The error of all folds, and its gradient."""
+        _check(operator, ridge)
         assert isinstance(operator, Differentiates)
-        problem, folds = _all_active(problem, folds)
-        response = operator.respond(problem.quadratic, ridge, self.route)
+        response = operator.respond(self.problem.quadratic, ridge, self.route)
         if not response.is_exact:
             raise ValueError("a response that stands in for another has no gradient; use Dense()")
-        s, reduced = problem.quadratic.s[:, None], response.reduced()
-        rows, blocks = np.concatenate(folds.helds), _Blocks(response, folds)
+        folds, share, (rows, _) = self.folds, self._share, self._places
+        s, reduced = self.problem.quadratic.s[:, None], response.reduced()
+        blocks = _Blocks(response, self._stacks)
         e = blocks.solve(reduced[rows])
-        share = _shares(folds)[:, None] / problem.y.shape[1]
         w = blocks.solve(2.0 * share * e / s[rows] ** 2)
-        both = response.residual_matmat(np.hstack([_as_columns(w, folds), _as_columns(e, folds)]))
-        left, right = np.hsplit(both, 2)
+        both = response.residual_matmat(self._as_columns(w, e))
+        left, right = both[:, : both.shape[1] // 2], both[:, both.shape[1] // 2 :]
         right = (right - np.tile(reduced, len(folds))) * (response.scale / ridge)
         errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
         log_ridge = ridge * float(np.vdot(left, right))
         return ErrorSlopes(float(errors.mean()), log_gamma, log_ridge, errors)
 
+    def _as_columns(self, *values: Array) -> Array:
+        """Values of held-out rows as columns of all rows, one for each fold and target."""
+        rows, numbers = self._places
+        q, t = values[0].shape[1], len(self.folds)
+        columns = np.zeros((self.folds.n, len(values), t, q))
+        for k, own in enumerate(values):
+            columns[rows, k, numbers] = own
+        return columns.reshape(self.folds.n, len(values) * t * q)
 
-def _check(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> None:
-    """Refuse what the formula does not hold for."""
-    reasons = {
-        f"{problem.loss} has no closed form; use squared loss": (
-            not problem.loss.has_constant_curvature
-        ),
-        "balanced class weights differ between folds; use fixed ones": problem.is_balanced,
-        "ridge_scaling='mean' has another ridge in every fold; use 'sum'": (
-            problem.ridge_scaling == "mean"
-        ),
-        f"the ridge is {ridge:g}; its logarithm needs a number > 0": ridge <= 0.0,
-        "cv has a split that is not a removal of rows; use one that is": bool(folds.odd),
-        f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
-            not isinstance(operator, Differentiates)
-        ),
-        "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
-            operator.outline.only_splits
-        ),
-    }
+
+def _check(operator: Responds, ridge: float) -> None:
+    """Refuse an operator or a ridge that the formula does not hold for."""
+    _refuse(
+        {
+            f"the ridge is {ridge:g}; its logarithm needs a number > 0": ridge <= 0.0,
+            f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
+                not isinstance(operator, Differentiates)
+            ),
+            "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
+                operator.outline.only_splits
+            ),
+        }
+    )
+
+
+def _refuse(reasons: dict[str, bool]) -> None:
+    """Raise the first reason that holds."""
     for reason, holds in reasons.items():
         if holds:
             raise ValueError(f"no gradient of the cross-validation error: {reason}")
@@ -160,11 +212,8 @@ def _fold_sums(squares: Array, folds: Folds) -> Array:
 class _Blocks:
     """The systems R_SS x = B_S of all folds, over the concatenated held-out rows."""
 
-    def __init__(self, response: Response, folds: Folds) -> None:
-        stacks = folds.stacks(np.ones(folds.n, dtype=bool))
-        self._systems = [
-            (stack.slots, response.factored_residual_blocks(stack.rows)) for stack in stacks
-        ]
+    def __init__(self, response: Response, stacks: Sequence[Stack]) -> None:
+        self._systems = [(s.slots, response.factored_residual_blocks(s.rows)) for s in stacks]
 
     def solve(self, B: Array) -> Array:
         """The solutions of all folds."""
@@ -172,11 +221,3 @@ class _Blocks:
         for slots, system in self._systems:
             solved[slots] = system.solve(B[slots])
         return solved
-
-
-def _as_columns(values: Array, folds: Folds) -> Array:
-    """Values of held-out rows as columns of all rows, one for each fold and target: (n, t q)."""
-    q = values.shape[1]
-    columns = np.zeros((folds.n, len(folds), q))
-    columns[np.concatenate(folds.helds), np.repeat(np.arange(len(folds)), folds.sizes)] = values
-    return columns.reshape(folds.n, len(folds) * q)

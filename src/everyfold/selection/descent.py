@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from everyfold.criteria import ErrorSlopes, HeldOutError
+from everyfold.criteria.gradient import PreparedError
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.models.model import Model
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
@@ -115,7 +116,11 @@ class Descent:
     def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
         """The error and its gradient."""
         operator = having(self.structure.bind(self.kernel(gamma), self.X), Responds)
-        return HeldOutError().evaluate(self.problem, operator, ridge, self.folds)
+        return self._error.evaluate(operator, ridge)
+
+    @cached_property
+    def _error(self) -> PreparedError:
+        return HeldOutError().prepared(self.problem, self.folds)
 
     def walk(self, start: Point, shrinkages: Sequence[float], max_iter: int) -> list[Point]:
         """The start, and an optimum for each strength of shrinkage, each from the one before."""
