@@ -62,7 +62,6 @@ NAVIGATION = {
         "docs/papers",
         "docs/reproduction",
         "docs/peers",
-        "docs/scaling",
         "docs/architecture",
     ],
     "docs/project": [
