@@ -7,12 +7,13 @@ CASES  ?= 3000
 START  ?= 1000
 HOSTILE ?= 620
 START_HOSTILE ?= 0
+KILLS  ?= 25
 SPLITS ?= 50
 STORE  ?= build/reproduction
 QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test conformance fuzz hostile lint format bench peers reproduce reproduce-quick docs docs-external dist matrix clean
+.PHONY: help demo quick test conformance fuzz hostile kills lint format bench peers reproduce reproduce-quick docs docs-external dist matrix clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -58,6 +59,10 @@ fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, f
 
 hostile: $(VENV)/.installed-dev  ## give the shell HOSTILE bad files and arguments, from number START_HOSTILE
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.hostile --cases $(HOSTILE) --start $(START_HOSTILE)
+
+kills: $(VENV)/.installed-dev  ## kill KILLS searches with a journal, and as many with two workers, and go on
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.killed_searches $(KILLS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.killed_searches $(KILLS) --n-jobs 2
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .

@@ -1,15 +1,19 @@
-"""Searches that are killed again and again, and go on: ``python -m tests.killed_searches``.
+"""Searches that are killed at random moments, and go on: ``python -m tests.killed_searches 50``.
 
-Prints, as JSON, what a search without a journal and one that was killed found. Each search is a
-fork of this process, so that packages are imported once; workers of joblib's are processes of their
-own. A kill comes when the journal has a random number of records, and a moment later.
+Every search has a journal. It is a fork of this process, so that packages are imported once;
+workers of joblib's are processes of their own. A kill (SIGKILL) comes when the journal has a random
+number of records, and a random moment later. Then the same search is called again, and what it
+evaluates and finds is compared with what is due. Prints a line of JSON for every kill.
 """
 
+import argparse
 import json
 import os
 import signal
 import sys
+import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,27 +23,35 @@ from sklearn.metrics import make_scorer, mean_squared_error
 from everyfold import FastGridSearchCV
 
 GRID = {"alpha": [0.1, 1.0], "gamma": [0.05 * 1.5**k for k in range(10)]}
+UNITS, FOLDS = len(GRID["gamma"]), 5
+PATIENCE = 120.0
+"""Seconds that processes have to end with their parent."""
 
 
-def slow_error(y, predicted):
-    """A score that takes a moment, and leaves a line with the number of its process."""
-    with open(os.environ["CALLS"], "a") as calls:
+def slow_error(folder, y, predicted):
+    """A score that takes a moment, and leaves a line in a file."""
+    with open(f"{folder}/calls", "a") as calls:
         calls.write(f"{os.getpid()}\n")
     time.sleep(0.003)
     return -mean_squared_error(y, predicted)
 
 
-def search(n_jobs, journal=None):
+def search(folder, n_jobs, journal=None):
     """Ten kernels of two ridges on five folds each; every score as text with all its bits."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
-    scoring = make_scorer(slow_error)
     made = FastGridSearchCV(
-        KernelRidge(kernel="rbf"), GRID, cv=5, scoring=scoring, n_jobs=n_jobs, journal=journal
+        KernelRidge(kernel="rbf"),
+        GRID,
+        cv=FOLDS,
+        scoring=make_scorer(partial(slow_error, str(folder))),
+        n_jobs=n_jobs,
+        journal=journal,
     ).fit(X, y)
     columns = sorted(name for name in made.cv_results_ if "_test_" in name)
-    return {name: [float(x).hex() for x in made.cv_results_[name]] for name in columns}
+    found = {name: [float(x).hex() for x in made.cv_results_[name]] for name in columns}
+    (folder / "found").write_text(json.dumps(found))
 
 
 def fork(work, *arguments):
@@ -47,10 +59,13 @@ def fork(work, *arguments):
     child = os.fork()
     if child:
         return child
+    code = 1
     try:
+        os.setpgid(0, 0)
         work(*arguments)
+        code = 0
     finally:
-        os._exit(0)
+        os._exit(code)
 
 
 def records(journal):
@@ -58,9 +73,24 @@ def records(journal):
     return max(0, journal.read_bytes().count(b"\n") - 1) if journal.exists() else 0
 
 
-def calls(path):
-    """The processes that scored, one entry a call."""
-    return [int(line) for line in path.read_text().split()] if path.exists() else []
+def calls(folder):
+    """How many scores were made; none are counted twice."""
+    path = folder / "calls"
+    found = len(path.read_text().split()) if path.exists() else 0
+    path.unlink(missing_ok=True)
+    return found
+
+
+def descendants(process):
+    """The processes that a process has started, and theirs."""
+    found = []
+    for path in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            children = [int(word) for word in path.read_text().split()]
+        except OSError:
+            continue
+        found += children + [n for child in children for n in descendants(child)]
+    return found
 
 
 def is_alive(process):
@@ -73,45 +103,70 @@ def is_alive(process):
 
 
 def kill(folder, n_jobs, target, delay):
-    """Kill a search once its journal has so many records; how many of its workers survive."""
-    journal, path = folder / "journal", Path(os.environ["CALLS"])
-    path.unlink(missing_ok=True)
-    child = fork(search, n_jobs, journal)
+    """Kill a search once its journal has so many records; how many of its processes survive."""
+    child = fork(search, folder, n_jobs, folder / "journal")
     is_over = False
-    while not is_over and (records(journal) < target or len(set(calls(path))) < n_jobs):
+    while not is_over and records(folder / "journal") < target:
         time.sleep(0.001)
         is_over = os.waitpid(child, os.WNOHANG)[0] != 0
     time.sleep(delay)
+    workers = descendants(child)
     if not is_over:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    workers, deadline = set(calls(path)), time.monotonic() + 30.0
-    while any(map(is_alive, workers)) and time.monotonic() < deadline:
+    latest = time.monotonic() + PATIENCE
+    while any(map(is_alive, workers)) and time.monotonic() < latest:
         time.sleep(0.01)
-    return sum(map(is_alive, workers))
+    return len(workers), [n for n in workers if is_alive(n)]
 
 
-def main(folder, n_jobs, kills, seed):
-    """Kill one search again and again, and then let it end."""
-    rng = np.random.default_rng(seed)
-    path = Path(os.environ["CALLS"])
-    expected = search(1)  # no worker may exist before a fork
-    of_all = len(calls(path))
-    targets = np.sort(rng.integers(1, len(GRID["gamma"]), kills))
-    survivors = [kill(folder, n_jobs, k, rng.uniform(0.0, 0.02)) for k in targets]
+def study(folder, n_jobs, rng, expected):
+    """Kill a search, call it again, and say what became of it."""
+    target, delay = int(rng.integers(UNITS)), rng.uniform(0.0, 0.03)
+    started, survivors = kill(folder, n_jobs[0], target, delay)
+    calls(folder)
     written = records(folder / "journal")
-    path.unlink(missing_ok=True)
-    found = search(n_jobs, folder / "journal")
+    child = fork(search, folder, n_jobs[1], folder / "journal")
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    per_unit = FOLDS * len(GRID["alpha"])
+    files = {item.name for item in folder.iterdir()} - {"calls", "found"}
     return {
-        "expected": expected,
-        "found": found,
-        "calls": of_all,
+        "n_jobs": n_jobs,
         "written": written,
-        "calls_after": len(calls(path)),
+        "processes": started,
         "survivors": survivors,
-        "files": sorted(item.name for item in folder.iterdir()),
+        "code": code,
+        "is_same": code == 0 and json.loads((folder / "found").read_text()) == expected,
+        "repeated": calls(folder) / per_unit - (UNITS - written),
+        "files": sorted(files),
     }
 
 
+def is_good(told):
+    """Whether nothing was lost, repeated or left behind."""
+    clean = not told["survivors"] and told["files"] == ["journal"] and told["code"] == 0
+    return told["is_same"] and told["repeated"] == 0 and clean
+
+
+def main(kills, n_jobs, seed):
+    """So many kills; with two workers every fifth search has two when it is called again, too."""
+    rng, bad = np.random.default_rng(seed), 0
+    with tempfile.TemporaryDirectory() as place:
+        (first := Path(place) / "first").mkdir()
+        os.waitpid(fork(search, first, 1), 0)
+        expected = json.loads((first / "found").read_text())
+        for k in range(kills):
+            (folder := Path(place) / str(k)).mkdir()
+            told = study(folder, (n_jobs, n_jobs if k % 5 == 0 else 1), rng, expected)
+            bad += not is_good(told)
+            print(json.dumps(told), flush=True)
+    return bad
+
+
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), *map(int, sys.argv[2:]))))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kills", type=int)
+    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    sys.exit(bool(main(options.kills, options.n_jobs, options.seed)))
