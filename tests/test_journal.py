@@ -66,7 +66,7 @@ def test_a_killed_search_goes_on_and_repeats_nothing(tmp_path, n_jobs, kills):
             stdout=out,
             stderr=err,
             check=False,
-            timeout=300,
+            timeout=900,
         )
     told = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
     assert [kill for kill in told if not is_good(kill)] == [], (tmp_path / "err").read_text()
