@@ -94,6 +94,7 @@ def _done(
             SINGLE_THREAD_ROWS if is_refit else data.n,
             pieces=len(alike) if is_refit or is_single else None,
             lost=partial(lost, data),
+            is_watched=is_single,
         )
 
 

@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from everyfold.operators.threads import SINGLE_THREAD_ROWS, blas_threads
 from everyfold.rows.cluster import Cluster
+from everyfold.types import Params
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -54,6 +55,7 @@ def map_unordered(
     n_rows: int = SINGLE_THREAD_ROWS,
     pieces: int | None = None,
     lost: Callable[[Item, WorkerDiedError], Result] | None = None,
+    is_watched: bool = False,
 ) -> Iterator[tuple[Item, Result]]:
     """Every item with ``work`` of it, in the order in which they get done.
 
@@ -75,6 +77,9 @@ def map_unordered(
         How many times work is handed out; a few for each worker if not given.
     lost : callable, optional
         What stands for the result of a lost item; if not given, the error is raised.
+    is_watched : bool, optional
+        Whether processes end with this one even before they are given work. Joblib makes a pool
+        of their own for that, and has to begin anew where others were used before.
 
     Examples
     --------
@@ -97,16 +102,19 @@ def map_unordered(
     task = partial(_run, work, threads, parent)
     # Worker threads share this process's BLAS, so that its limit is set here, and only once.
     with threadpool_limits(threads, user_api="blas"):
-        yield from _surviving(task, chunks, n_jobs, lost or _raise)
+        pool = partial(_pool, n_jobs, parent if is_watched else None)
+        yield from _surviving(task, chunks, pool, lost or _raise)
 
 
 Task = Callable[[Sequence[Item]], list[Result]]
+Pool = partial[Any]
+"""What maps a function over pieces of work."""
 
 
 def _surviving(
     task: Task[Item, Result],
     chunks: Sequence[Sequence[Item]],
-    n_jobs: int | None,
+    pool: Pool,
     lost: Callable[[Item, WorkerDiedError], Result],
 ) -> Iterator[tuple[Item, Result]]:
     """Every item with its result, even if workers die.
@@ -114,30 +122,30 @@ def _surviving(
     Work is taken in its order, so that what was at work is among the first that are not done: as
     many as there are workers. These go on alone, the others in a new pool.
     """
-    left, jobs = dict(enumerate(chunks)), effective_n_jobs(n_jobs)
+    left, jobs = dict(enumerate(chunks)), effective_n_jobs(pool.args[0])
     while left:
         try:
-            for i, results in _pool(partial(_numbered, task), left.items(), n_jobs):
+            for i, results in pool(partial(_numbered, task), left.items()):
                 yield from zip(left.pop(i), results, strict=True)
         except BrokenProcessPool as error:
             _warn(error)
         doubtful = [item for i in list(left)[:jobs] for item in left.pop(i)]
         if len(doubtful) > jobs:
-            yield from _surviving(task, [[item] for item in doubtful], n_jobs, lost)
+            yield from _surviving(task, [[item] for item in doubtful], pool, lost)
             continue
         for item in doubtful:
-            yield item, _alone(task, item, n_jobs, lost)
+            yield item, _alone(task, item, pool, lost)
 
 
 def _alone(
     task: Task[Item, Result],
     item: Item,
-    n_jobs: int | None,
+    pool: Pool,
     lost: Callable[[Item, WorkerDiedError], Result],
 ) -> Result:
     """The result of one item while no other is at work."""
     try:
-        for _, results in _pool(partial(_numbered, task), [(0, [item])], n_jobs):
+        for _, results in pool(partial(_numbered, task), [(0, [item])]):
             found: Result = results[0]
             return found
         raise BrokenProcessPool("no result")
@@ -180,16 +188,30 @@ def _numbered(task: Task[Item, Result], chunk: tuple[int, Sequence[Item]]) -> An
 
 
 def _pool(
-    task: Callable[[Item], Result], chunks: Iterable[Item], n_jobs: int | None
+    n_jobs: int | None,
+    parent: int | None,
+    task: Callable[[Item], Result],
+    chunks: Iterable[Item],
 ) -> Iterable[Result]:
     """The results as they come; all is submitted at once, since a pool may break in between."""
-    options = {"n_jobs": n_jobs, "pre_dispatch": "all"}
-    try:
-        pool = Parallel(**options, return_as="generator_unordered")
-    except (TypeError, ValueError):  # joblib before 1.4
-        pool = Parallel(**options)
+    pool = _parallel(n_jobs, {} if parent is None else _watching(parent))
     found: Iterable[Result] = pool([delayed(task)(chunk) for chunk in chunks])
     return found
+
+
+def _watching(parent: int) -> Params:
+    return {"initializer": _end_with, "initargs": (parent,)}
+
+
+def _parallel(n_jobs: int | None, more: Params) -> Any:
+    """Joblib's pool, with as much of what is wanted as its version knows."""
+    unordered = {"return_as": "generator_unordered"}  # from 1.4 on
+    for known in ({**unordered, **more}, unordered):
+        try:
+            return Parallel(n_jobs=n_jobs, pre_dispatch="all", **known)
+        except (TypeError, ValueError):
+            continue
+    return Parallel(n_jobs=n_jobs, pre_dispatch="all")
 
 
 def _run(
