@@ -280,7 +280,7 @@ def test_several_metrics_with_and_without_a_winner(report):
         {"order": 1, "n_confirm": 2},
         {"cv": 70, "scoring": "neg_mean_squared_error"},
     ],
-    ids=str,
+    ids=["none", "simplest", "callable", "no_rows", "overlap", "time", "pooled", "order", "many"],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_every_search_has_a_page(report, how):
