@@ -209,7 +209,9 @@ def check_against_refits(search, X, y):
     assert truth.max() - truth[i] <= 0.01 * (truth.max() - np.median(truth))
 
 
-@pytest.mark.parametrize("step", [StandardScaler(), SelectKBest(f_regression, k=3)], ids=["scaler", "selection"])
+@pytest.mark.parametrize(
+    "step", [StandardScaler(), SelectKBest(f_regression, k=3)], ids=["scaler", "selection"]
+)
 def test_pipelines_climb_with_the_rows_of_every_fold(step):
     X, y = data()
     X = X * [1.0, 5.0, 0.2, 1.0, 2.0]
