@@ -71,7 +71,7 @@ class RankCurveDisplay:
         if not several:
             raise ValueError(
                 "no candidate was evaluated at several ranks; searches for squared loss with "
-                "operator='auto' begin with low ranks from 2500 rows on"
+                "operator='auto' begin with low ranks where full matrices take long"
             )
         best = sorted(several, key=lambda k: -several[k][max(several[k])])[:max_lines]
         params = table.results["params"]
