@@ -109,9 +109,8 @@ class FoldRows(Splits):
     @property
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
         """See base class."""
-        if self.residual_trace == 0.0:
-            return super().words
-        return f"rank {self.rank} for each fold"
+        is_low_rank = self.structure.is_approximate and self.rank < self.n
+        return f"rank {self.rank} for each fold" if is_low_rank else super().words
 
     def split(self, train: Index, test: Index) -> Part:
         """See base class."""

@@ -108,10 +108,12 @@ class KernelPlan:
 
     def words(self, n: int, *, has_folds: bool = True) -> str:
         """How the kernel matrix is represented."""
+        rank = f"rank {self.outline.rank}"
         if self.outline.is_per_fold and has_folds:
-            return "a kernel for each fold"
+            is_low_rank = self.structure.is_approximate and self.outline.rank < n
+            return f"{rank} for each fold" if is_low_rank else "a kernel for each fold"
         if self.outline.rank < n:
-            return f"rank {self.outline.rank}"
+            return rank
         if self.outline.response_rank is not None:
             return f"dense, responses of rank {self.outline.response_rank}"
         return "dense" if self.outline.methods is None else type(self.structure).__name__

@@ -38,7 +38,7 @@ class Given:
     @classmethod
     def of(cls, X: Matrix, params: Params) -> Given:
         """The index of a data frame, and the names of all that was passed."""
-        ids = np.asarray(X.index) if hasattr(X, "iloc") else None
+        ids = np.asarray(X.index) if hasattr(X, "iloc") and hasattr(X, "index") else None
         is_source = isinstance(X, RowSource)
         return cls(ids, [name for name in params if params[name] is not None], is_source)
 
