@@ -57,8 +57,8 @@ def computed(found: Found, sessions: Sequence[Result]) -> str:
     lines = [
         f"* {about['machine']}; Python {about['python']}, NumPy {about['numpy']}, SciPy "
         f"{about['scipy']}, scikit-learn {about['scikit-learn']}, everyfold {about['everyfold']}; "
-        f"profile `{about['profile']}`, {about['jobs']} processes with {about['threads']} BLAS "
-        "thread each"
+        f"profile `{about['profile']}`, processes: {about['jobs']}, BLAS threads of each: "
+        f"{about['threads']}"
         for about in {str(session): session for session in sessions}.values()
     ]
     splits = [int(key[4]) + 1 for key, result in found.items() if "error" in result]
