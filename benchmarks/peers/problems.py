@@ -21,7 +21,7 @@ class Problem:
     label: str
     kind: str
     load: Callable[[], tuple[np.ndarray, np.ndarray]]
-    share: int = 1  # refits see every so-manieth value of both axes
+    share: int = 1  # refits see every k-th value of both axes, k = share
     folds: int = FOLDS  # and so many of the folds
 
     @property
@@ -43,7 +43,7 @@ class Problem:
         return name, ridges[start::share], np.logspace(-3, 0.5, 6)[start::share]
 
     def grid(self, share: int = 1) -> dict[str, np.ndarray]:
-        """The grid, or every so-manieth value of it."""
+        """The grid, or every ``share``-th value of it."""
         name, ridges, gammas = self.axes(share)
         return {name: ridges, "gamma": gammas}
 
