@@ -1,6 +1,7 @@
 """The house: rooms on nine floors, imports one way, no circles, and only operators factorise."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -137,8 +138,7 @@ def test_functions_can_be_seen_at_once():
 
 
 def test_types_say_what_is_passed():
-    nodes = (node for path in MODULES for node in ast.walk(tree(path)))
-    assert sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes) < 250
+    assert sum(len(re.findall(r"\bAny\b", path.read_text())) for path in MODULES) < 250
 
 
 def test_public_names_are_sorted_and_exist():

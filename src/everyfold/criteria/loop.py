@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from traceback import format_exc
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from everyfold.rows.telling import told
 from everyfold.solve import Problem
 from everyfold.types import Array, Mask
 
-__all__ = ["FoldAnswer", "FoldSolver", "fit_parts"]
+__all__ = ["FoldAnswer", "FoldSolver", "Stage", "fit_parts"]
+
+Shared = TypeVar("Shared")
+"""What a solver makes once for all training sets."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +49,20 @@ class FoldAnswer:
     values: Array
     condition: Array
     is_exact: Mask
-    coef: Any = None
+    coef: Array | None = None
     is_unique: Mask | None = None
     words: str = ""
 
 
 @dataclass(frozen=True)
-class Stage:
+class Stage(Generic[Shared]):
     """Some of the ridges once more, by a more exact solver that starts from what is known."""
 
-    solver: FoldSolver
+    solver: FoldSolver[Shared]
     chosen: Sequence[int]
 
 
-class FoldSolver(Predictive):
+class FoldSolver(Predictive, Generic[Shared]):
     """A criterion that fits every training set by itself, all ridges of it together."""
 
     ability: ClassVar[type] = Splits
@@ -72,8 +75,8 @@ class FoldSolver(Predictive):
         problems: Sequence[Problem],
         part: Part,
         ridges: Sequence[float],
-        shared: Any,
-        start: Any = None,
+        shared: Shared,
+        start: Array | None = None,
     ) -> FoldAnswer:
         """Fit one training set for all ridges.
 
@@ -85,20 +88,22 @@ class FoldSolver(Predictive):
         ridges : sequence of float
         shared : object
             What ``begin`` gave.
-        start : object, optional
+        start : array, optional
             The ``coef`` of a former stage for these ridges.
         """
 
-    def begin(self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]) -> Any:
+    def begin(
+        self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
+    ) -> Shared:
         """What is worth making once for all training sets; by default nothing."""
-        return None
+        return None  # type: ignore[return-value]  # what a solver that overrides nothing shares
 
-    def cancel(self, shared: Any) -> None:
+    def cancel(self, shared: Shared) -> None:
         """Make running calls of ``solve`` end soon; those that only call libraries end anyway."""
 
     def next_stage(
         self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
-    ) -> Stage | None:
+    ) -> Stage[Shared] | None:
         """What to do again more exactly, given what all folds say; by default nothing."""
         return None
 
@@ -126,7 +131,7 @@ class _Table:
     is_unique: Mask = field(init=False)
     failures: list[dict[int, Failure]] = field(init=False)
     words: str = ""
-    coefs: dict[int, Any] = field(default_factory=dict)
+    coefs: dict[int, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (self.n_ridges, len(self.folds))
@@ -164,7 +169,7 @@ class _Table:
 
 
 def fit_parts(
-    solver: FoldSolver,
+    solver: FoldSolver[Shared],
     problems: Sequence[Problem],
     operator: Splits,
     ridges: Sequence[float],
@@ -203,14 +208,14 @@ def fit_parts(
 
 
 @dataclass(frozen=True)
-class _Task:
+class _Task(Generic[Shared]):
     """One stage: some ridges, which have these numbers in the table."""
 
-    solver: FoldSolver
+    solver: FoldSolver[Shared]
     problems: Sequence[Problem]
     operator: Splits
     ridges: Sequence[float]
-    shared: Any
+    shared: Shared
     numbers: list[int]
 
     def fold(self, i: int, table: _Table) -> None:
@@ -236,13 +241,13 @@ class _Task:
             if answer.coef is not None and len(some) == len(self.ridges):
                 table.coefs[i] = answer.coef
 
-    def _solve(self, part: Part, some: Sequence[int], known: Any) -> FoldAnswer:
+    def _solve(self, part: Part, some: Sequence[int], known: Array | None) -> FoldAnswer:
         ridges = [self.ridges[j] for j in some]
         start = None if known is None else known[[self.numbers[j] for j in some]]
         return self.solver.solve(self.problems, part, ridges, self.shared, start)
 
 
-def _loop(task: _Task, table: _Table, threads: int) -> None:
+def _loop(task: _Task[Shared], table: _Table, threads: int) -> None:
     """All folds; compiled solvers work in threads while this one waits for signals."""
     numbers = range(len(table.folds))
     if not task.solver.is_compiled:

@@ -13,10 +13,11 @@ from everyfold.criteria.loop import FoldAnswer, FoldSolver
 from everyfold.operators.base import Part
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem, solve
+from everyfold.types import Array
 
 
 @dataclass(frozen=True)
-class OwnRidge(FoldSolver):
+class OwnRidge(FoldSolver[None]):
     """Squared loss: every training set takes the best of several ridges by leave-one-out.
 
     **Cost** one factorisation of its training rows a fold, whatever the number of ridges:
@@ -37,7 +38,7 @@ class OwnRidge(FoldSolver):
         part: Part,
         ridges: Sequence[float],
         shared: None,
-        start: None = None,
+        start: Array | None = None,
     ) -> FoldAnswer:
         """See base class."""
         (problem,) = problems

@@ -61,7 +61,7 @@ class _Shared:
 
 
 @dataclass(frozen=True)
-class FoldPaths(FoldSolver):
+class FoldPaths(FoldSolver[_Shared]):
     """The duals of SVC and SVR for every training set and every C, warm-started upwards in C.
 
     Training sets of a kernel of all rows are solved on that kernel, in which held-out rows have a
@@ -120,7 +120,7 @@ class FoldPaths(FoldSolver):
 
     def next_stage(
         self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
-    ) -> Stage | None:
+    ) -> Stage[_Shared] | None:
         """See base class: the ridges with the smallest errors on held-out rows."""
         if self.coarse is None or self.coarse <= self.tol:
             return None

@@ -19,7 +19,7 @@ Starts = list[list[Solution]]
 
 
 @dataclass(frozen=True)
-class Refit(FoldSolver):
+class Refit(FoldSolver[Starts | None]):
     """Fit every fold's training rows, for every ridge.
 
     ``route="cholesky"`` is brute force, one factorisation for each fold and ridge. With
@@ -50,7 +50,7 @@ class Refit(FoldSolver):
         part: Part,
         ridges: Sequence[float],
         shared: Starts | None,
-        start: None = None,
+        start: Array | None = None,
     ) -> FoldAnswer:
         """See base class; a fit that did not converge has no values."""
         begins: Sequence[Sequence[Solution] | None] = shared or [None] * len(problems)

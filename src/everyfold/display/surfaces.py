@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, pyplot, short
 from everyfold.types import Array, Search
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.cm import ScalarMappable
 
 
 class CVSurfaceDisplay:
@@ -174,7 +178,9 @@ class CVSurfaceDisplay:
             low = float(np.nanquantile(self.scores, 0.05))
         return max(low, lowest), low > lowest
 
-    def _points(self, ax: Axes, cmap: str, low: float | None) -> tuple[Any, list[Any]]:
+    def _points(
+        self, ax: Axes, cmap: str, low: float | None
+    ) -> tuple[ScalarMappable, list[Artist]]:
         """Candidates of a random search."""
         order = np.argsort(self.scores, axis=None)  # NaN come last, and the best on top
         rows, columns = np.unravel_index(
@@ -198,7 +204,7 @@ class CVSurfaceDisplay:
         )
         return points, [self._star(ax), ring]
 
-    def _cells(self, ax: Axes, cmap: str, low: float | None) -> tuple[Any, list[Any]]:
+    def _cells(self, ax: Axes, cmap: str, low: float | None) -> tuple[ScalarMappable, list[Artist]]:
         """Candidates of a grid."""
         edges_x, edges_y = _edges(self.x), _edges(self.y)
         how = {"cmap": cmap, "vmin": low, "edgecolors": "face", "linewidth": 0.5}  # no seams
@@ -206,7 +212,7 @@ class CVSurfaceDisplay:
         ax.set_facecolor("0.85")
         return mesh, self._outline(ax, edges_x, edges_y)
 
-    def _outline(self, ax: Axes, edges_x: Array, edges_y: Array) -> list[Any]:
+    def _outline(self, ax: Axes, edges_x: Array, edges_y: Array) -> list[Artist]:
         """Mark the winner and the border of the one-standard-error region."""
         if self.best is None or not self.has_errors:
             return [] if self.best is None else [self._star(ax)]
@@ -220,9 +226,10 @@ class CVSurfaceDisplay:
         line = Line2D([], [], color="0.5", linewidth=1.5, label="within one std. error")
         return [self._star(ax), line]
 
-    def _star(self, ax: Axes) -> Any:
+    def _star(self, ax: Axes) -> Artist:
         assert self.best is not None
         column, row = self.best
+        star: Artist
         (star,) = ax.plot(
             self.x[column],
             self.y[row],
@@ -265,7 +272,7 @@ def _edges(values: Array) -> Array:
     return np.exp(edges) if is_log else edges
 
 
-def _border(inside: NDArray[np.bool_], x: Array, y: Array) -> list[Any]:
+def _border(inside: NDArray[np.bool_], x: Array, y: Array) -> list[list[tuple[float, float]]]:
     """Line segments between cells that are inside a region and those that are not."""
     padded = np.pad(inside, 1)
     across = padded[1:-1, 1:] != padded[1:-1, :-1]

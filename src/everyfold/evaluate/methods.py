@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -78,7 +79,7 @@ class Method:
     memory: int
     is_approximate: bool = False
     is_of_another_model: bool = False
-    fallback: FoldSolver = Refit()  # noqa: RUF009  # immutable
+    fallback: FoldSolver[Any] = Refit()  # noqa: RUF009  # immutable
     excludes_identity: bool = False
 
     @property

@@ -24,7 +24,6 @@ from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import check_workers
-from everyfold.types import Params
 
 __all__ = ["choose_preprocessing", "plan"]
 
@@ -57,7 +56,7 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     workers = data.stream.source.workers()
     rounds: Rounds = Once(cut_passes(data, 1 if workers else local_threads(options.n_jobs)))
     if with_open_ranks(data):
-        metric = _deciding_scorer(data.stream.scorers, request)
+        metric = _deciding(tuple(data.stream.scorers), request)
         rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
     units = rounds.first
     methods = [unit.methods[0] for unit in units]
@@ -207,12 +206,12 @@ def _rank_curve(
     return RankCurve.of(data, metric, options.order, is_per_fold=is_per_fold)
 
 
-def _deciding_scorer(scorers: Params, request: Request) -> str | None:
-    """The name of the score that decides between candidates on a source."""
-    names = tuple(scorers)
+def _deciding(names: tuple[str, ...], request: Request) -> str | None:
+    """The one of several scores that decides between candidates; None if no single one does."""
     if names == ("score",):
         return "score"
-    return request.wants.selects_by if request.wants.selects_by in names else None
+    by = request.wants.selects_by
+    return by if isinstance(by, str) and by in names else None
 
 
 def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None) -> Rounds:
@@ -241,10 +240,7 @@ def _deciding_metric(data: Data, request: Request) -> str | None:
     judge = data.tasks[0].judge
     if judge is None:
         return None
-    names = judge.names or _sample_names(data.tasks[0], judge)
-    if names == ("score",):
-        return "score"
-    return request.wants.selects_by if request.wants.selects_by in names else None
+    return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
 
 
 def _sample_names(task: Task, judge: Judge) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ from everyfold.types import (
     Pooled,
     Preprocessing,
     RandomState,
+    Refit,
     RidgeScaling,
     Scorer,
     Splitter,
@@ -221,7 +222,7 @@ class Wants:
         Whose held-out values are kept beside their scores.
     pools : bool or "auto"
         Whether scores are those of all held-out rows together; "auto" where single rows have none.
-    selects_by : str or None
+    selects_by : str, bool, callable or None
         The score that a winner is chosen by; None if that is not known before the work.
     """
 
@@ -231,7 +232,7 @@ class Wants:
     mean_scores: bool = True
     keeps: Literal["best", "all"] | None = None
     pools: Pooled = "auto"
-    selects_by: str | None = "score"
+    selects_by: Refit | None = "score"
 
     def __post_init__(self) -> None:
         if self.pools not in (True, False, "auto"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -131,13 +130,13 @@ class IteratedRows(RowSource):
 
     def __init__(
         self,
-        make: Callable[[], Iterable[Any]] | Iterable[Any],
+        make: Callable[[], Iterable[object]] | Iterable[object],
         *,
         n_features: int | None = None,
         n_rows: int | None = None,
     ) -> None:
         self._make = make
-        self._peeked: list[Any] = []
+        self._peeked: list[object] = []
         self._is_spent = False
         self.n_rows = None if n_rows is None else positive(n_rows, "n_rows")
         with naming(self):
@@ -176,7 +175,7 @@ class IteratedRows(RowSource):
             )
         return piece
 
-    def _start(self) -> Iterator[Any]:
+    def _start(self) -> Iterator[object]:
         return _iterate(self._make() if callable(self._make) else self._make)
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
@@ -199,7 +198,7 @@ def _select(X: Matrix, rows: slice | Array) -> Matrix:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def _iterate(pieces: Any) -> Iterator[Any]:
+def _iterate(pieces: Iterable[object]) -> Iterator[object]:
     try:
         return iter(pieces)
     except TypeError as error:

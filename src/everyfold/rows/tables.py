@@ -7,14 +7,19 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from everyfold.rows.checks import Array, Piece, StreamError, features, listed
 from everyfold.rows.files import reading
 from everyfold.rows.source import RowSource, gather, naming, piece_rows
-from everyfold.types import Index
+from everyfold.types import Index, Params
+
+if TYPE_CHECKING:
+    from pyarrow import DataType, RecordBatch
+    from pyarrow.csv import CSVStreamingReader
+    from pyarrow.parquet import ParquetFile
 
 # Bytes that are read at a time: of a column of a Parquet file, and of text.
 _COLUMN_BYTES = 2**16
@@ -77,7 +82,7 @@ class TableRows(RowSource):
         """Names and kinds of all columns, and the number of rows if the file says so."""
 
     @abstractmethod
-    def _batches(self, size: int) -> Generator[Any, None, None]:
+    def _batches(self, size: int) -> Generator[RecordBatch, None, None]:
         """The columns wanted, in Arrow's batches of about so many rows."""
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
@@ -93,7 +98,7 @@ class TableRows(RowSource):
                 yield Piece(self._matrix(batch, list(self.names or ()), start), y, weight, fold)
                 start += batch.num_rows
 
-    def _matrix(self, batch: Any, names: str | list[str], start: int) -> Array:
+    def _matrix(self, batch: RecordBatch, names: str | list[str], start: int) -> Array:
         if isinstance(names, str):
             return _values(batch, names, start)
         X = np.empty((batch.num_rows, len(names)))
@@ -144,12 +149,12 @@ class ParquetRows(TableRows):
             self._stops = self._ends(file).tolist()
             return kinds, int(file.metadata.num_rows)
 
-    def _ends(self, file: Any) -> Index:
+    def _ends(self, file: ParquetFile) -> Index:
         groups = range(file.metadata.num_row_groups)
         return np.cumsum([file.metadata.row_group(g).num_rows for g in groups], dtype=np.intp)
 
     @contextmanager
-    def _open(self) -> Iterator[Any]:
+    def _open(self) -> Iterator[ParquetFile]:
         arrow = _arrow(self, "pyarrow.parquet")
         # By default, pyarrow reads row groups ahead, and columns of a row group as a whole, and
         # does not look at the checksums of pages.
@@ -164,14 +169,14 @@ class ParquetRows(TableRows):
         ):
             yield file
 
-    def _batches(self, size: int) -> Generator[Any, None, None]:
+    def _batches(self, size: int) -> Generator[RecordBatch, None, None]:
         with self._open() as file:
             for group in range(file.metadata.num_row_groups):
                 yield from self._group(file, group, size, self._columns)
 
     def _group(
-        self, file: Any, group: int, size: int, columns: list[str]
-    ) -> Generator[Any, None, None]:
+        self, file: ParquetFile, group: int, size: int, columns: list[str]
+    ) -> Generator[RecordBatch, None, None]:
         with reading(*_damage(), what=f"row group {group}"):
             yield from file.iter_batches(size, row_groups=[group], columns=columns)
 
@@ -185,7 +190,7 @@ class ParquetRows(TableRows):
         with naming(self), self._open() as file, closing(self._near(file, rows)) as pieces:
             return gather(pieces, rows, self.n_features)
 
-    def _near(self, file: Any, rows: Array) -> Generator[tuple[int, Array], None, None]:
+    def _near(self, file: ParquetFile, rows: Array) -> Generator[tuple[int, Array], None, None]:
         """X of the row groups that have any of the rows."""
         names, stops = list(self.names or ()), self._ends(file)
         for group in np.unique(np.searchsorted(stops, rows, side="right")).tolist():
@@ -232,7 +237,7 @@ class CsvRows(TableRows):
             return kinds, None
 
     @contextmanager
-    def _open(self, options: dict[str, Any]) -> Iterator[Any]:
+    def _open(self, options: Params) -> Iterator[CSVStreamingReader]:
         arrow = _arrow(self, "pyarrow.csv")
         size = arrow.ReadOptions(block_size=_TEXT_BYTES, use_threads=False)
         with (
@@ -245,7 +250,7 @@ class CsvRows(TableRows):
         ):
             yield reader
 
-    def _batches(self, size: int) -> Generator[Any, None, None]:
+    def _batches(self, size: int) -> Generator[RecordBatch, None, None]:
         import pyarrow as pa
 
         kinds = {name: self._kinds[name] for name in self._columns}
@@ -279,7 +284,7 @@ def _damage() -> tuple[type[Exception], ...]:
     return pa.ArrowException, KeyError
 
 
-def _arrow_kind(kind: Any) -> str:
+def _arrow_kind(kind: DataType) -> str:
     from pyarrow import types
 
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
@@ -308,7 +313,7 @@ def _check_columns(kinds: list[tuple[str, str]], wanted: list[str], label: str |
             )
 
 
-def _values(batch: Any, name: str, start: int) -> Array:
+def _values(batch: RecordBatch, name: str, start: int) -> Array:
     column = batch.column(name)
     if column.null_count:
         row = start + int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from inspect import signature
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -126,7 +126,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
 
     @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(
-        self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, **fit_params: Any
+        self, X: Matrix, y: Targets, sample_weight: ArrayLike | None = None, **fit_params: object
     ) -> FastCalibratedClassifierCV:
         """Fit the classifier to all rows, and the calibrator to values of held-out rows.
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import num_samples
 from everyfold.selection.bootstrap import bootstrap, together
@@ -26,7 +27,7 @@ from everyfold.selection.significance import (
     interval_of_mean,
     worse,
 )
-from everyfold.types import Array, Index, Mask, Matrix, Params, Scorer, Splitter, Targets
+from everyfold.types import Array, Index, Mask, Matrix, Params, Refit, Scorer, Splitter, Targets
 
 __all__ = ["HonestScore", "HonestSearch"]
 
@@ -66,14 +67,14 @@ class HonestSearch:
     _ratio: float
     _by_fold: Mapping[str, Sequence[Array]]
     cv: Splitter
-    refit: Any
+    refit: Refit
     multimetric_: bool
     cv_results_: Params
     scorer_: Scorer
     best_score_: float
     best_index_: int
     n_splits_: int
-    plan_: Any
+    plan_: SearchPlan
 
     @abstractmethod
     def _index(self, candidate: int | None) -> int:
@@ -90,7 +91,7 @@ class HonestSearch:
         n_repeats: int = 5,
         n_bootstraps: int = 1000,
         random_state: int | None = 0,
-        **params: Any,
+        **params: object,
     ) -> HonestScore:
         """What the selection achieves on new rows: an estimate that selecting does not flatter.
 

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, is_classifier
 from sklearn.model_selection import KFold, LeaveOneOut
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from everyfold.criteria import InexactWarning
@@ -168,7 +168,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self._keep(kept, X, y)
         return self
 
-    def fit(self, X: Matrix, y: Targets, **fit_params: Any) -> FastCrossConformalRegressor:
+    def fit(self, X: Matrix, y: Targets, **fit_params: object) -> FastCrossConformalRegressor:
         """``fit_conformalize`` by scikit-learn's name."""
         return self.fit_conformalize(X, y, fit_params=fit_params)
 
@@ -222,7 +222,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         scores: Array = self.conformity_scores_
         return scores
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags = get_tags(self.estimator).input_tags
         return tags
@@ -323,7 +323,7 @@ def _quantiles(values: Array, levels: Array) -> Array:
     return found
 
 
-def _read_levels(confidence_level: Any) -> Array:
+def _read_levels(confidence_level: float | Iterable[float]) -> Array:
     """What confidence levels leave out, 1 - level in decimals: that of 0.9 is 0.1."""
     given = confidence_level if isinstance(confidence_level, Iterable) else [confidence_level]
     given = list(given)

@@ -17,9 +17,10 @@ from everyfold.display.files import writing
 from everyfold.display.report import Findings, page
 from everyfold.display.views import result_view
 from everyfold.evaluate.fingerprint import versions
+from everyfold.evaluate.plan import SearchPlan
 from everyfold.rows import RowSource
 from everyfold.selection.honest import HonestScore
-from everyfold.types import AnyArray, Matrix, Params, Search
+from everyfold.types import AnyArray, Estimator, Matrix, Params, Search
 
 __all__ = ["Given", "ReportedSearch", "ResultView", "findings_of", "write_report"]
 
@@ -55,7 +56,7 @@ class ResultView:
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
         if "text/html" in bundle:
             bundle["text/html"] = self._repr_html_inner()
@@ -67,7 +68,7 @@ class ReportedSearch(ResultView):
 
     _given: Given
     _said: Sequence[str]
-    plan_: Any
+    plan_: SearchPlan
 
     def report(
         self,
@@ -168,7 +169,7 @@ def _or_words(ask: Any) -> Any:
         return str(error)
 
 
-def _name(estimator: Any) -> str:
+def _name(estimator: Estimator) -> str:
     """The class of an estimator; of a Pipeline those of its steps."""
     steps = getattr(estimator, "steps", None)
     names = [type(estimator).__name__]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin, clone
 from sklearn.pipeline import make_pipeline
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import Linear, Scaled
@@ -19,7 +20,7 @@ from everyfold.operators import Dense, Nystrom
 from everyfold.rows import Folds
 from everyfold.selection.descent import Point
 from everyfold.selection.grid import FastGridSearchCV
-from everyfold.types import Array, Estimator, Matrix, Params, Scorer, Targets
+from everyfold.types import Array, Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 
 __all__ = [
     "Machine",
@@ -60,7 +61,7 @@ class ScaledColumns(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         rows = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         return scaled(rows, self.factors)
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
@@ -76,7 +77,7 @@ class Rows:
     folds: Folds
 
     @property
-    def splits(self) -> list[tuple[Any, Any]]:
+    def splits(self) -> list[tuple[Index, Index]]:
         """The folds as pairs of row numbers."""
         return [(fold.train, fold.test) for fold in self.folds]
 
@@ -118,7 +119,9 @@ class Machine:
         made = clone(self.estimator) if takes_arrays or is_plain else twin_of(self.model)
         return made.set_params(**params)
 
-    def fit(self, estimator: Estimator, X: Matrix, y: Targets, weights: Any) -> Estimator:
+    def fit(
+        self, estimator: Estimator, X: Matrix, y: Targets, weights: ArrayLike | None
+    ) -> Estimator:
         """Fit what was configured."""
         prefix = "" if self.has_ridge else f"{estimator.steps[-1][0]}__"
         given = {} if weights is None else {f"{prefix}sample_weight": weights}
@@ -145,7 +148,7 @@ class Machine:
 
 
 def grid_search(
-    estimator: Estimator, grid: Params, splits: Any, scoring: Scorer
+    estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer
 ) -> FastGridSearchCV:
     """A grid search on given splits, without a refit of the winner."""
     return FastGridSearchCV(
@@ -161,7 +164,7 @@ def grid_search(
 
 
 def search_for(
-    estimator: Estimator, grid: Params, splits: Any, scoring: Scorer, rows: Rows
+    estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer, rows: Rows
 ) -> FastGridSearchCV:
     """The same, done; nothing is remarked on."""
     with warnings.catch_warnings():
@@ -231,8 +234,7 @@ def _squared(model: Model) -> Model:
 def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
     """What a model may have that no scales are found for, and what to use instead."""
     operator = model.operator
-    is_nystrom = isinstance(operator, Nystrom)
-    takes_operator = is_nystrom or isinstance(operator, Dense) or operator in ("auto", "dense")
+    takes_operator = isinstance(operator, Nystrom | Dense) or operator in ("auto", "dense")
     return [
         (
             not model.loss.has_constant_curvature,
@@ -252,7 +254,7 @@ def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
             f"has operator={operator!r}, which has no gradient; use 'auto', 'dense' or Nystrom",
         ),
         (
-            is_nystrom and not _is_plain(operator),
+            isinstance(operator, Nystrom) and not _is_plain(operator),
             f"has operator={operator!r}, which has no gradient; use Nystrom(n_landmarks) alone",
         ),
     ]
@@ -263,7 +265,7 @@ def _has_penalty(estimator: Estimator) -> bool:
     return hasattr(estimator, "_model") and getattr(estimator, "C", None) is not None
 
 
-def _is_plain(operator: Any) -> bool:
+def _is_plain(operator: Nystrom) -> bool:
     """Whether landmarks serve all folds, with all eigenvectors, to fit and to predict."""
     is_usual = operator.replaces == "kernel" and operator.predicts_with == "features"
     return is_usual and not operator.per_fold and operator.rank is None

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.utils import get_tags
+from sklearn.utils import Tags, get_tags
 
 from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
@@ -135,7 +135,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         """The parameters to try."""
 
     @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
-    def fit(self, X: Matrix, y: Targets = None, **params: Any) -> FastSearchCV:
+    def fit(self, X: Matrix, y: Targets = None, **params: object) -> FastSearchCV:
         """Evaluate all candidates and refit the best.
 
         Parameters
@@ -172,7 +172,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         state.progress.end()
         return self
 
-    def plan(self, X: Matrix, y: Targets = None, **params: Any) -> SearchPlan:
+    def plan(self, X: Matrix, y: Targets = None, **params: object) -> SearchPlan:
         """What ``fit`` would do with these arguments, without doing it.
 
         Everything is read and checked, and steps of a Pipeline may be fitted on one fold to learn
@@ -181,11 +181,11 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
 
-    def not_sped_up(self, X: Matrix, y: Targets = None, **params: Any) -> str:
+    def not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
         """Why every candidate would be refitted on every fold; empty if some would not."""
         return not_sped_up(self._request(X, y, params)[0])
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
         return tags

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.model_selection import TunedThresholdClassifierCV
 
@@ -40,13 +41,13 @@ class _Known(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def decision_function(self, X: Array) -> Array:
         return X[:, 0]
 
-    def predict(self, X: Array) -> Any:
+    def predict(self, X: Array) -> AnyArray:
         assert self.classes is not None
         return self.classes[(X[:, 0] > 0.0).astype(np.intp)]
 
 
 def tune(
-    values: Array, labels: AnyArray, classes: AnyArray, scoring: Scorer, thresholds: Any
+    values: Array, labels: AnyArray, classes: AnyArray, scoring: Scorer, thresholds: int | ArrayLike
 ) -> TunedThreshold:
     """The best of the thresholds for all values together, by scikit-learn's own search."""
     if len(classes) != 2:

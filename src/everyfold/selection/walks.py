@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import check_scoring
@@ -174,12 +173,12 @@ class Walks:
         return made.plan(self.descent.X, self.y, sample_weight=self.weights)
 
     @property
-    def _judged(self) -> Any:
+    def _judged(self) -> Estimator:
         """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
         model = self.machine.model
         return twin_of(replace(model, operator="dense") if model.operator == "auto" else model)
 
-    def _shared_splits(self, outers: Sequence[Outer]) -> list[list[Any]] | None:
+    def _shared_splits(self, outers: Sequence[Outer]) -> list[list[tuple[Index, Index]]] | None:
         """The folds of all rows and of each outer fold; None if they are not to be shared."""
         folds = self.descent.folds
         if len(outers) != len(folds) or isinstance(self.machine.model.operator, Nystrom):
@@ -191,7 +190,7 @@ class Walks:
         smallest = min(len(test) for splits in groups for _, test in splits)
         return groups if smallest > 1 else None  # single rows may have other scores
 
-    def _shared(self, groups: list[list[Any]]) -> tuple[list[Point], SearchPlan]:
+    def _shared(self, groups: list[list[tuple[Index, Index]]]) -> tuple[list[Point], SearchPlan]:
         splits = [split for own in groups for split in own]
         found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
         table = found.cv_results_

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed
@@ -135,7 +136,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         values: Array = self.expansion_(X) + self.intercept_
         return values
 
-    def set_params(self, **params: Any) -> Any:
+    def set_params(self, **params: object) -> Self:
         """Set parameters, those of a structure as ``operator__steps`` and the like.
 
         Structures are immutable, so that ``operator`` is replaced.
@@ -149,7 +150,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             self.operator = self.operator.with_params(**changes)
         return self
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.input_tags.pairwise = self.kernel == "precomputed"

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
@@ -139,7 +138,7 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         values = self._values(X)
         return values[:, 0] if self._is_flat else values
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
