@@ -14,7 +14,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from everyfold import FastGridSearchCV, HuberSVC, KernelClassifier, KernelRegressor, Nystrom
+from everyfold import (
+    FastGridSearchCV,
+    HuberSVC,
+    KernelClassifier,
+    KernelRegressor,
+    Nystrom,
+    QuadraticSVR,
+)
 from everyfold.evaluate import costs
 from everyfold.evaluate.costs import COSTS, CostModel, Workload
 from everyfold.evaluate.exact import own_ridge, squared
@@ -250,6 +257,24 @@ class TestWorkers:
         for name in ("available_memory", "shared_memory"):
             monkeypatch.setattr(memory, name, lambda: free)
         FastGridSearchCV(SVC(), {"gamma": [0.1]}, n_jobs=4).fit(X, labels)
+
+    @pytest.mark.parametrize(
+        ("machine", "target", "instead"),
+        [(SVC(), labels, HuberSVC), (SVR(), y, QuadraticSVR)],
+        ids=["labels", "numbers"],
+    )
+    def test_what_is_advised_to_machines_takes_the_same_grid(
+        self, machine, target, instead, monkeypatch
+    ):
+        for name in ("available_memory", "shared_memory"):
+            monkeypatch.setattr(memory, name, lambda: 8 * 48**2 * 3)  # the kernel, and no more
+        grid, how = {"C": [0.5, 2.0], "gamma": [0.1, 0.2]}, {"cv": 4, "order": np.inf}
+        with pytest.raises(MemoryError, match="at a time, but") as refused:
+            FastGridSearchCV(machine, grid, **how).fit(X, target)
+        assert f"{instead.__name__}(operator=Nystrom(1000))" in str(refused.value)
+        assert "linear" not in str(refused.value)  # of which SVC has the full kernel, too
+        advised = instead(operator=Nystrom(8, random_state=0))
+        FastGridSearchCV(advised, grid, **how).fit(X, target)
 
     def test_a_limit_of_one_process_is_not_shared(self, monkeypatch):
         monkeypatch.setattr(memory, "process_memory", lambda: 1000)

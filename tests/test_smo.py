@@ -1,10 +1,8 @@
 """Fold paths against libsvm's own solutions, and against the optimality conditions themselves."""
 
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -453,6 +451,7 @@ def test_bad_epsilon_is_named():
 def test_interrupt_ends_the_work_quickly(n_threads):
     """A problem that would run for minutes: wide kernel, huge C, tolerance below rounding."""
     code = textwrap.dedent(f"""
+        import os, signal, threading, time
         import numpy as np
         from everyfold.svm.paths import hinge_paths
         rng = np.random.default_rng(0)
@@ -460,26 +459,24 @@ def test_interrupt_ends_the_work_quickly(n_threads):
         K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(-1))
         y = np.where(rng.random(700) < 0.5, -1.0, 1.0)
         hinge_paths(K[:20, :20], y[:20], [1.0], np.ones((1, 20)))
-        print("started", flush=True)
-        hinge_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
-                    n_threads={n_threads})
+        spent = []
+
+        def interrupt():
+            spent.append(time.process_time())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Timer(0.5, interrupt).start()
+        try:
+            hinge_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
+                        n_threads={n_threads})
+        except KeyboardInterrupt:
+            print(time.process_time() - spent[0])
     """)
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    # Work that does not end takes minutes of a processor, however many others want it.
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "started\n"
-        time.sleep(0.5)
-        assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        began = time.monotonic()
-        _, errors = process.communicate(timeout=20)
-        assert time.monotonic() - began < 5.0
-        assert "KeyboardInterrupt" in errors
-    finally:
-        process.kill()
-        process.communicate()
+    assert float(done.stdout) < 2.0 * n_threads
 
 
 def test_one_compiled_version_serves_every_call(classes, numbers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,12 @@ class Predictive(ABC):
 
     ability: ClassVar[type] = Responds
     """What an operator must be able to do."""
+    uses_threads: ClassVar[bool] = False
+    """Whether it runs without the interpreter, so that threads can share the folds out."""
+
+    def with_threads(self, threads: int) -> Self:
+        """The same by so many threads at a time, if it uses any by itself."""
+        return self
 
     @abstractmethod
     def evaluate(
@@ -138,6 +144,7 @@ class Predictive(ABC):
 class Closed(ABC):
     """A criterion that is one number for each target, without folds; less is better."""
 
+    uses_threads: ClassVar[bool] = False
     needs_eigenvalues: ClassVar[bool] = False
     """Whether all eigenvalues of the kernel are computed, besides the fits."""
 

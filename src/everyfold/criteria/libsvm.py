@@ -9,8 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.svm import SVC, SVR
 
-from everyfold.losses import EpsilonInsensitive
-from everyfold.operators.base import Part
+from everyfold.operators.base import Part, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Params
@@ -68,13 +67,13 @@ class Libsvm:
         if problem.ridge_scaling == "mean":
             C /= problem.n_counted
         options = {"C": C, "tol": self.tol, "shrinking": self.shrinking}
-        if isinstance(problem.loss, EpsilonInsensitive):
-            return self._regression(problem, active, K, options)
-        return self._classification(problem, active, K, options)
+        if problem.loss.tube is None:
+            return self._classification(problem, active, K, options)
+        options["epsilon"] = problem.loss.tube
+        return self._regression(problem, active, K, options)
 
     def _regression(self, problem: Problem, active: Index, K: Array, options: Params) -> LibsvmFit:
-        assert isinstance(problem.loss, EpsilonInsensitive)
-        machine = SVR(epsilon=problem.loss.epsilon, kernel="precomputed", **options)
+        machine = SVR(kernel="precomputed", **options)
         machine.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
         return _read(machine, len(active), 1.0)
 
@@ -131,8 +130,7 @@ def _kernel(part: Part, active: Index) -> Array:
         inside = part.parent.restrict(part.train[active])
     else:
         inside = part.operator if len(active) == part.operator.n else part.operator.restrict(active)
-    assert isinstance(inside, DenseMatrix)
-    return inside.K
+    return having(inside, DenseMatrix).K
 
 
 def _cross(part: Part, active: Index) -> Array:

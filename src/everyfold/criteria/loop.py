@@ -66,8 +66,6 @@ class FoldSolver(Predictive, Generic[Shared]):
     """A criterion that fits every training set by itself, all ridges of it together."""
 
     ability: ClassVar[type] = Splits
-    is_compiled: ClassVar[bool] = False
-    """Whether ``solve`` runs without the interpreter, so that threads can share the folds out."""
 
     @abstractmethod
     def solve(
@@ -250,7 +248,7 @@ class _Task(Generic[Shared]):
 def _loop(task: _Task[Shared], table: _Table, threads: int) -> None:
     """All folds; compiled solvers work in threads while this one waits for signals."""
     numbers = range(len(table.folds))
-    if not task.solver.is_compiled:
+    if not task.solver.uses_threads:
         for i in told(numbers):
             task.fold(i, table)
         return

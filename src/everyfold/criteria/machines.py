@@ -103,5 +103,5 @@ def _check_libsvm(problem: Problem) -> None:
     if not isinstance(loss, Hinge | EpsilonInsensitive):
         raise ValueError(f"loss={loss} has a kink and no solver here; use {_HINT}")
     labels = problem.y[problem.w > 0.0]
-    if isinstance(loss, Hinge) and not np.isin(labels, (-1.0, 1.0)).all():
+    if loss.is_margin and not np.isin(labels, (-1.0, 1.0)).all():
         raise ValueError(f"{loss} is for classification: y must be -1 and +1")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everyfold.operators.base import Part
+from everyfold.operators.base import Part, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
 from everyfold.solve import Problem
@@ -121,5 +121,4 @@ def _link(part: Part) -> Array:
     """The kernel of the test rows with all rows, or with the training rows."""
     if part.parent is None:
         return part.cross
-    assert isinstance(part.parent, DenseMatrix)
-    return part.parent.K[part.test]
+    return having(part.parent, DenseMatrix).K[part.test]

@@ -14,8 +14,7 @@ from everyfold.criteria.libsvm import Libsvm, RawLibsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
 from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
 from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps
-from everyfold.losses import EpsilonInsensitive, Hinge
-from everyfold.operators.base import Part, Responds, Solution, Splits
+from everyfold.operators.base import Part, Responds, Solution, Splits, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
 from everyfold.rows.folds import Folds
@@ -98,17 +97,15 @@ class FoldPaths(FoldSolver[_Shared]):
     shrinking: bool = True
     raw: RawLibsvm | None = None
 
-    is_compiled: ClassVar[bool] = True
+    uses_threads: ClassVar[bool] = True
 
     def begin(
         self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
     ) -> _Shared:
         """See base class."""
         stop = np.zeros(1, dtype=np.int64)
-        if not isinstance(operator, DenseMatrix):
-            return _Shared(None, False, stop)
-        if operator.is_indefinite:
-            return _Shared(None, True, stop)
+        if operator.is_indefinite or not isinstance(operator, DenseMatrix):
+            return _Shared(None, operator.is_indefinite, stop)
         kernel = Kernel32(operator.K)
         if len(problems) == 1 or problems[0].classes is None:
             return _Shared(kernel, False, stop)
@@ -173,8 +170,7 @@ class FoldPaths(FoldSolver[_Shared]):
     ) -> FoldAnswer:
         """The training set has a kernel of its own; a product predicts its test rows."""
         inside = problem.restrict(part.train)
-        assert isinstance(part.operator, DenseMatrix)
-        y, kernel = inside.y[:, 0], Kernel32(part.operator.K)
+        y, kernel = inside.y[:, 0], Kernel32(having(part.operator, DenseMatrix).K)
         paths = self._paths(y, multiples(inside), inside, ridges, kernel, shared, None)
         assert paths.coef is not None
         values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
@@ -188,8 +184,7 @@ class FoldPaths(FoldSolver[_Shared]):
         """Every pair of classes on its own rows."""
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
         if kernel is None:
-            assert isinstance(part.operator, DenseMatrix)
-            kernel = ClassKernel.of(Kernel32(part.operator.K), pairs.codes)
+            kernel = ClassKernel.of(Kernel32(having(part.operator, DenseMatrix).K), pairs.codes)
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
         values = np.full((k, len(part.test), len(problems)), np.nan)
@@ -281,8 +276,7 @@ def _is_indefinite(problems: Sequence[Problem], part: Part) -> bool:
     """Whether the kernel that a training set has for itself has negative eigenvalues."""
     if part.parent is not None:
         return False
-    inside = part.operator
-    assert isinstance(inside, DenseMatrix)
+    inside = having(part.operator, DenseMatrix)
     if inside.is_semidefinite:
         return False
     active = np.any([problem.sample_weight[part.train] > 0.0 for problem in problems], axis=0)
@@ -311,9 +305,9 @@ def solve_paths(
 ) -> Solved:
     """The compiled paths of a problem's loss."""
     options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
-    if isinstance(problem.loss, EpsilonInsensitive):
-        return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.epsilon, **options)
-    return hinge_paths(kernel, y, Cs, bounds, **options)
+    if problem.loss.tube is None:
+        return hinge_paths(kernel, y, Cs, bounds, **options)
+    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
 
 
 def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Array:
@@ -329,7 +323,7 @@ def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Arr
 
 
 def _check_convex(operator: Responds) -> None:
-    if isinstance(operator, DenseMatrix) and operator.is_indefinite:
+    if operator.is_indefinite:
         raise IndefiniteError("there is no single minimum on all rows to step from")
 
 
@@ -356,14 +350,14 @@ class SingleRows(Predictive):
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
-        assert isinstance(operator, DenseMatrix)
-        _check_convex(operator)
+        matrix = having(operator, DenseMatrix)
+        _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Kernel32(operator.K)
+        kernel = Kernel32(matrix.K)
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
-        records = hold_out_by_steps(problem, operator, Cs, paths, folds, kernel)
+        records = hold_out_by_steps(problem, matrix, Cs, paths, folds, kernel)
         loose = np.flatnonzero(paths.play[0] > LOOSER * self.tol)
         if problem.loss.is_margin and loose.size:
             fitted = hold_out_by_refits(problem, kernel, Cs[loose], folds, tol=self.tol)
@@ -385,14 +379,20 @@ class RefittedRows(Predictive):
     tol: float
     threads: int = 1
 
+    uses_threads: ClassVar[bool] = True
+
+    def with_threads(self, threads: int) -> RefittedRows:
+        """See base class."""
+        return replace(self, threads=threads)
+
     def evaluate(
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
-        assert isinstance(operator, DenseMatrix)
-        _check_convex(operator)
+        matrix = having(operator, DenseMatrix)
+        _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Kernel32(operator.K)
+        kernel = Kernel32(matrix.K)
         records = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
         n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
         words = "" if n_unsure == 0 else f"{REFITTED}; up to {n_unsure} rows{_UNSURE}"
@@ -423,7 +423,6 @@ class SmoothedSteps(Predictive):
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
-        assert isinstance(problem.loss, Hinge | EpsilonInsensitive)
         _check_convex(operator)
         smooth = replace(problem, loss=problem.loss.smoothed(SMOOTHING))
         criterion = HeldOut(order=self.order, starts=self._starts(problem, operator, ridges))

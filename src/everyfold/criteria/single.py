@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria import Folds, OutOfFold
-from everyfold.losses import EpsilonInsensitive
 from everyfold.operators import DenseMatrix
 from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
@@ -76,9 +75,9 @@ class _Machine:
     def distance(self) -> Array:
         """How far each row is from the kink of its loss; 1e-3 or so for free support vectors."""
         y, loss = self.problem.y[:, 0], self.problem.loss
-        if isinstance(loss, EpsilonInsensitive):
-            return np.asarray(np.abs(np.abs(y - self.u) - loss.epsilon))
-        return np.asarray(np.abs(1.0 - y * self.u))
+        if loss.tube is None:
+            return np.asarray(np.abs(1.0 - y * self.u))
+        return np.asarray(np.abs(np.abs(y - self.u) - loss.tube))
 
     @cached_property
     def is_free(self) -> NDArray[np.bool_]:
@@ -371,11 +370,10 @@ def _refit_doubtful(
             near = np.flatnonzero(movable & (problem.w > 0.0))
             cases[k] = RowRemovals(machine.C, machine.a, machine.u - machine.b, rows, near)
     task = (kernel, problem.y[:, 0], problem.w, list(cases.values()))
-    if isinstance(problem.loss, EpsilonInsensitive):
-        epsilon = problem.loss.epsilon
-        found = epsilon_held_out(*task, epsilon=epsilon, tol=PRECISION * unit)
-    else:
+    if problem.loss.tube is None:
         found = hinge_held_out(*task)
+    else:
+        found = epsilon_held_out(*task, epsilon=problem.loss.tube, tol=PRECISION * unit)
     for (k, removal), left in zip(cases.items(), found, strict=True):
         step, side = held[k][removal.rows], np.sign(removal.coef[removal.rows])
         # A value whose steps ran out was still rising, and the one step may be the better guess.

@@ -11,7 +11,7 @@ from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.models.model import KernelChoice
 from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
-from everyfold.operators import Mapped, Responds, Structure
+from everyfold.operators import Responds, Structure
 from everyfold.operators.base import Made, Multiplies, Part, Splits, having
 from everyfold.types import Array, Index, Matrix
 
@@ -63,7 +63,6 @@ def bind(
     X = rows_of(data, candidate)
     kernel = candidate.model.choice.resolve(X)
     if is_pass:
-        assert isinstance(structure, Mapped)
         return structure.bind_rows(kernel, X)
     if kernel.base not in shared or not structure.needs_base:
         return structure.bind(kernel, X)

@@ -12,11 +12,11 @@ import numpy as np
 from everyfold.criteria.base import Closed, Failure
 from everyfold.evaluate.cache import Cache
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.scores import Judge, failing_folds, incomplete_folds, masked
+from everyfold.evaluate.scores import Judge, failing_folds, masked
 from everyfold.evaluate.watch import Watch
 from everyfold.models.model import Model
 from everyfold.models.pipelines import Parts, freeze
-from everyfold.models.targets import Labels, Target
+from everyfold.models.targets import Target
 from everyfold.rows.folds import Fold, Folds
 from everyfold.types import (
     Array,
@@ -101,14 +101,14 @@ class Task:
     def has_several_classes(self) -> bool:
         """Whether the test rows with positive weight have labels of several classes."""
         side = self.whole.test
-        if not isinstance(self.target, Labels) or not len(side.parts):
+        if self.target.classes is None or not len(side.parts):
             return False
         return len(np.unique(side.codes[self.weights[side.rows] > 0.0])) > 1
 
     @property
     def lacks_classes(self) -> bool:
         """Whether the training rows of some fold lack a class that others have."""
-        return bool(incomplete_folds(self.target, self.folds))
+        return bool(self.target.incomplete(self.folds))
 
     @cached_property
     def failing(self) -> dict[int, ValueError]:
@@ -159,7 +159,7 @@ class Task:
         if len(numbers) < len(folds):
             folds = folds.subset(numbers.tolist())
         test, train = Side(self.target, folds.tests), None
-        lacking = {i: folds[i].train for i in incomplete_folds(self.target, folds)}
+        lacking = {i: folds[i].train for i in self.target.incomplete(folds)}
         if self.with_train:
             train = Side(self.target, tuple(fold.train for fold in folds))
             folds = _with_training_rows(folds)

@@ -19,7 +19,6 @@ from everyfold.evaluate.data import Candidate, Data, Outcome
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, typical_rows
 from everyfold.evaluate.views import Curve, perfect_score, removals, ridge_of, sample_size
-from everyfold.kernels import Linear
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 from everyfold.operators.memory import available_memory
 from everyfold.types import Array, Order
@@ -90,8 +89,7 @@ def _is_plain(candidate: Candidate) -> bool:
         return False
     if any(step.params for step in candidate.parts.steps):
         return False  # metadata of all rows, which samples of them do not have
-    is_linear = isinstance(model.choice.resolve_for_any(), Linear)
-    return not is_linear and model.class_weight != "balanced"
+    return not model.choice.resolve_for_any().is_linear and model.class_weight != "balanced"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sklearn import metrics
 
 from everyfold.evaluate.metrics import Side, own_score
 from everyfold.evaluate.published import coefficient_of_variation
-from everyfold.models.targets import Labels, Target
+from everyfold.models.targets import Target
 from everyfold.types import Params, Scorer
 
 _TOGETHER = "larger folds, or pooled=True, which scores all held-out rows together"
@@ -212,7 +212,7 @@ def _without_score(scorer: Scorer, side: Side, needs_all: bool) -> str:
 
 
 def _is_binary(target: Target) -> bool:
-    return isinstance(target, Labels) and len(target.classes) == 2
+    return target.classes is not None and len(target.classes) == 2
 
 
 def meanings(scorers: Mapping[str, Scorer], side: Side) -> list[str]:

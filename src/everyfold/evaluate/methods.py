@@ -33,7 +33,6 @@ from everyfold.evaluate.data import Task
 from everyfold.evaluate.exact import own_ridge, plan_exact
 from everyfold.models.model import Model
 from everyfold.models.private import CompiledLibsvm
-from everyfold.models.targets import Numbers
 from everyfold.operators.base import Outline
 from everyfold.solve import Problem
 from everyfold.types import Order, Route
@@ -81,13 +80,6 @@ class Method:
     is_of_another_model: bool = False
     fallback: FoldSolver[Any] = Refit()  # noqa: RUF009  # immutable
     excludes_identity: bool = False
-
-    @property
-    def uses_threads(self) -> bool:
-        """Whether threads can share the folds out."""
-        return isinstance(self.criterion, RefittedRows) or (
-            isinstance(self.criterion, FoldSolver) and self.criterion.is_compiled
-        )
 
 
 def is_finite(order: Order) -> bool:
@@ -255,7 +247,7 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
         return False
     folds = task.whole.folds
     is_held = folds.tests is folds.helds or all(map(np.array_equal, folds.tests, folds.helds))
-    return is_held and bool((task.weights == 1.0).all()) and isinstance(task.target, Numbers)
+    return is_held and bool((task.weights == 1.0).all()) and task.target.classes is None
 
 
 # -- smooth losses -----------------------------------------------------------------------------

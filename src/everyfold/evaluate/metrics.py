@@ -72,7 +72,8 @@ class Side:
     @cached_property
     def codes(self) -> Index:
         """The class numbers of the rows."""
-        return self._classified.codes[self.rows]
+        assert isinstance(self.target, Labels)
+        return self.target.codes[self.rows]
 
     @cached_property
     def labels(self) -> AnyArray:
@@ -82,13 +83,8 @@ class Side:
     @property
     def classes(self) -> AnyArray:
         """All labels there are."""
-        classes: AnyArray = self._classified.classes
-        return classes
-
-    @property
-    def _classified(self) -> Labels:
-        assert isinstance(self.target, Labels)
-        return self.target
+        assert self.target.classes is not None
+        return self.target.classes
 
     @cached_property
     def spread(self) -> Array:
@@ -239,11 +235,11 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
 
     Examples
     --------
-    >>> from everyfold.models.targets import Numbers
+    >>> from everyfold.models.targets import Labels, Numbers
     >>> find_metric(metrics.get_scorer("neg_max_error"), Numbers.read([1.0, 2.0])) is None
     True
     """
-    known = _OF_LABELS if isinstance(target, Labels) else _OF_NUMBERS
+    known = _OF_NUMBERS if target.classes is None else _OF_LABELS
     own = own_score(scorer)
     if own is not None:
         return known.get(own)
@@ -264,7 +260,7 @@ def _huber_hinge(scorer: Scorer, target: Target) -> Metric | None:
     options = dict(scorer._kwargs)
     loss, label = HuberHinge(options.pop("h", 0.05)), options.pop("pos_label", None)
     is_usual = not options and scorer._response_method == "decision_function"
-    if not is_usual or not isinstance(target, Labels) or len(target.classes) != 2:
+    if not is_usual or target.classes is None or len(target.classes) != 2:
         return None
     if label is not None and label not in target.classes.tolist():
         return None
@@ -312,7 +308,7 @@ def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Arra
 
     Examples
     --------
-    >>> from everyfold.models.targets import Numbers
+    >>> from everyfold.models.targets import Labels, Numbers
     >>> r2 = find_metric(metrics.get_scorer("r2"), Numbers.read([1.0, 2.0]))
     >>> from_sums(r2, np.array([[1.0]]), np.array([[4.0]]), np.array([10.0]))
     array([0.75])

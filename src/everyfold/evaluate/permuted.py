@@ -18,7 +18,7 @@ from sklearn import model_selection as splitters
 from everyfold.evaluate.data import Candidate, Task
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.request import Request
-from everyfold.evaluate.scores import Judge, incomplete_folds, take
+from everyfold.evaluate.scores import Judge, take
 from everyfold.models.targets import Target, Versions
 from everyfold.rows.folds import Folds
 from everyfold.types import Array, Index, Score, Splitter, Targets
@@ -86,7 +86,7 @@ def _shares_all(
     if not is_plain or len(model.ridges) > 1 or model.class_weight is not None or target.has_pairs:
         return False
     each = chain(folds, (folds[0] for _ in range(len(versions) - len(folds))))
-    if any(incomplete_folds(versions[i], own) for i, own in enumerate(each)):
+    if any(versions[i].incomplete(own) for i, own in enumerate(each)):
         return False
     return len(folds) == 1 or _has_one_kernel(candidate, task, folds)
 

@@ -23,7 +23,7 @@ from everyfold.evaluate.scores import Judge, by_name
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
-from everyfold.operators.memory import check_workers
+from everyfold.operators.memory import LOW_RANK, check_workers
 
 __all__ = ["choose_preprocessing", "plan"]
 
@@ -263,7 +263,9 @@ def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Uni
     threads = local_threads(n_jobs)
     by_fold = min(threads, data.n_folds)
     is_possible = all(
-        unit.order == "kernel" and method.uses_threads for unit in units for method in unit.methods
+        unit.order == "kernel" and method.criterion.uses_threads
+        for unit in units
+        for method in unit.methods
     )
     if by_fold == 1 or by_fold < min(threads, len(units)) or not is_possible:
         return units
@@ -274,7 +276,9 @@ def _check_workers(units: Sequence[Unit], memory: int, data: Data, n_jobs: int |
     """Refuse what workers cannot hold together; those of a cluster have memory of their own."""
     is_shared = units[0].threads > 1
     workers = 1 if is_shared else min(local_threads(n_jobs), len(units))
-    check_workers(memory, workers, data.n)
+    # Most machines can have less than the full kernel; those that cannot say what can.
+    instead = {candidate.model.instead for candidate in data.candidates.values()}
+    check_workers(memory, workers, data.n, max(instead - {LOW_RANK}, default=LOW_RANK))
 
 
 def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 
 from everyfold.criteria.base import Closed, Failure, OutOfFold, Predictive
 from everyfold.criteria.loop import FoldSolver, fit_parts
-from everyfold.criteria.paths import RefittedRows
 from everyfold.evaluate.bind import Bases, FoldRows, bind
 from everyfold.evaluate.closed import AS_DEFINED, by_criterion
 from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile
@@ -26,7 +25,6 @@ from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.views import sampled
-from everyfold.models.targets import Labels
 from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
 from everyfold.operators.base import Operator, Splits, having
@@ -223,10 +221,8 @@ def _evaluate(
     able = having(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
-    if isinstance(criterion, RefittedRows):
-        criterion = replace(criterion, threads=threads)
     try:
-        return _whole(criterion, problems, able, ridges, folds)
+        return _whole(criterion.with_threads(threads), problems, able, ridges, folds)
     except (MemoryError, StructureError):
         raise
     except Exception:
@@ -419,7 +415,7 @@ def _is_unscored(outcome: Outcome) -> bool:
 def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
     """The label of all test rows, if that is one and the rows of the task have several."""
     target = task.target
-    if not isinstance(target, Labels) or not task.has_several_classes:
+    if target.classes is None or not task.has_several_classes:
         return None
     held = masked(target, _by_side(values, tile)[0], tile.test, tile.lacking)
     found: set[Label] = set()

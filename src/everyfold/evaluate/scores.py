@@ -33,7 +33,7 @@ from everyfold.models.private import (
     safe_indexing,
 )
 from everyfold.models.private import score as score_estimator
-from everyfold.models.targets import Labels, Target
+from everyfold.models.targets import Target
 from everyfold.operators.sums import FoldErrors
 from everyfold.types import (
     AnyArray,
@@ -105,7 +105,7 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
     @property
     def classes_(self) -> AnyArray:
         """The labels of the fold's training rows."""
-        assert isinstance(self.target, Labels)
+        assert self.target.classes is not None
         return self.target.classes
 
     def decision_function(self, X: Matrix) -> AnyArray:
@@ -115,7 +115,6 @@ class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> Array:
         """Probabilities of the classes of the test rows."""
-        assert isinstance(self.target, Labels)
         return self.target.probabilities(self._answers(X))
 
 
@@ -140,7 +139,9 @@ class _Answered(BaseScorer):  # type: ignore[misc]
 def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
     """Whether a scorer has a positive label that is none of the target's."""
     label = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
-    return label is not None and isinstance(target, Labels) and label not in target.classes.tolist()
+    if label is None or target.classes is None:
+        return False
+    return label not in target.classes.tolist()
 
 
 def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
@@ -154,7 +155,7 @@ def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
     >>> get_scorer("r2")(stand_in(X, Numbers.read(y), y[:, None]), X, y)
     1.0
     """
-    kind = HeldOutClassifier if isinstance(target, Labels) else HeldOutRegressor
+    kind = HeldOutRegressor if target.classes is None else HeldOutClassifier
     return kind(X, target, values)
 
 
@@ -181,36 +182,19 @@ def by_name(scorer: Scorer) -> Params:
 def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
     """The folds that no model can be fitted on, and why."""
     failing: dict[int, ValueError] = {}
-    rows, fold = _held_out(folds)
-    kept = weights.sum() - np.bincount(fold, weights[rows], minlength=len(folds))
+    fold = np.repeat(np.arange(len(folds)), folds.sizes)
+    kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
     for i in np.flatnonzero(kept <= 0.0).tolist():
         if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
             failing[i] = ValueError(
                 f"cv: split {i} leaves no training rows with positive sample_weight"
             )
-    for i in incomplete_folds(target, folds):
+    for i in target.incomplete(folds):
         try:
             target.mask(target.columns[:1], folds[i].train)
         except ValueError as error:
             failing.setdefault(i, error)
     return failing
-
-
-def incomplete_folds(target: Target, folds: Folds) -> list[int]:
-    """The folds whose training rows lack a class."""
-    if not isinstance(target, Labels):
-        return []
-    size = len(target.classes)
-    rows, fold = _held_out(folds)
-    held = np.bincount(fold * size + target.codes[rows], minlength=len(folds) * size)
-    kept = np.bincount(target.codes, minlength=size) - held.reshape(len(folds), size)
-    missing: list[int] = np.flatnonzero((kept == 0).any(axis=1)).tolist()
-    return missing
-
-
-def _held_out(folds: Folds) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The held-out rows of all folds, and the fold of each."""
-    return folds.held_rows, np.repeat(np.arange(len(folds)), folds.sizes)
 
 
 class Judge:
@@ -362,7 +346,6 @@ class Judge:
         X, y = take(self._X, rows), take(self._y, rows)
         target, part = self._target, values[side.bounds[i] : side.bounds[i + 1]]
         if train is not None:
-            assert isinstance(target, Labels)
             target, part = target.known_by(part, train)
         model = stand_in(X, target, part)
         params = check_method_params(self._X, params=self._params, indices=rows)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
 
@@ -70,6 +71,8 @@ class Kernel(ABC):
     base: ClassVar[str | None]
     is_semidefinite: ClassVar[bool] = True
     """Whether every matrix of the kernel is known to be positive semi-definite."""
+    is_linear: ClassVar[bool] = False
+    """Whether the columns of the rows are its features."""
 
     @abstractmethod
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
@@ -109,6 +112,13 @@ class Kernel(ABC):
         raise ValueError(
             f"{self} has no gamma for each feature; use 'rbf', 'laplacian' or 'polynomial'"
         )
+
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float] | None:
+        r"""Directions ω and a scale s with :math:`k(x, x') = E\cos(s\,\omega^\top(x - x'))`.
+
+        Only kernels of differences are such means. ``size`` is (features, directions).
+        """
+        return None
 
     def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """What to pass as Y for some of the training rows: the rows ``taken``, of numbers ``rows``.
@@ -190,6 +200,10 @@ class RBF(_Decaying):
         """Squared Euclidean distances."""
         return squared_distances(*operands(X, Y))
 
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float]:
+        """See base class: normal directions."""
+        return random.standard_normal(size), float(np.sqrt(2.0 * self.gamma))
+
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma (x_j − y_j)² k."""
         return self._slopes(sum_squares, X, Y, weights * K)
@@ -217,6 +231,10 @@ class Laplacian(_Decaying):
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Manhattan distances."""
         return manhattan_distances(*operands(X, Y))
+
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float]:
+        """See base class: Cauchy directions."""
+        return random.standard_cauchy(size), float(self.gamma)
 
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma |x_j − y_j| k."""
@@ -296,6 +314,7 @@ class Linear(_Plain):
     """
 
     base: ClassVar[str | None] = "inner"
+    is_linear: ClassVar[bool] = True
 
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
         """Inner products."""
@@ -362,6 +381,13 @@ class Precomputed(_Plain):
         if isinstance(Y, np.ndarray) and Y.ndim == 1:
             chosen = chosen[:, Y]
         return np.asarray(dense(chosen), dtype=np.float64)
+
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float] | None:
+        r"""Directions ω and a scale s with :math:`k(x, x') = E\cos(s\,\omega^\top(x - x'))`.
+
+        Only kernels of differences are such means. ``size`` is (features, directions).
+        """
+        return None
 
     def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """See base class: rows are known by their columns."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import RandomState
 
 from everyfold.kernels.distances import is_sparse
 from everyfold.kernels.kernels import Kernel
@@ -64,6 +65,11 @@ class Scaled(Kernel):
         """See base class."""
         rows, others = self.scale(X), None if Y is None else self.scale(Y)
         return self.kernel.slopes(rows, others, weights, K)
+
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float] | None:
+        """See base class: directions are scaled as rows are."""
+        found = self.kernel.waves(random, size)
+        return None if found is None else (found[0] * np.array(self.factors)[:, None], found[1])
 
     def scale(self, X: Matrix) -> Matrix:
         """A copy of the rows with scaled columns."""

@@ -46,6 +46,8 @@ class Loss(ABC):
     is_smooth : bool
         Whether V' is continuous. Newton's method and influence functions need that; libsvm's own
         losses are not and have a solver of their own.
+    has_log_odds : bool
+        Whether fitted values are log-odds, so that they have probabilities.
     """
 
     name: ClassVar[str]
@@ -53,11 +55,21 @@ class Loss(ABC):
     has_constant_curvature: ClassVar[bool] = False
     is_piecewise_quadratic: ClassVar[bool]
     is_smooth: ClassVar[bool] = True
+    has_log_odds: ClassVar[bool] = False
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of its parameters."""
         return tuple(field.name for field in fields(self))  # type: ignore[arg-type]
+
+    @property
+    def tube(self) -> float | None:
+        """The ε of libsvm's regression, which has a dual of its own; None of other losses."""
+        return None
+
+    def smoothed(self, h: float = 0.05) -> Loss:
+        """The loss with its kinks rounded over h; a smooth one is itself."""
+        return self
 
     @abstractmethod
     def value(self, y: ArrayLike, u: ArrayLike) -> Array:

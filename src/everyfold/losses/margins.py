@@ -117,6 +117,7 @@ class Logistic(Loss):
 
     name: ClassVar[str] = "logistic"
     is_margin: ClassVar[bool] = True
+    has_log_odds: ClassVar[bool] = True
     is_piecewise_quadratic: ClassVar[bool] = False
 
     def value(self, y: ArrayLike, u: ArrayLike) -> Array:

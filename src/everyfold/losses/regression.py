@@ -195,6 +195,11 @@ class EpsilonInsensitive(Loss):
         """Zero: the loss has no curvature but at its kinks."""
         return np.zeros(np.broadcast(y, u).shape)
 
+    @property
+    def tube(self) -> float:
+        """See base class."""
+        return self.epsilon
+
     def smoothed(self, h: float = 0.05) -> SmoothEpsilon:
         """The tube with rounded kinks, which tends to this loss as h goes to 0."""
         return SmoothEpsilon(self.epsilon, h)

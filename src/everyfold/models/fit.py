@@ -19,7 +19,7 @@ from everyfold.models.sources import (
     read_source,
 )
 from everyfold.models.targets import Target
-from everyfold.operators import Expansion, FeatureMap, Mapped, Responds, Solution
+from everyfold.operators import Expansion, FeatureMap, LowRank, Responds, Solution
 from everyfold.operators.base import having
 from everyfold.operators.sums import Start, Sums
 from everyfold.rows import RowSource
@@ -48,10 +48,9 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
     structure = model.structure_to_fit(kernel, X.shape)
     is_one = len(model.columns_of_ridges(target.columns.shape[1])) == 1 and not target.has_pairs
     if structure.is_long(*X.shape) and is_one and model.loss.has_constant_curvature:
-        assert isinstance(structure, Mapped)
         (problem,) = model.problems(target, weights)
         rho = problem.rho(model.ridges[0], problem.n_counted)
-        rows = structure.bind_rows(kernel, X)
+        rows = having(structure.bind_rows(kernel, X), LowRank)
         return _fitted(rows, rows.sums(problem.quadratic, [], rho).total, rho)
     operator = having(structure.bind(kernel, X), Responds)
     solution = fit_columns(model, operator, target, weights)

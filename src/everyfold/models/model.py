@@ -17,16 +17,15 @@ from everyfold.kernels import (
     Gamma,
     Kernel,
     KernelLike,
-    Linear,
     depends_on_rows,
     find_kernel,
     gamma_of_features,
 )
-from everyfold.losses import Logistic, Loss
+from everyfold.losses import Loss
 from everyfold.models.targets import Labels, Reading, Target, Voting
 from everyfold.models.warps import Warp
 from everyfold.operators import Dense, Nystrom, Primal, Structure
-from everyfold.operators.memory import check_memory, fits
+from everyfold.operators.memory import LOW_RANK, check_memory, fits
 from everyfold.operators.structure import OperatorChoice
 from everyfold.solve import Classes, Problem, RidgeScaling
 from everyfold.types import AnyArray, Array, Label, Matrix, Targets
@@ -128,7 +127,7 @@ class Model:
         return Reading(
             self.is_classifier,
             self.voting,
-            isinstance(self.loss, Logistic),
+            self.loss.has_log_odds,
             self.is_joint,
             self.has_one_target,
             self.flattens,
@@ -140,7 +139,7 @@ class Model:
 
     def check_labels(self, target: Target) -> None:
         """Raise if class weights are negative, or given for labels that y does not have."""
-        if isinstance(self.class_weight, Mapping) and isinstance(target, Labels):
+        if isinstance(self.class_weight, Mapping) and target.classes is not None:
             check_class_weight(self.class_weight, target.classes)
 
     @property
@@ -199,22 +198,24 @@ class Model:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense' or Dense()"
             )
         n_rows, n_features = shape
-        if self.operator == "auto" and isinstance(kernel, Linear) and n_features < n_rows:
+        if self.operator == "auto" and kernel.is_linear and n_features < n_rows:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
             return _low_rank(n_rows, n_features, self.seed)
-        if self.loss.is_smooth:
-            check_memory(n_rows, n_rows)
-        else:
-            check_memory(n_rows, n_rows, _SMOOTH)
+        check_memory(n_rows, n_rows, self.instead)
         return Dense()
+
+    @property
+    def instead(self) -> str:
+        """What needs less memory than the full kernel matrix, in words."""
+        return LOW_RANK if self.loss.is_smooth else _SMOOTH
 
     def draws_landmarks(self, n_rows: int | None) -> bool:
         """Whether "auto" means random landmarks for this many rows, or for rows of a source."""
         if self.operator != "auto" or self.choice.is_precomputed:
             return False
         fits_whole = n_rows is not None and fits(n_rows, n_rows)
-        return not fits_whole and not isinstance(self.choice.resolve_for_any(), Linear)
+        return not fits_whole and not self.choice.resolve_for_any().is_linear
 
     def structure_to_fit(self, kernel: Kernel, shape: tuple[int, int]) -> Structure:
         """The structure of the model that is kept: not every one can predict new rows."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
 
+from everyfold.rows.folds import Folds
 from everyfold.types import AnyArray, Array, Index, Targets
 
 
@@ -28,6 +29,8 @@ class Target(ABC):
     """A user's y as an (n, q) matrix, and the way back from fitted values to predictions."""
 
     columns: Array
+    classes: AnyArray | None
+    """The labels there are; None of numbers."""
 
     @property
     def predicts_by_sign(self) -> bool:
@@ -43,8 +46,12 @@ class Target(ABC):
         """The values in the shape scikit-learn gives ``decision_function`` or ``predict``."""
 
     @abstractmethod
-    def among(self, rows: Index) -> Target:
+    def among(self, rows: Index) -> Self:
         """The same target of some of the rows; labels keep all their classes."""
+
+    def emptied(self) -> Self:
+        """The same without its rows, to decide about others."""
+        return self.among(np.empty(0, dtype=np.intp))
 
     @property
     def truth(self) -> AnyArray:
@@ -64,6 +71,24 @@ class Target(ABC):
         """Values of a fold without what its training rows cannot know; here, all are known."""
         return values
 
+    def incomplete(self, folds: Folds) -> list[int]:
+        """The folds whose training rows lack a class; none without classes."""
+        return []
+
+    def known_by(self, values: Array, train: Index) -> tuple[Target, Array]:
+        """The target of a model that knows the classes of its training rows only, and its values.
+
+        Two classes that are left are one problem, positive for the second.
+        """
+        return self, values
+
+    has_probabilities = False
+    """Whether values are log-odds."""
+
+    def probabilities(self, values: Array) -> Array:
+        """Of the classes, from log-odds."""
+        raise TypeError("numbers have no probabilities")
+
 
 @dataclass(frozen=True)
 class Numbers(Target):
@@ -71,6 +96,7 @@ class Numbers(Target):
 
     columns: Array
     is_flat: bool
+    classes = None
 
     @classmethod
     def read(cls, y: Targets) -> Numbers:
@@ -94,7 +120,7 @@ class Numbers(Target):
 
     decide = predict
 
-    def among(self, rows: Index) -> Numbers:
+    def among(self, rows: Index) -> Self:
         """See base class."""
         return replace(self, columns=self.columns[rows])
 
@@ -111,6 +137,7 @@ class Versions(Target):
 
     base: Target
     orders: Index
+    classes = None
 
     @cached_property
     def columns(self) -> Array:  # type: ignore[override]  # an attribute of other targets
@@ -129,7 +156,7 @@ class Versions(Target):
 
     decide = predict
 
-    def among(self, rows: Index) -> Versions:
+    def among(self, rows: Index) -> Self:
         """See base class."""
         raise TypeError("a permuted target has no rows of its own to choose from")
 
@@ -142,7 +169,6 @@ class Labels(Target):
     codes: Index
     columns: Array
     has_probabilities: bool = field(default=False, kw_only=True)
-    """Whether values are log-odds."""
 
     @classmethod
     def read(cls, y: Targets) -> Labels:
@@ -197,13 +223,9 @@ class Labels(Target):
         scaled: Array = positive / positive.sum(axis=1, keepdims=True)
         return scaled
 
-    def among(self, rows: Index) -> Labels:
+    def among(self, rows: Index) -> Self:
         """See base class."""
         return replace(self, codes=self.codes[rows], columns=self.columns[rows])
-
-    def emptied(self) -> Labels:
-        """The same without its rows, to decide about others."""
-        return self.among(np.empty(0, dtype=np.intp))
 
     def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have cannot be predicted."""
@@ -219,11 +241,18 @@ class Labels(Target):
         masked[:, ~seen] = np.finfo(np.float64).min
         return masked
 
-    def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
-        """The target of a model that knows the classes of its training rows only, and its values.
+    def incomplete(self, folds: Folds) -> list[int]:
+        """See base class."""
+        size, fold = len(self.classes), np.repeat(np.arange(len(folds)), folds.sizes)
+        held = np.bincount(
+            fold * size + self.codes[folds.held_rows], minlength=len(folds) * size
+        ).reshape(len(folds), size)
+        kept = np.bincount(self.codes, minlength=size) - held
+        missing: list[int] = np.flatnonzero((kept == 0).any(axis=1)).tolist()
+        return missing
 
-        Two classes that are left are one problem, positive for the second.
-        """
+    def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
+        """See base class."""
         seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
         if seen.all():
             return self, values
@@ -282,7 +311,7 @@ class Pairs(Labels):
         """See base class."""
         return [(self.columns[:, [k]], self.takes_part[:, k]) for k in range(self.columns.shape[1])]
 
-    def among(self, rows: Index) -> Pairs:
+    def among(self, rows: Index) -> Self:
         """See base class."""
         return replace(
             self,

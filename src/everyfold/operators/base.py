@@ -163,6 +163,11 @@ class Operator(ABC):
         """An upper bound of the rank that the structure guarantees; n if it has none."""
         return self.n
 
+    @property
+    def is_indefinite(self) -> bool:
+        """Whether a matrix was given that has negative eigenvalues."""
+        return False
+
 
 class Splits(Operator):
     """An ability: to give the kernel of a training set and its test rows.
@@ -211,10 +216,9 @@ class Differentiates(ABC):
 class Responds(Splits, Multiplies):
     """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
 
+    lacks = "the matrix is that of its own rows and cannot predict new ones; use operator='dense'"
     has_coordinates: bool = False
     """Whether coefficients are coordinates of f, and not one a row."""
-    needs_constant_curvature: bool = False
-    """Whether the structure is lost where the curvature of the loss differs between rows."""
 
     @property
     def outline(self) -> Outline:
@@ -259,6 +263,9 @@ class Responds(Splits, Multiplies):
     def check(self, weights: Array, sets: Sequence[Index]) -> None:
         """Raise if the structure does not suit the weights or the sets to hold out; most do."""
 
+    def check_varying(self, loss: str) -> None:
+        """Raise if the structure is lost where the curvature of a loss differs between rows."""
+
     @abstractmethod
     def restrict(self, rows: Index) -> Responds:
         """The same kernel on some of the rows, which may repeat."""
@@ -271,9 +278,9 @@ class Responds(Splits, Multiplies):
         """See base class: ``restrict(train)`` and ``cross(test, train)``, made when asked for."""
         return Cut(train, test, self)
 
-    @abstractmethod
     def expand(self, coef: Array) -> Expansion:
-        """The function f of these coefficients, without the matrix."""
+        """The function f of these coefficients, without the matrix; raises if there is none."""
+        raise StructureError(self.lacks)
 
     def link(self, X: Matrix) -> Array:
         """What turns coefficients fitted on all rows into values at the rows of ``X``.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everyfold.kernels import Kernel, Precomputed
+from everyfold.kernels import Kernel
 from everyfold.operators.base import Multiplies
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
@@ -37,7 +37,7 @@ class Blockwise(Structure):
 
     def bind(self, kernel: Kernel, X: Matrix) -> BlockwiseMatrix:
         """See base class."""
-        if isinstance(kernel, Precomputed):
+        if kernel.base == "precomputed":
             raise ValueError(
                 "operator=Blockwise() evaluates a kernel on rows, but kernel='precomputed' has its "
                 "matrix already; use operator=Dense()"

@@ -28,10 +28,10 @@ from everyfold.kernels import RBF, Kernel, Laplacian
 from everyfold.operators.base import StructureError
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
+    NO_NEW_ROWS,
     CirculantMatrix,
     CirculantWarning,
     check_sets,
-    refuse_new_rows,
     spell_counts,
 )
 from everyfold.operators.grid import Grid, balance, nearest_factors
@@ -141,7 +141,7 @@ class Circulant(Structure):
     def to_fit(self) -> Structure:
         """See base class: the structure of ``refit``."""
         if self.refit is None:
-            refuse_new_rows()
+            raise StructureError(NO_NEW_ROWS)
         return self.refit.to_fit()
 
     @classmethod

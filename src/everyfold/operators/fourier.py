@@ -12,7 +12,6 @@ import math
 import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
-from typing import NoReturn
 
 import numpy as np
 from scipy import fft
@@ -31,7 +30,7 @@ from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.series import influence_series
 from everyfold.operators.symmetric import EPS, refuse
 from everyfold.rows.folds import lengths
-from everyfold.types import Array, Index, Matrix, Route
+from everyfold.types import Array, Index, Route
 
 CLIPPED_SHARE = 0.01
 """Clipping more than this share of the spectrum is worth a warning."""
@@ -42,6 +41,14 @@ _PIECE = 1 << 14
 
 class CirculantWarning(UserWarning):
     """A circulant matrix differs from what was asked for: clipped eigenvalues, fewer levels."""
+
+
+NO_NEW_ROWS = (
+    "a circulant matrix depends on the rows through their number only and knows nothing about "
+    "new ones, so it cannot predict them; use Circulant(refit=Dense()), with which fit uses "
+    "the same gamma and ridge in an exact model. In a cross-validation use a gamma that is a "
+    "number, not 'scale', and no preprocessing by fold"
+)
 
 
 class CirculantMatrix(Responds):
@@ -59,7 +66,7 @@ class CirculantMatrix(Responds):
         half a period of the grid it is not small, and the matrix is far from its definition.
     """
 
-    needs_constant_curvature = True
+    lacks = NO_NEW_ROWS
 
     def __init__(self, grid: Grid, steps: tuple[float, ...], kernel: RBF | Laplacian) -> None:
         self.grid = grid
@@ -130,13 +137,12 @@ class CirculantMatrix(Responds):
         """See base class: the entries of the matrix between the two sets."""
         return self.grid.gather(self.column, new[:, None], rows[None, :])
 
-    def link(self, X: Matrix) -> NoReturn:
-        """Not available: there is no function behind the matrix."""
-        refuse_new_rows()
-
-    def expand(self, coef: Array) -> NoReturn:
-        """Not available: there is no function behind the matrix."""
-        refuse_new_rows()
+    def check_varying(self, loss: str) -> None:
+        """See base class: it is."""
+        raise StructureError(
+            f"{loss} has a curvature that differs between rows, which destroys the structure of "
+            "this operator; use loss='squared' or operator='dense'"
+        )
 
 
 def check_sets(grid: Grid, weights: Array, sets: Sequence[Index]) -> None:
@@ -396,13 +402,3 @@ def _unaligned(grid: Grid, m: int, n_folds: int | None = None) -> StructureError
     if possible != wanted:
         message += f"; for {wanted} folds drop rows: Circulant().sample({grid.n}, n_folds={wanted})"
     return StructureError(message)
-
-
-def refuse_new_rows() -> NoReturn:
-    """The error for predictions that a matrix without a function cannot give."""
-    raise StructureError(
-        "a circulant matrix depends on the rows through their number only and knows nothing about "
-        "new ones, so it cannot predict them; use Circulant(refit=Dense()), with which fit uses "
-        "the same gamma and ridge in an exact model. In a cross-validation use a gamma that is a "
-        "number, not 'scale', and no preprocessing by fold"
-    )

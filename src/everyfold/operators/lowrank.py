@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from everyfold.kernels import Kernel, Linear
+from everyfold.kernels import Kernel
 from everyfold.operators.base import (
     DualModel,
     Expansion,
@@ -66,7 +66,7 @@ class Mapped(Structure):
         return LowRank(features(X), features)
 
     def bind_rows(self, kernel: Kernel, X: Matrix) -> LowRank:
-        """``bind`` without V, for what takes sums over rows: features are made batch by batch."""
+        """See base class: without V."""
         return LowRank(None, self.feature_map(kernel, Held(X)), X)
 
     reads_sources = True
@@ -92,7 +92,7 @@ class Primal(Mapped):
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> Plain:
         """See base class."""
-        if not isinstance(kernel, Linear):
+        if not kernel.is_linear:
             raise ValueError(f"a primal form exists for the linear kernel only, not for {kernel}")
         return Plain(rows.n_features)
 

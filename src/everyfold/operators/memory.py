@@ -98,10 +98,10 @@ def fits(n: int, rank: int) -> bool:
     return needed <= TRIFLE or needed <= available_memory()
 
 
-_LOW_RANK = "operator=Nystrom(...), or a linear kernel with fewer features than rows"
+LOW_RANK = "operator=Nystrom(...), or a linear kernel with fewer features than rows"
 
 
-def check_memory(n: int, rank: int, instead: str = _LOW_RANK) -> None:
+def check_memory(n: int, rank: int, instead: str = LOW_RANK) -> None:
     """Refuse an n×rank matrix that would not fit while it is at work, before it is started.
 
     ``instead`` names what needs no dense matrix.
@@ -121,8 +121,10 @@ def check_memory(n: int, rank: int, instead: str = _LOW_RANK) -> None:
     )
 
 
-def check_workers(each: int, workers: int, n: int) -> None:
+def check_workers(each: int, workers: int, n: int, instead: str = LOW_RANK) -> None:
     """Refuse work of so many bytes in each of several workers, if they cannot hold it together.
+
+    ``instead`` names what needs less.
 
     A limit of the address space holds for each process by itself; the machine's and the control
     group's for all together.
@@ -131,8 +133,7 @@ def check_workers(each: int, workers: int, n: int) -> None:
     if each > free:
         raise MemoryError(
             f"evaluating n_samples={n} rows needs about {each / 1e9:.2g} GB at a time, but "
-            f"{free / 1e9:.2g} GB are free; use fewer rows, fewer candidates at a time, or "
-            "operator=Nystrom(...)"
+            f"{free / 1e9:.2g} GB are free; use fewer rows, fewer candidates at a time, {instead}"
         )
     if workers * each > together:
         raise MemoryError(

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal, TypeGuard
 import numpy as np
 from sklearn.utils import check_random_state
 
-from everyfold.kernels import Kernel, Precomputed
+from everyfold.kernels import Kernel
 from everyfold.operators.base import Differentiates, Outline, Responds, StructureError
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
@@ -246,7 +246,7 @@ class Nystrom(Mapped):
         random = check_random_state(self.random_state)
         count = self.count(n)
         if self.sampling == "uniform":
-            more = 0 if isinstance(kernel, Precomputed) else PROBE
+            more = 0 if kernel.base == "precomputed" else PROBE
             drawn = uniform(n, count + more, random)
             X = rows.take(drawn)
             landmarks = kernel.anchors(X[:count], drawn[:count])
@@ -291,7 +291,7 @@ def _number(asked: float, whole: float) -> int:
 
 
 def _refuse_centres(kernel: Kernel) -> None:
-    if isinstance(kernel, Precomputed):
+    if kernel.base == "precomputed":
         raise StructureError(
             "sampling='kmeans' takes centres of clusters, which a matrix with "
             "kernel='precomputed' has no columns for; use 'rpcholesky' or 'uniform'"

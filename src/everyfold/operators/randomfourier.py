@@ -3,14 +3,14 @@ r"""Random Fourier features: kernels of differences as means of random waves."""
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral
 from typing import ClassVar
 
 import numpy as np
 from sklearn.utils import check_random_state
 
-from everyfold.kernels import RBF, Kernel, Laplacian, Scaled
+from everyfold.kernels import Kernel
 from everyfold.operators.base import StructureError
 from everyfold.operators.features import FeatureMap, fingerprint
 from everyfold.operators.lowrank import Mapped
@@ -74,18 +74,14 @@ class RandomFourier(Mapped):
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> WaveFeatures:
         """See base class."""
-        if isinstance(kernel, Scaled):
-            waves = self.feature_map(kernel.kernel, rows)
-            return replace(waves, directions=waves.directions * np.array(kernel.factors)[:, None])
         random, size = check_random_state(self.random_state), (rows.n_features, self._n_directions)
-        if isinstance(kernel, RBF):
-            return WaveFeatures(random.standard_normal(size), float(np.sqrt(2.0 * kernel.gamma)))
-        if isinstance(kernel, Laplacian):
-            return WaveFeatures(random.standard_cauchy(size), float(kernel.gamma))
-        raise StructureError(
-            f"operator={self} stands for rbf and laplacian kernels, not for {kernel}; use "
-            "operator=Nystrom(...), which takes any"
-        )
+        waves = kernel.waves(random, size)
+        if waves is None:
+            raise StructureError(
+                f"operator={self} stands for rbf and laplacian kernels, not for {kernel}; use "
+                "operator=Nystrom(...), which takes any"
+            )
+        return WaveFeatures(*waves)
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,10 @@ class Structure(ABC):
         """``bind``, given the base matrix of the kernel; most structures have no use for it."""
         return self.bind(kernel, X)
 
+    def bind_rows(self, kernel: Kernel, X: Matrix) -> Multiplies:
+        """``bind``, for what takes sums over the rows; features are then made batch by batch."""
+        return self.bind(kernel, X)
+
     needs_base: ClassVar[bool] = False
     """Whether the operator comes from the base matrix, which kernels may share."""
 

@@ -24,10 +24,9 @@ from everyfold.evaluate.inexact import (
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
-from everyfold.losses import Logistic
 from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import final_step
-from everyfold.models.targets import Labels, Target
+from everyfold.models.targets import Target
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows.sources import as_rows
 from everyfold.selection.fallback import (
@@ -152,7 +151,6 @@ def cross_val_predict(
         raise outcome.failure.error
     target, values = _in_order_of_rows(data, outcome)
     if method == "predict_proba":
-        assert isinstance(target, Labels)
         return target.probabilities(values)
     return target.predict(values) if method == "predict" else target.decide(values)
 
@@ -251,7 +249,7 @@ def _check_method(request: Request, method: str) -> None:
     allowed = ["predict"]
     if model.is_classifier:
         allowed.append("decision_function")
-        if isinstance(model.loss, Logistic) and model.voting is None:
+        if model.loss.has_log_odds and model.voting is None:
             allowed.append("predict_proba")
     if method not in allowed:
         words = f"method={method!r} is not available for {type(final).__name__}; use one of "

@@ -16,7 +16,7 @@ from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
-from everyfold.models.targets import Labels, Target
+from everyfold.models.targets import Target
 from everyfold.selection.bootstrap import HeldOutTable
 from everyfold.types import AnyArray, Array, Index, Mask
 
@@ -74,16 +74,15 @@ class _Kept:
     def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
         if outcome.values is None:
             return None
-        nobody = np.empty(0, dtype=np.intp)
         are_signs = outcome.is_approximate and not task.needs_values
-        target, values = task.target.among(nobody), task.held_out(outcome.values)
+        target, values = task.target.emptied(), task.held_out(outcome.values)
         return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, task.target)
 
     def read(self, method: Method) -> AnyArray:
         """What was predicted, one entry for each held-out row of each fold."""
         if method == "predict":
             return self.target.predict(self.values)
-        if not isinstance(self.target, Labels):
+        if self.target.classes is None:
             raise ValueError(f"method={method!r} is for classifiers; use method='predict'")
         if method == "decision_function":
             return self.target.decide(self.values)
@@ -156,7 +155,7 @@ class Keeper:
         found = kept.read(method)
         is_exact = is_exact and not (kept.are_signs and method != "predict")
         repeats = np.bincount(kept.rows, minlength=kept.n)
-        if method == "predict" and isinstance(kept.target, Labels):
+        if method == "predict" and kept.target.classes is not None:
             values, spread = _votes(found, kept, repeats)
         else:
             values, spread = _means(found, kept.rows, repeats)
@@ -171,7 +170,7 @@ class Keeper:
                 "the held-out values are approximations of which only the signs count; use "
                 "order='exact', or a scorer that compares values, such as 'roc_auc'"
             )
-        assert isinstance(kept.target, Labels)
+        assert kept.target.classes is not None
         return found, kept.whole.truth[kept.rows], kept.target.classes
 
     def table(self, numbers: Sequence[int]) -> HeldOutTable:
@@ -254,8 +253,8 @@ def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Arra
             f"row {missing[0]} was held out by no fold, or by one that failed, and there is no "
             "label for that; use method='decision_function', whose values are NaN there"
         )
-    assert isinstance(kept.target, Labels)
     classes = kept.target.classes
+    assert classes is not None
     votes = np.zeros((kept.n, len(classes)))
     np.add.at(votes, (kept.rows, np.searchsorted(classes, found)), 1.0)
     labels: AnyArray = classes[votes.argmax(axis=1)]

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import Linear, Scaled
-from everyfold.losses import EpsilonInsensitive, Hinge, Squared
+from everyfold.losses import Squared
 from everyfold.models.adapters import read_estimator, twin_of
 from everyfold.models.model import KernelChoice, Model
 from everyfold.operators import Dense, Nystrom
@@ -198,9 +198,7 @@ def read_machine(estimator: Estimator) -> Machine:
         if hasattr(estimator, attribute):
             raise ValueError(f"FastGradientSearchCV: {name} {words}")
     model = read_estimator(estimator)
-    is_machine = not model.loss.has_constant_curvature and isinstance(
-        model.loss, Hinge | EpsilonInsensitive
-    )
+    is_machine = not model.loss.is_smooth
     if is_machine:
         model = _squared(model)
     for is_so, words in _objections(estimator, model):

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold.operators.base import Responds, Solution, StructureError
+from everyfold.operators.base import Responds, Solution
 from everyfold.solve.newton import Fit, newton_all
 from everyfold.solve.problem import Problem
 from everyfold.types import Route
@@ -51,11 +51,7 @@ def solve_path(
             steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
             yield Fit(response.rho, response.solution(), response.condition, steps, exact, done)
         return
-    if operator.needs_constant_curvature:
-        raise StructureError(
-            f"{problem.loss} has a curvature that differs between rows, which destroys the "
-            "structure of this operator; use loss='squared' or operator='dense'"
-        )
+    operator.check_varying(str(problem.loss))
     for rho in rhos:
         fit = newton_all(problem, operator, rho, start)
         start = fit.solution

@@ -11,10 +11,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
 from everyfold.kernels import Gamma, KernelLike
-from everyfold.losses import Logistic, Loss, find_loss
+from everyfold.losses import Loss, find_loss
 from everyfold.models.estimators.base import KernelMachine, keep_parameters
 from everyfold.models.model import ClassWeight
-from everyfold.models.targets import Labels
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.dasks import is_lazy, lazily
@@ -24,7 +23,7 @@ from everyfold.types import AnyArray, Array, LabelLoss, Matrix, Params, Targets
 
 def _has_probabilities(machine: KernelClassifier) -> bool:
     """Votes of pairs of classes have none."""
-    return isinstance(find_loss(machine.loss), Logistic) and machine.multi_class == "ovr"
+    return find_loss(machine.loss).has_log_odds and machine.multi_class == "ovr"
 
 
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
@@ -111,14 +110,11 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         if isinstance(X, RowSource):
             reader = self._fit_source(X, y, sample_weight).reader
             assert reader.classes is not None
-            self.classes_ = reader.classes
-            decoder = reader.target(reader.classes[:0])
-            assert isinstance(decoder, Labels)
-            self._decoder = decoder
+            self.classes_, self._decoder = reader.classes, reader.target(reader.classes[:0])
             return self
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         labels = self._model().target(y)
-        assert isinstance(labels, Labels)
+        assert labels.classes is not None
         self._fit(X, labels, sample_weight)
         self.classes_ = labels.classes
         # A target knows how to decide; its rows are not needed for that.
