@@ -17,13 +17,13 @@ HEAD = """\
 
 This page is written by `python -m benchmarks.peers report`; nothing on it is typed. Searches of
 the same 6 × 6 grid (C or alpha, gamma) with the same five folds on three quarters of the rows;
-the rest is held out. *Time* is that of the search and the fit of its winner, in {clock}, one
-thread; *ratio* is GridSearchCV's time over it. *Off* is how far the reported score of the winner
-is from that of refits on the same folds. *Error* is that on the rows held out: share of mistakes,
-or squared error as a share of the variance. Nystroem + RidgeCV has 300 landmarks and searches
-gamma alone (leave-one-out chooses the ridge); optuna draws {trials} times from the same ranges;
-neo-ls-svm chooses its own kernel by leave-one-out and has no folds; himalaya and torchkm share
-one kernel's factorisation between ridges and are called once a gamma. Times of compiling and
+the rest is held out. *Time* is that of the search and the fit of its winner, one
+thread{clock}; *ratio* is GridSearchCV's time over it. *Off* is how far the reported score of the
+winner is from that of refits on the same folds. *Error* is that on the rows held out: share of
+mistakes, or squared error as a share of the variance. Nystroem + RidgeCV has 300 landmarks and
+searches gamma alone (leave-one-out chooses the ridge); optuna draws {trials} times from the same
+ranges; neo-ls-svm chooses its own kernel by leave-one-out and has no folds; himalaya and torchkm
+share one kernel's factorisation between ridges and are called once a gamma. Times of compiling and
 importing are left out.
 """
 
@@ -31,7 +31,7 @@ importing are left out.
 def write(kept: Kept) -> None:
     """The page and its picture."""
     quiet = all(record["quiet"] for record in kept.values())
-    clock = "seconds" if quiet else "seconds of processor time, as the machine was shared"
+    clock = "" if quiet else "\n(† processor time: the machine was shared at that moment)"
     parts = [
         HEAD.format(clock=clock, trials=TRIALS),
         verdict(kept),
@@ -84,10 +84,11 @@ def table(problem: Problem, kept: Kept) -> str:
             continue
         ratio = f"{seconds(base) / seconds(record):.1f}×" if "wall" in base else "—"
         scaled = f" (1/{record['scaled']:.0f} of it run)" if record["scaled"] != 1 else ""
+        mark = "" if record["quiet"] else " †"
         off = None if record["true"] is None else abs(record["reported"] - record["true"])
         entries = [_shown(record["reported"]), _shown(off, ".0e"), _shown(record["held"])]
         lines.append(
-            f"| {peer} | {seconds(record):.3g} s{scaled} | {ratio} | {' | '.join(entries)} |"
+            f"| {peer} | {seconds(record):.3g} s{mark}{scaled} | {ratio} | {' | '.join(entries)} |"
         )
     return "\n".join(lines) + "\n"
 
