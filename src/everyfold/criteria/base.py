@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Self
 
 import numpy as np
@@ -14,7 +14,7 @@ from everyfold.losses import Loss
 from everyfold.operators.base import Responds
 from everyfold.operators.sums import FoldErrors
 from everyfold.operators.symmetric import EPS
-from everyfold.rows.folds import Folds
+from everyfold.rows.folds import Folds, Merged
 from everyfold.solve import Problem
 from everyfold.types import Array, Route
 
@@ -84,6 +84,19 @@ class OutOfFold:
         """Whether every fold has."""
         return self.is_unique is None or bool(self.is_unique.all())
 
+    def apart(self, merged: Merged) -> OutOfFold:
+        """What folds that were merged say, by the folds that they stand for."""
+        of = merged.numbers
+        return replace(
+            self,
+            values=self.values[merged.places],
+            is_exact=self.is_exact[of],
+            spectral_radius=self.spectral_radius[of],
+            condition=self.condition[of],
+            failures={i: self.failures[k] for i, k in enumerate(of) if k in self.failures},
+            is_unique=None if self.is_unique is None else self.is_unique[of],
+        )
+
     def mistakes(self, y: Array, folds: Folds) -> Array:
         """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
 
@@ -133,6 +146,11 @@ class Predictive(ABC):
     def with_threads(self, threads: int) -> Self:
         """The same by so many threads at a time, if it uses any by itself."""
         return self
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether values of squared loss depend on training sets alone: equal ones are one."""
+        return False
 
     @abstractmethod
     def evaluate(

@@ -118,6 +118,11 @@ class HeldOut(Predictive):
             yield from newton_steps(problem, operator, ridges, folds, options)
 
     @property
+    def may_merge(self) -> bool:
+        """See base class."""
+        return self.owners is None
+
+    @property
     def _limit(self) -> float:
         """The order as a number: for squared loss "exact" is what infinity gives."""
         return math.inf if self.order == "exact" else float(self.order)

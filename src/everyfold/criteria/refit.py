@@ -34,6 +34,11 @@ class Refit(FoldSolver[Starts | None]):
 
     route: Route = "cholesky"
 
+    @property
+    def may_merge(self) -> bool:
+        """See base class."""
+        return True
+
     def begin(
         self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
     ) -> Starts | None:

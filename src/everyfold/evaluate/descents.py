@@ -12,7 +12,7 @@ from everyfold.operators.memory import check_workers
 
 __all__ = ["Descents", "gradient_cost"]
 
-TYPICAL_GRADIENTS = 12
+TYPICAL_GRADIENTS = 8
 """Evaluations of a descent; between 3 and the most that are allowed."""
 
 
@@ -57,8 +57,8 @@ class Descents:
     def after(self, plan: SearchPlan) -> SearchPlan:
         """The plan of the search for the start, and of the descents from there."""
         words = (
-            f"then {self.strengths} descents along the gradient on each of {self.sets} sets of "
-            f"rows (all, and those of the outer folds), about {TYPICAL_GRADIENTS} gradients and "
+            f"then up to {self.strengths} descents along the gradient on each of {self.sets} sets "
+            f"of rows (all, and those of the outer folds), about {TYPICAL_GRADIENTS} gradients and "
             f"at most {self.most} each"
         )
         return replace(

@@ -184,7 +184,8 @@ def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, fo
         operator.check(problem.w, folds.helds)
         operator = operator.outline
     q = problem.y.shape[1]
-    work = Workload(problem.n, operator.rank, n_ridges, q, folds.groups, operator.is_held)
+    apart = folds if folds.merged is None else folds.merged.folds
+    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_held)
     allowed, reason = _allowed(problem, operator, folds, work)
     estimates = sorted((squared(work, name).seconds, name) for name in allowed)
     seconds, method = estimates[0]

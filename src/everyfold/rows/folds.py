@@ -179,6 +179,22 @@ class Folds:
                 helds.append(kept if held is test else place[held][place[held] >= 0])
         return Folds(len(rows), tuple(tests), tuple(helds))
 
+    @cached_property
+    def merged(self) -> Merged | None:
+        """Folds that train on the same rows as one each; None if there are none.
+
+        Those of nested cross-validations are such: a pair of folds is left out twice, and each of
+        the two is tested once. No fold that tests all rows that it leaves out is looked at.
+        """
+        if (self.sizes == np.diff(self.bounds)).all():
+            return None
+        numbers: dict[bytes, list[int]] = {}
+        for i, (test, held) in enumerate(zip(self.tests, self.helds, strict=True)):
+            own = i in self.odd or i in self.orders or len(test) == len(held)
+            name = str(i).encode() if own else np.sort(held).tobytes()
+            numbers.setdefault(name, []).append(i)
+        return Merged.of(self, list(numbers.values())) if len(numbers) < len(self) else None
+
     @property
     def are_removable(self) -> bool:
         """Whether every fold is a removal of rows."""
@@ -247,6 +263,52 @@ class Folds:
         for group in by_size.values():
             folds, rows, slots = zip(*group, strict=True)
             yield Stack(np.array(folds, dtype=np.intp), np.stack(rows), np.stack(slots))
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Folds without those that train on the same rows as others, and the way back.
+
+    Attributes
+    ----------
+    folds : Folds
+        They test what any of their originals does.
+    numbers : array of shape (originals,)
+        The fold that stands for each original.
+    places : array
+        Where the values of the test rows of all originals are among those of the folds.
+    """
+
+    folds: Folds
+    numbers: Index
+    places: Index
+
+    @classmethod
+    def of(cls, folds: Folds, sets: Sequence[Sequence[int]]) -> Merged:
+        """From the numbers of the originals that train on the same rows."""
+        first = folds.subset([own[0] for own in sets])
+        unions = [
+            folds.tests[own[0]]
+            if len(own) == 1
+            else np.unique(np.concatenate([folds.tests[i] for i in own]))
+            for own in sets
+        ]
+        merged = replace(first, tests=tuple(unions), helds=tuple(first.helds))
+        numbers = np.empty(len(folds), dtype=np.intp)
+        for k, own in enumerate(sets):
+            numbers[own] = k
+        places = [
+            merged.bounds[k] + _position(merged.tests[k], test)
+            for k, test in zip(numbers.tolist(), folds.tests, strict=True)
+        ]
+        return cls(merged, numbers, np.concatenate(places))
+
+
+def _position(rows: Index, wanted: Index) -> Index:
+    """Where some rows are among others."""
+    order = np.argsort(rows, kind="stable")
+    found: Index = order[np.searchsorted(rows, wanted, sorter=order)]
+    return found
 
 
 def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:

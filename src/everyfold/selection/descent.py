@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ GAMMA_BOUNDS = (-14.0, 6.0)
 RIDGE_BOUNDS = (-9.0, 9.0)
 """How far the logarithms of a gamma and of the ridge may go from where they start."""
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-3
 """A descent ends where the objective falls by less than this share of the start's error."""
 
 _HOPELESS = 1e6
@@ -50,6 +50,8 @@ class Point:
         The mean squared error of the folds, which was tuned: too good to be true.
     steps : int
         Iterations of the descent.
+    slopes : ErrorSlopes, optional
+        The error with its gradient, where they are known.
     """
 
     gamma: Array
@@ -57,6 +59,14 @@ class Point:
     shrinkage: float = math.inf
     error: float = math.nan
     steps: int = 0
+    slopes: ErrorSlopes | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def amid(cls, points: Sequence[Point]) -> Point:
+        """Between some points of the same shrinkage: the means of their logarithms."""
+        gamma = np.exp(np.mean([np.log(point.gamma) for point in points], axis=0))
+        ridge = math.exp(float(np.mean([math.log(point.ridge) for point in points])))
+        return cls(gamma, ridge, points[0].shrinkage)
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,8 @@ class Descent:
 
     def anchored(self, start: Point) -> Descent:
         """The same with the landmarks that the operator draws at the start, if it draws any."""
-        if not isinstance(self.model.operator, Nystrom):
+        is_anchored = isinstance(self.structure, FixedLandmarks)
+        if is_anchored or not isinstance(self.model.operator, Nystrom):
             return self
         drawn = self.model.operator.landmarks(self.kernel(start.gamma), self.X)
         return replace(self, structure=FixedLandmarks(drawn.features.landmarks))
@@ -122,25 +133,33 @@ class Descent:
     def _error(self) -> PreparedError:
         return HeldOutError().prepared(self.problem, self.folds)
 
-    def walk(self, start: Point, shrinkages: Sequence[float], max_iter: int) -> list[Point]:
-        """The start, and an optimum for each strength of shrinkage, each from the one before."""
-        walker, z = self.anchored(start), self._write(start)
-        known = {z.tobytes(): walker.at(start.gamma, start.ridge)}
-        found = [replace(start, error=known[z.tobytes()].value)]
-        for shrinkage in shrinkages:
-            objective = _Objective(walker, found[0], shrinkage, known)
-            best = minimize(
-                objective,
-                z,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=self._bounds(start),
-                options={"maxiter": max_iter, "ftol": TOLERANCE, "gtol": TOLERANCE},
-            )
-            z = best.x
-            error = known[z.tobytes()].value
-            found.append(Point(*self.read(z, start), shrinkage, error, int(best.nit)))
-        return found
+    def known(self, start: Point) -> Point:
+        """The start with its error, and the gradient there."""
+        if start.slopes is not None:
+            return start
+        slopes = self.at(start.gamma, start.ridge)
+        return replace(start, error=slopes.value, slopes=slopes)
+
+    def walk(self, start: Point, begin: Point, shrinkage: float, max_iter: int) -> Point:
+        """The optimum that a descent with this shrinkage finds, from where it is told to begin.
+
+        Bounds and the unit of the error are those of the start, whose error is known.
+        """
+        z = self._write(begin)
+        objective = _Objective(self, start, shrinkage)
+        if begin.slopes is not None:
+            objective.seen[z.tobytes()] = begin.slopes
+        best = minimize(
+            objective,
+            z,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self._bounds(start),
+            options={"maxiter": max_iter, "ftol": TOLERANCE, "gtol": TOLERANCE},
+        )
+        slopes = objective.seen[best.x.tobytes()]
+        gamma, ridge = self.read(best.x, start)
+        return Point(gamma, ridge, shrinkage, slopes.value, int(best.nit), slopes)
 
     def variance(self) -> float:
         """The variance of y, so that shrinkage does not depend on the unit of y."""
@@ -189,8 +208,8 @@ class _Objective:
     descent: Descent
     start: Point
     shrinkage: float
-    known: dict[bytes, ErrorSlopes]
-    """What was evaluated before; a new strength begins where the last one ended."""
+    seen: dict[bytes, ErrorSlopes] = field(default_factory=dict)
+    """What was evaluated before: a descent begins where the last one ended."""
 
     def __call__(self, z: Array) -> tuple[float, Array]:
         gamma, ridge = self.descent.read(z, self.start)
@@ -206,12 +225,12 @@ class _Objective:
 
     def _at(self, z: Array, gamma: Array, ridge: float) -> ErrorSlopes:
         key = z.tobytes()
-        if key not in self.known:
+        if key not in self.seen:
             try:
-                self.known[key] = self.descent.at(gamma, ridge)
+                self.seen[key] = self.descent.at(gamma, ridge)
             except ArithmeticError:  # not positive definite to working precision
-                self.known[key] = ErrorSlopes(math.nan, gamma, ridge, gamma)
-        return self.known[key]
+                self.seen[key] = ErrorSlopes(math.nan, gamma, ridge, gamma)
+        return self.seen[key]
 
     @cached_property
     def _variance(self) -> float:

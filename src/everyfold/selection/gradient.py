@@ -38,7 +38,6 @@ from everyfold.selection.scales import Machine, params_of, read_machine
 from everyfold.selection.starts import grid_of
 from everyfold.selection.walks import (
     MOST_OUTER_FOLDS,
-    NONE,
     Outer,
     Walked,
     Walks,
@@ -58,8 +57,8 @@ from everyfold.types import (
 
 __all__ = ["FastGradientSearchCV"]
 
-SHRINKAGES = (0.1, 0.01, 0.001)
-"""Strengths that "auto" tries, besides staying at the start."""
+SHRINKAGES = (0.03, 0.003)
+"""Strengths that "auto" tries, besides staying at the start; from strong to weak."""
 
 MARGIN = 1.0 + 1e-9
 """Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
@@ -93,7 +92,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         ``operator=Nystrom(...)`` for many rows. SVC and SVR get the scales that squared loss finds
         with their kernel, and then choose C (not epsilon) by their own folds.
     start : "auto" or dict, default="auto"
-        "auto": the best of a grid of 7 gammas (the same for all features) and 10 ridges, by
+        "auto": the best of a grid of 5 gammas (the same for all features) and 8 ridges, by
         ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; what is missing is the estimator's own.
     parameters : tuple, default=("gamma", "alpha")
         What is tuned; "alpha" is the ridge.
@@ -101,8 +100,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         Whether each feature has a gamma of its own.
     shrinkage : "auto" or float, default="auto"
         The factor τ of the penalty :math:`\tau\,\mathrm{mean}_j(\log\gamma_j -
-        \overline{\log\gamma})^2` beside the error relative to the variance of y. "auto" tries 0.1,
-        0.01 and 0.001. A number is tried alone; inf stays at the start.
+        \overline{\log\gamma})^2` beside the error relative to the variance of y. "auto" tries 0.03
+        and, if that was not worse than the start, 0.003. A number is tried alone; inf stays there.
     loss : {"auto", "squared"}, default="auto"
         The error that is descended: squared, of labels coded -1 and +1 too.
     cv : int, splitter or iterable of splits, default=None
@@ -142,9 +141,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     fold_weights_ : array of shape (outer folds, n_features)
         The same of the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
-        For each strength of shrinkage: "shrinkage", "gamma", "alpha", "cv_error" (the tuned error
-        of all rows), "outer_scores", "gain" and "standard_error" (over the start, in pairs); of
-        labels also "outer_losses", squared errors of the outer values.
+        For each strength of shrinkage that was tried: "shrinkage", "gamma", "alpha", "cv_error"
+        (the tuned error of all rows), "outer_scores", "gain" and "standard_error" (over the start,
+        in pairs); of labels also "outer_losses", squared errors of the outer values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
@@ -160,9 +159,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     standard error of the paired differences over the outer folds; else the start stays. Of labels,
     the squared error of the outer values has to fall by as much, too, as a few wrong labels more
     or less say little. The error that was tuned has no say in it.
-    **Cost** about 12 candidates for each strength, times one more than the outer folds; each one
-    factorisation of n rows, and n² flops a feature. Up to eight dense n×n matrices. The start of
-    all outer folds is one search: inner and outer rows are removed from one factorisation together.
+    **Cost** about 8 candidates for each strength and outer fold, each one factorisation of its
+    rows, and n² flops a feature. Up to eight dense n×n matrices. The start of all outer folds is
+    one search, and the descents on all rows begin amid the points that outer folds have found.
     **Exact?** Error and gradient are those of refitting every fold; the minimum is a local one.
     With landmarks they are those of the model with the landmarks drawn at the start of a descent.
 
@@ -225,11 +224,11 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         descents = self._descents(walks, outers)
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
-            found = self._walk(walks, outers, starts, journal)
-        self._keep(walks, found)
+            points, found = self._walk(walks, outers, starts, journal)
+        self._keep(walks, points, found)
         if walks.machine.model.is_classifier:
             self.classes_ = np.unique(walks.y)
-        best = self._tune(walks, found[0].points[self.best_index_])
+        best = self._tune(walks, points[self.best_index_])
         if self.refit:
             self.best_estimator_ = walks.machine.fit(best, X, y, sample_weight)
         self.plan_ = descents.after(made).took(time.perf_counter() - begin)
@@ -376,28 +375,35 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         outers: Sequence[Outer],
         starts: Sequence[Point],
         journal: Journal | None,
-    ) -> list[Walked]:
-        """All walks, that on all rows first; those that a journal has are not repeated."""
-        begin, jobs = time.perf_counter(), list(zip([NONE, *outers], starts, strict=True))
-        found: dict[int, Walked] = {}
-        for k, walked in walks.run(jobs, self._shrinkages, self.max_iter, self.n_jobs, journal):
-            found[k] = walked
-            if self.verbose:
-                steps, seconds = sum(p.steps for p in walked.points), time.perf_counter() - begin
-                words = "all rows" if k == 0 else f"without outer fold {k}"
-                print(
-                    f"{len(found)}/{len(jobs)} {words}, {steps} steps, {seconds:.1f} s", flush=True
-                )
-        return [found[k] for k in range(len(jobs))]
+    ) -> tuple[list[Point], list[Walked]]:
+        """The points of all rows, and those of the outer folds with what they score.
+
+        All outer folds get one strength after the other, from strong to weak, until one is worse
+        than the one before.
+        """
+        begin, found = time.perf_counter(), [Walked([start]) for start in starts]
+        for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
+            rest = (some, self.max_iter, self.n_jobs, journal)
+            for k, walked in walks.run(outers, found[1:], *rest):
+                found[k + 1] = walked
+                if self.verbose:
+                    seconds = time.perf_counter() - begin
+                    words = f"shrinkage {some[0]:g}" if some else "start"
+                    steps = walked.points[-1].steps
+                    fold = f"without outer fold {k + 1} of {len(outers)}"
+                    print(f"{words} {fold}, {steps} steps, {seconds:.1f} s", flush=True)
+            if some and np.mean([own.worth[-1] - own.worth[-2] for own in found[1:]]) < 0.0:
+                break
+        return walks.settle(starts[0], found[1:], self.max_iter, journal), found[1:]
 
     # -- the answer --------------------------------------------------------------------------------
 
-    def _keep(self, walks: Walks, found: Sequence[Walked]) -> None:
+    def _keep(self, walks: Walks, points: Sequence[Point], found: Sequence[Walked]) -> None:
         """Choose from the scores of the outer folds, and say what was found."""
-        points, scores = found[0].points, np.array([walked.scores for walked in found[1:]])
+        scores = np.array([walked.scores for walked in found])
         gain, error = _gains(scores)
         is_better = gain > MARGIN * error
-        losses = np.array([walked.losses for walked in found[1:]])
+        losses = np.array([walked.losses for walked in found])
         if losses.size:
             fall, its_error = _gains(-losses)
             is_better &= fall > MARGIN * its_error
@@ -413,9 +419,10 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             for k, point in enumerate(points)
         ]
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        shares = [_shares(walks.descent, own.points[self.best_index_].gamma) for own in found]
-        self.feature_weights_ = dict(zip(names, shares[0].tolist(), strict=True))
-        self.fold_weights_ = np.array(shares[1:])
+        share = _shares(walks.descent, points[self.best_index_].gamma)
+        self.feature_weights_ = dict(zip(names, share.tolist(), strict=True))
+        own = [walked.points[self.best_index_].gamma for walked in found]
+        self.fold_weights_ = np.array([_shares(walks.descent, gamma) for gamma in own])
         self.summary_ = _summary(self.path_, self.best_index_, len(scores))
 
     def _tune(self, walks: Walks, best: Point) -> Estimator:

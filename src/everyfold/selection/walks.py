@@ -28,13 +28,10 @@ MOST_OUTER_FOLDS = 10
 
 @dataclass(frozen=True)
 class Outer:
-    """Rows that are left out of a walk, and those of them that score it; none for all rows."""
+    """Rows that are left out of a walk, and those of them that score it."""
 
     held: Index
     test: Index
-
-
-NONE = Outer(np.empty(0, dtype=np.intp), np.empty(0, dtype=np.intp))
 
 
 def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
@@ -79,6 +76,7 @@ class Walked:
     Attributes
     ----------
     points : sequence of Point
+        The start, and an optimum for each strength of shrinkage so far.
     scores : sequence of float
         By the scorer; none for a walk on all rows.
     losses : sequence of float
@@ -87,8 +85,18 @@ class Walked:
     """
 
     points: Sequence[Point]
-    scores: Sequence[float]
+    scores: Sequence[float] = ()
     losses: Sequence[float] = ()
+
+    def __add__(self, more: Walked) -> Walked:
+        """What comes next, in place of a start that was not looked at yet."""
+        points = [*self.points[: len(self.scores)], *more.points]
+        return Walked(points, [*self.scores, *more.scores], [*self.losses, *more.losses])
+
+    @property
+    def worth(self) -> Array:
+        """What tells most about the points; more is better."""
+        return -np.array(self.losses) if len(self.losses) else np.array(self.scores)
 
     def record(self) -> Params:
         """Plain data, for a journal."""
@@ -209,41 +217,64 @@ class Walks:
 
     def run(
         self,
-        jobs: Sequence[tuple[Outer, Point]],
+        outers: Sequence[Outer],
+        walked: Sequence[Walked],
         shrinkages: Sequence[float],
         max_iter: int,
         n_jobs: int | None,
         journal: Journal | None,
     ) -> Iterator[tuple[int, Walked]]:
-        """All walks by number, as they get done; those that a journal has come first."""
-        left = []
-        for k in range(len(jobs)):
-            known = None if journal is None else journal.find_record(f"walk {k}")
+        """All walks by number with further points, as they get done; a journal's come first."""
+        left, names = [], [f"fold {k}, {list(shrinkages)}" for k in range(len(outers))]
+        for k, name in enumerate(names):
+            known = None if journal is None else journal.find_record(name)
             if known is None:
                 left.append(k)
             else:
-                yield k, Walked.of(known[0])
+                yield k, walked[k] + Walked.of(known[0])
         if not left:
             return
-        work = partial(_walk, self, jobs, shrinkages, max_iter)
-        for k, walked in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
+        work = partial(_walk, self, outers, walked, shrinkages, max_iter)
+        for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
             if journal is not None:
-                journal.append_record(f"walk {k}", [walked.record()])
-            yield k, walked
+                journal.append_record(names[k], [more.record()])
+            yield k, walked[k] + more
 
     def walk(
-        self, outer: Outer, start: Point, shrinkages: Sequence[float], max_iter: int
+        self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
     ) -> Walked:
-        """The path of the rows that are not left out, scored by those that are."""
-        own = self.without(outer.held) if outer.held.size else self
-        points = own.descent.walk(start, shrinkages, max_iter)
-        if not outer.held.size:
-            return Walked(points, [])
+        """The next points on the rows that are not left out, scored by those that are.
+
+        Each descent begins where the one before ended.
+        """
+        own = self.without(outer.held)
+        descent = own.descent.anchored(before.points[0])
+        points = [descent.known(before.points[0]), *before.points[1:]]
+        for shrinkage in shrinkages:
+            points.append(descent.walk(points[0], points[-1], shrinkage, max_iter))
+        points = points[len(before.scores) :]
         fitted = [own._fitted(point) for point in points]
         scores = [self._score(estimator, outer) for estimator in fitted]
         if not (self.machine.has_ridge and self.machine.model.is_classifier):
             return Walked(points, scores)
         return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
+
+    def settle(
+        self, start: Point, found: Sequence[Walked], max_iter: int, journal: Journal | None
+    ) -> list[Point]:
+        """The points of all rows: each descent begins amid those that outer folds have found."""
+        known = None if journal is None else journal.find_record("all rows")
+        if known is not None:
+            return list(Walked.of(known[0]).points)
+        descent = self.descent.anchored(start)
+        start = descent.known(start)
+        middles = [
+            Point.amid(own) for own in list(zip(*(w.points for w in found), strict=True))[1:]
+        ]
+        points = [start, *(descent.walk(start, m, m.shrinkage, max_iter) for m in middles)]
+        if journal is not None:
+            journal.append_record("all rows", [Walked(points).record()])
+        return points
 
     def _fitted(self, point: Point) -> Estimator:
         estimator = self.machine.configured(point, self.rows, self.scoring)
@@ -272,10 +303,11 @@ class Walks:
 
 def _walk(
     walks: Walks,
-    jobs: Sequence[tuple[Outer, Point]],
+    outers: Sequence[Outer],
+    walked: Sequence[Walked],
     shrinkages: Sequence[float],
     max_iter: int,
     k: int,
 ) -> Walked:
     """One of the walks, in whatever process."""
-    return walks.walk(*jobs[k], shrinkages, max_iter)
+    return walks.walk(outers[k], walked[k], shrinkages, max_iter)
