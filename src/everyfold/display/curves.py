@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, pyplot, short
+from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, new_axes, pyplot, short
 from everyfold.types import Array, Params, Search
 
 MOST_BANDS = 6
 """With more lines than that only the best has a band, and their names stand beside the picture."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CVCurveDisplay:
     """Scores over one parameter, with bands of one standard error; one line for all the others.
 
@@ -44,23 +46,15 @@ class CVCurveDisplay:
     >>> display = CVCurveDisplay.from_search(search, x="alpha")  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        lines: list[tuple[str, Array, Array, Array]],
-        best: tuple[float, float] | None,
-        x_name: str,
-        metric: str,
-        label: str | None = None,
-        order: Sequence[int] | None = None,
-    ) -> None:
-        self.lines = lines
-        self.best = best
-        self.x_name = x_name
-        self.metric = metric
-        self.label = metric if label is None else label
-        self.order = list(range(len(lines))) if order is None else list(order)
-        self.is_ordered = order is not None
+    lines: list[tuple[str, Array, Array, Array]]
+    best: tuple[float, float] | None
+    x_name: str
+    metric: str
+    label: str | None = None
+    order: Sequence[int] | None = None
+
+    def __post_init__(self) -> None:
+        self.label = self.metric if self.label is None else self.label
 
     @classmethod
     def from_search(
@@ -125,13 +119,12 @@ class CVCurveDisplay:
 
     def plot(self, *, ax: Axes = None) -> CVCurveDisplay:
         """Draw; returns itself."""
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
-        colours = [None] * len(self.lines)
-        if self.is_ordered:
+        ax = new_axes() if ax is None else ax
+        order, colours = list(range(len(self.lines))), [None] * len(self.lines)
+        if self.order is not None:
+            order = list(self.order)
             steps = np.linspace(0.25, 0.92, max(len(self.lines), 2))
-            colours = [plt.get_cmap("viridis")(steps[place]) for place in self.order]
+            colours = [pyplot().get_cmap("viridis")(steps[place]) for place in order]
         self.lines_ = []
         for k, (label, x, scores, errors) in enumerate(self.lines):
             how = {"marker": "o", "markersize": 3, "color": colours[k], "zorder": 3 - (k > 0)}
@@ -148,7 +141,7 @@ class CVCurveDisplay:
         bands = " ± one std. error" if has_errors else ""
         ax.set(xlabel=short(self.x_name), ylabel=f"mean test {self.label}{bands}")
         if any(label for label, *_ in self.lines):
-            handles = [self.lines_[k] for k in np.argsort(self.order)]
+            handles = [self.lines_[k] for k in np.argsort(order)]
             place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
             place = place if len(handles) > MOST_BANDS else {"loc": "best"}
             ax.legend(handles=handles, frameon=False, fontsize="small", **place)

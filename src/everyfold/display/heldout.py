@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from sklearn.metrics import (
     roc_auc_score,
 )
 
-from everyfold.display.table import Axes, plain, pyplot
+from everyfold.display.table import Axes, new_axes, plain
 from everyfold.types import AnyArray, Search
 
 __all__ = ["OutOfFoldDisplay"]
@@ -35,6 +36,7 @@ _METHODS = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class OutOfFoldDisplay:
     """Out-of-fold values of a candidate beside what is true.
 
@@ -62,10 +64,9 @@ class OutOfFoldDisplay:
     >>> display = OutOfFoldDisplay.from_search(search)  # doctest: +SKIP
     """
 
-    def __init__(self, *, kind: Kind, truth: AnyArray, values: AnyArray) -> None:
-        self.kind = kind
-        self.truth = truth
-        self.values = values
+    kind: Kind
+    truth: AnyArray
+    values: AnyArray
 
     @classmethod
     def from_search(
@@ -111,8 +112,7 @@ class OutOfFoldDisplay:
 
     def plot(self, *, ax: Axes = None) -> OutOfFoldDisplay:
         """Draw; returns itself."""
-        if ax is None:
-            _, ax = pyplot().subplots(layout="constrained")
+        ax = new_axes() if ax is None else ax
         self.displays_ = list(getattr(self, f"_{self.kind}")(ax))
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from everyfold.display.table import Axes, pyplot
+from everyfold.display.table import Axes, new_axes
 from everyfold.types import Array, Estimator, Mask, Matrix, Targets
 
 __all__ = ["IntervalDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IntervalDisplay:
     """Predictions of rows with their intervals, beside what was measured.
 
@@ -40,13 +43,10 @@ class IntervalDisplay:
     >>> display = IntervalDisplay.from_estimator(conformal, X[300:], y[300:])  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, measured: Array, predicted: Array, intervals: Array, confidence: float
-    ) -> None:
-        self.measured = measured
-        self.predicted = predicted
-        self.intervals = intervals
-        self.confidence = confidence
+    measured: Array
+    predicted: Array
+    intervals: Array
+    confidence: float
 
     @classmethod
     def from_estimator(
@@ -85,8 +85,7 @@ class IntervalDisplay:
 
     def plot(self, *, ax: Axes = None) -> IntervalDisplay:
         """Draw; returns itself."""
-        if ax is None:
-            _, ax = pyplot().subplots(layout="constrained")
+        ax = new_axes() if ax is None else ax
         inside = self.is_covered
         self.coverage_ = float(inside.mean())
         low, high = self.intervals.T

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from everyfold.display.candidates import params_words
-from everyfold.display.table import Axes, Table, plain, pyplot
+from everyfold.display.table import Axes, Table, new_axes, plain, pyplot
 from everyfold.types import Array, Search
 
 __all__ = ["RankCurveDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RankCurveDisplay:
     """Mean scores of candidates over the rank of the kernel that they were evaluated with.
 
@@ -39,10 +42,9 @@ class RankCurveDisplay:
     >>> display = RankCurveDisplay.from_search(search.fit(X, y))  # doctest: +SKIP
     """
 
-    def __init__(self, *, lines: list[tuple[str, Array, Array]], metric: str, n_rows: int) -> None:
-        self.lines = lines
-        self.metric = metric
-        self.n_rows = n_rows
+    lines: list[tuple[str, Array, Array]]
+    metric: str
+    n_rows: int
 
     @classmethod
     def from_search(
@@ -81,13 +83,11 @@ class RankCurveDisplay:
 
     def plot(self, *, ax: Axes = None) -> RankCurveDisplay:
         """Draw; returns itself."""
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+        ax = new_axes() if ax is None else ax
         shades = np.linspace(0.25, 0.92, max(len(self.lines), 2))
         self.lines_ = []
         for k, (label, ranks, scores) in enumerate(self.lines):
-            colour = plt.get_cmap("viridis")(shades[k])
+            colour = pyplot().get_cmap("viridis")(shades[k])
             how = {"marker": "o", "markersize": 4, "color": colour, "zorder": 3 - (k > 0)}
             self.lines_ += ax.plot(ranks, scores, label=plain(label), **how)
         ax.axvline(self.n_rows, color="0.6", linestyle=":", linewidth=1.0)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, pyplot, short
+from everyfold.display.table import RIDGES, Axes, Table, is_log_spaced, new_axes, short
 from everyfold.types import Array, Search
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CVSurfaceDisplay:
     """The cross-validation surface over two parameters.
 
@@ -48,28 +50,18 @@ class CVSurfaceDisplay:
     >>> display = CVSurfaceDisplay.from_search(search)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        x: Array,
-        y: Array,
-        scores: Array,
-        errors: Array,
-        best: tuple[int, int] | None,
-        x_name: str,
-        y_name: str,
-        metric: str,
-        label: str | None = None,
-    ) -> None:
-        self.x = x
-        self.y = y
-        self.scores = scores
-        self.errors = errors
-        self.best = best
-        self.x_name = x_name
-        self.y_name = y_name
-        self.metric = metric
-        self.label = metric if label is None else label
+    x: Array
+    y: Array
+    scores: Array
+    errors: Array
+    best: tuple[int, int] | None
+    x_name: str
+    y_name: str
+    metric: str
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        self.label = self.metric if self.label is None else self.label
 
     @classmethod
     def from_search(
@@ -135,9 +127,7 @@ class CVSurfaceDisplay:
 
     def plot(self, *, ax: Axes = None, cmap: str = "viridis") -> CVSurfaceDisplay:
         """Draw; returns itself."""
-        plt = pyplot()
-        if ax is None:
-            _, ax = plt.subplots(layout="constrained")
+        ax = new_axes() if ax is None else ax
         for values, scale in ((self.x, ax.set_xscale), (self.y, ax.set_yscale)):
             scale("log" if is_log_spaced(values) else "linear")
         low, is_cut = self._lowest()

@@ -29,6 +29,11 @@ def pyplot() -> Any:
     return plt
 
 
+def new_axes() -> Axes:
+    """Axes in a figure of their own."""
+    return pyplot().subplots(layout="constrained")[1]
+
+
 @dataclass(frozen=True)
 class Table:
     """The numbers of a search that are worth a picture."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from everyfold.types import Array, Search
 __all__ = ["FeatureWeightsDisplay"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FeatureWeightsDisplay:
     """The share of every feature in the kernel, as bars; each outer fold's own as a point.
 
@@ -41,13 +43,10 @@ class FeatureWeightsDisplay:
     >>> display = FeatureWeightsDisplay.from_search(search.fit(X, y))  # doctest: +SKIP
     """
 
-    def __init__(
-        self, *, names: Sequence[str], weights: Array, folds: Array, left_out: int = 0
-    ) -> None:
-        self.names = list(names)
-        self.weights = weights
-        self.folds = folds
-        self.left_out = left_out
+    names: Sequence[str]
+    weights: Array
+    folds: Array
+    left_out: int = 0
 
     @classmethod
     def from_search(
