@@ -8,37 +8,6 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "AnyArray",
-    "Array",
-    "ClosedName",
-    "ErrorScore",
-    "Estimator",
-    "Fallback",
-    "Grid",
-    "Index",
-    "Label",
-    "LabelLoss",
-    "Lazy",
-    "Mask",
-    "Matrix",
-    "Method",
-    "NumberLoss",
-    "Order",
-    "Params",
-    "Pooled",
-    "Preprocessing",
-    "RandomState",
-    "Refit",
-    "RidgeScaling",
-    "Route",
-    "Score",
-    "Scorer",
-    "Search",
-    "Splitter",
-    "Targets",
-]
-
 Array: TypeAlias = NDArray[np.float64]
 """Numbers in double precision."""
 

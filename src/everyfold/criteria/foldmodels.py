@@ -20,8 +20,6 @@ from everyfold.operators.base import Responds, Solution
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
-__all__ = ["FoldModels", "are_complements", "fold_models"]
-
 
 @dataclass(frozen=True)
 class FoldModels:

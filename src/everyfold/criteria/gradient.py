@@ -25,8 +25,6 @@ from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Route
 
-__all__ = ["ErrorSlopes", "HeldOutError", "PreparedError"]
-
 
 @dataclass(frozen=True)
 class ErrorSlopes:

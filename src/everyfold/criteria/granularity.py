@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
 
-__all__ = ["Granularity", "choose_granularity", "granularity_bound"]
-
 _ROUNDING = 1e-12
 
 

@@ -14,8 +14,6 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Params
 
-__all__ = ["Libsvm", "RawLibsvm"]
-
 
 class RawLibsvm(Protocol):
     """libsvm without an estimator around it, whose checks take longer than a fit to few rows."""

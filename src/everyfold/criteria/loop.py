@@ -22,8 +22,6 @@ from everyfold.rows.telling import told
 from everyfold.solve import Problem
 from everyfold.types import Array, Mask
 
-__all__ = ["FoldAnswer", "FoldSolver", "Stage", "fit_parts"]
-
 Shared = TypeVar("Shared")
 """What a solver makes once for all training sets."""
 

@@ -15,8 +15,6 @@ from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import Pair
 from everyfold.types import Array, Index
 
-__all__ = ["ClassKernel", "TrainingPairs", "multiples"]
-
 
 @dataclass(frozen=True)
 class ClassKernel:

@@ -24,8 +24,6 @@ from everyfold.svm.paths import FoldPaths as Solved
 from everyfold.svm.paths import PairPaths, Stop, epsilon_paths, hinge_paths, pair_paths
 from everyfold.types import Array, Mask, Params
 
-__all__ = ["FoldPaths", "RefittedRows", "SingleRows", "SmoothedSteps"]
-
 SMOOTHING = 0.05
 """Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
 

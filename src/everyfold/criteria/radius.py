@@ -13,8 +13,6 @@ from everyfold.operators.base import Responds
 from everyfold.solve import Problem
 from everyfold.types import Array
 
-__all__ = ["RadiusMargin", "squared_radius"]
-
 _GAP = 1e-9
 """How far a radius may be from the smallest one, relative to it."""
 

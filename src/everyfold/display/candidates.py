@@ -10,8 +10,6 @@ from everyfold.display.markup import Markup, table, tag
 from everyfold.display.table import Table, short
 from everyfold.types import AnyArray, Index, Mask
 
-__all__ = ["candidate_table", "number", "params_words", "ranges"]
-
 MOST_CANDIDATES = 1000
 """So many, the best, are on a page."""
 

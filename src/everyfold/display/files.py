@@ -17,8 +17,6 @@ try:
 except ImportError:  # a system without such locks, where partial files of dead runs stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["is_special", "partial_file", "remove_dead", "writing"]
-
 
 def is_special(path: Path) -> bool:
     """Whether it is a device, a pipe or the like, which nothing may take the place of."""

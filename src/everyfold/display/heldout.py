@@ -18,8 +18,6 @@ from sklearn.metrics import (
 from everyfold.display.table import Axes, new_axes, plain
 from everyfold.types import AnyArray, Search
 
-__all__ = ["OutOfFoldDisplay"]
-
 MOST_NUMBERS = 20
 """With more classes than that the confusion matrix is colours without numbers."""
 

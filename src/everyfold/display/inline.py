@@ -11,8 +11,6 @@ from typing import Any
 from everyfold.display.markup import Markup, tag
 from everyfold.display.table import Axes
 
-__all__ = ["figure"]
-
 MOST_SHAPES = 600
 """More points or cells than that are one image of pixels within the picture."""
 

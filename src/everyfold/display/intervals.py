@@ -10,8 +10,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from everyfold.display.table import Axes, new_axes
 from everyfold.types import Array, Estimator, Mask, Matrix, Targets
 
-__all__ = ["IntervalDisplay"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IntervalDisplay:

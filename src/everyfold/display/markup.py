@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["Markup", "join", "table", "tag"]
-
-
 _VOID = ("input", "meta")
 """Elements without an end."""
 

@@ -10,8 +10,6 @@ from everyfold.display.candidates import params_words
 from everyfold.display.table import Axes, Table, new_axes, plain, pyplot
 from everyfold.types import Array, Search
 
-__all__ = ["RankCurveDisplay"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RankCurveDisplay:

@@ -24,8 +24,6 @@ from everyfold.display.table import Table, pyplot
 from everyfold.display.worst import worst_rows
 from everyfold.types import AnyArray, Mask, Search
 
-__all__ = ["Findings", "page"]
-
 _HERE = Path(__file__).parent
 
 

@@ -7,8 +7,6 @@ from everyfold.display.markup import Markup, tag
 from everyfold.display.table import label_of
 from everyfold.types import Search
 
-__all__ = ["result_view"]
-
 _STYLE = "text-align: left; vertical-align: top"
 
 

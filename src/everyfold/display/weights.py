@@ -10,8 +10,6 @@ import numpy as np
 from everyfold.display.table import Axes, pyplot
 from everyfold.types import Array, Search
 
-__all__ = ["FeatureWeightsDisplay"]
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureWeightsDisplay:

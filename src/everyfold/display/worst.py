@@ -12,8 +12,6 @@ from everyfold.display.candidates import brief, number
 from everyfold.display.markup import Markup, table, tag
 from everyfold.types import AnyArray, Array, Index, Search
 
-__all__ = ["worst_rows"]
-
 MOST_ROWS = 50
 
 

@@ -15,8 +15,6 @@ from everyfold.operators import Responds, Structure
 from everyfold.operators.base import Made, Multiplies, Part, Splits, having
 from everyfold.types import Array, Index, Matrix
 
-__all__ = ["FoldRows", "bind", "rows_of"]
-
 Bases = dict[Hashable, Array]
 """Base matrices by their name and their rows."""
 

@@ -7,8 +7,6 @@ from collections.abc import Hashable
 from everyfold.operators.memory import available_memory
 from everyfold.types import Matrix
 
-__all__ = ["Cache"]
-
 _SHARE_OF_MEMORY = 0.25
 _MOST_BYTES = 2_000_000_000
 

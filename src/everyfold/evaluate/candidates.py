@@ -22,8 +22,6 @@ from everyfold.models.model import Model
 from everyfold.models.pipelines import MetadataError, Parts, final_step, take_apart, warp_of
 from everyfold.types import Estimator, Params, Scorer
 
-__all__ = ["NO_FITS", "Others", "Readable", "read_candidates", "read_models"]
-
 NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
 
 

@@ -32,8 +32,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["REFITTED", "Candidate", "Data", "Outcome", "Task", "Tile"]
-
 REFITTED = "refitted"
 """The status of a candidate that nothing speeds up: its scores are those of its own refits."""
 

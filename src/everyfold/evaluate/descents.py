@@ -10,8 +10,6 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.workers import local_threads
 from everyfold.operators.memory import check_workers
 
-__all__ = ["Descents", "gradient_cost"]
-
 TYPICAL_GRADIENTS = 8
 """Evaluations of a descent; between 3 and the most that are allowed."""
 

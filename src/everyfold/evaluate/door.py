@@ -14,8 +14,6 @@ from everyfold.evaluate.tiles import Unit, gather
 from everyfold.evaluate.workers import WorkerDiedError, map_unordered
 from everyfold.operators.threads import SINGLE_THREAD_ROWS
 
-__all__ = ["carry_out"]
-
 
 def carry_out(
     plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Journal | None = None

@@ -17,8 +17,6 @@ from everyfold.operators.sums import FEW_RIDGES
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 
-__all__ = ["METHODS", "Plan", "own_ridge", "plan_exact", "squared"]
-
 Estimate = Callable[[Workload, CostModel], float]
 
 _ITERATIONS = 50

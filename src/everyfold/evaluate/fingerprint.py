@@ -22,16 +22,6 @@ from everyfold.evaluate.tiles import Unit
 from everyfold.rows import RowSource
 from everyfold.types import AnyArray, Matrix, Params
 
-__all__ = [
-    "Fingerprint",
-    "difference",
-    "digest",
-    "fingerprint",
-    "fingerprint_of",
-    "unit_key",
-    "versions",
-]
-
 Fingerprint = dict[str, dict[str, str]]
 """Of every part of a search, what belongs to it by name: a digest, or a version."""
 

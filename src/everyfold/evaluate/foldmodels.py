@@ -26,8 +26,6 @@ from everyfold.operators.threads import blas_threads
 from everyfold.rows.folds import Folds
 from everyfold.types import Array, Estimator, Index, Matrix, Targets
 
-__all__ = ["KeptFolds", "keep_folds"]
-
 
 class Predictors(ABC):
     """The models of t folds, and that of all rows."""

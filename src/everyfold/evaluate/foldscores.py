@@ -10,8 +10,6 @@ import numpy as np
 
 from everyfold.types import Array, Index, Mask, Score
 
-__all__ = ["MOST_COLUMNS", "FoldScores", "column", "placed"]
-
 MOST_COLUMNS = 1000
 """With more folds than that, ``cv_results_`` has their means and deviations only."""
 

@@ -13,8 +13,6 @@ from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.evaluate.data import Outcome
 from everyfold.types import Score
 
-__all__ = ["exclude", "warn_if_approximate", "warn_if_excluded", "warn_if_inexact"]
-
 NEAR_IDENTITY = "near identity"
 """The status of a candidate that an influence series says nothing of."""
 

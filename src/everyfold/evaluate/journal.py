@@ -35,8 +35,6 @@ try:
 except ImportError:  # not a POSIX system: nothing keeps two processes apart
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Journal", "JournalError", "check_folds_repeat", "opened", "opened_file"]
-
 _MAGIC = b"everyfold-journal-1 "
 
 

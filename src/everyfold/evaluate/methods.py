@@ -37,8 +37,6 @@ from everyfold.operators.base import Outline
 from everyfold.solve import Problem
 from everyfold.types import Order, Route
 
-__all__ = ["Method", "check_order", "choose_method"]
-
 MANY_FOLDS = 20
 """Beyond this number of folds one step for each takes the place of fits of their own."""
 

@@ -17,8 +17,6 @@ from everyfold.operators.memory import available_memory
 from everyfold.rows.batches import BLOCK_BYTES
 from everyfold.rows.cluster import Workers
 
-__all__ = ["cut_passes", "pass_words", "stand_in_notes", "traffic_notes"]
-
 SHARE_OF_MEMORY = 0.25
 MOST_BYTES = 1_000_000_000
 """What the sums of one pass may take: this share of free memory, and no more than this."""

@@ -23,8 +23,6 @@ from everyfold.models.targets import Target, Versions
 from everyfold.rows.folds import Folds
 from everyfold.types import Array, Index, Score, Splitter, Targets
 
-__all__ = ["permuted"]
-
 _MOST_VALUES = 1 << 24
 """Held-out values of a task: more permutations are several tasks."""
 

@@ -14,8 +14,6 @@ from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
 from everyfold.types import Params
 
-__all__ = ["Measured", "SearchPlan", "some"]
-
 _PREPROCESSING = {
     "none": "none",
     "per_fold": "steps fitted on the training rows of each fold, once for all candidates alike",

@@ -25,8 +25,6 @@ from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import LOW_RANK, check_workers
 
-__all__ = ["choose_preprocessing", "plan"]
-
 Preprocessing = Literal["none", "per_fold", "once"]
 
 

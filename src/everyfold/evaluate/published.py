@@ -12,13 +12,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d
 from everyfold.losses import HuberHinge
 from everyfold.types import AnyArray, Array, Label, Scorer
 
-__all__ = [
-    "coefficient_of_variation",
-    "huber_hinge_loss",
-    "huber_hinge_scorer",
-    "neg_coefficient_of_variation",
-]
-
 
 def huber_hinge_loss(
     y_true: ArrayLike,

@@ -15,8 +15,6 @@ from everyfold.evaluate.tiles import Unit, cut, kernels_of
 from everyfold.operators import Nystrom
 from everyfold.types import Order
 
-__all__ = ["RankCurve", "settled", "with_open_ranks"]
-
 FIRST_LANDMARKS = 128
 
 MOST_LANDMARKS = 4096

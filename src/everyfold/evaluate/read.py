@@ -40,8 +40,6 @@ from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
 from everyfold.types import Index, Matrix, Splitter, Targets
 
-__all__ = ["check_partition", "not_sped_up", "read", "splits_of"]
-
 
 def read(request: Request) -> Data:
     """Read a request: each of its parts once, raising what is wrong with it.

@@ -18,8 +18,6 @@ from everyfold.evaluate.tiles import Group, Unit
 from everyfold.models.private import HAS_CALLBACKS, fit_and_score
 from everyfold.types import Params
 
-__all__ = ["Beside", "Confirm", "lost_refits", "refit_units", "run_refits"]
-
 AUTO_CONFIRM = 3
 """How many candidates are refitted by default if the winner's score is not exact."""
 

@@ -38,8 +38,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["Metadata", "Options", "Request", "Wants"]
-
 
 @dataclass(frozen=True)
 class Options:

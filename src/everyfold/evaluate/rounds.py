@@ -16,8 +16,6 @@ from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.tiles import Unit
 
-__all__ = ["History", "Once", "Rounds", "mean_score"]
-
 History = Sequence[Sequence[Outcome]]
 """The outcomes of every round so far."""
 

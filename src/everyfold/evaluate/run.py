@@ -33,8 +33,6 @@ from everyfold.rows.telling import listening, within
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.types import AnyArray, Array, Index, Label, Mask, Params, Score
 
-__all__ = ["lost", "run", "score_together"]
-
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""

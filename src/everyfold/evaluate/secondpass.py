@@ -22,8 +22,6 @@ from everyfold.rows import Block, RowSource
 from everyfold.rows.rules import FoldRule
 from everyfold.types import AnyArray, Array, Index, Params, Score, Scorer
 
-__all__ = ["held_out_values", "score_values", "scores_from_sums"]
-
 Table = list[list[list[Score]]]
 """Scores by kernel, fold and candidate."""
 

@@ -21,8 +21,6 @@ from everyfold.rows.moments import FoldMoments
 from everyfold.rows.rules import FoldRule
 from everyfold.types import Array, ErrorScore, Index, Params, Score
 
-__all__ = ["Kernel", "Predictor", "Stream"]
-
 _ASSUMED_FOLDS = 10
 
 

@@ -31,8 +31,6 @@ from everyfold.rows.cluster import ClusterError
 from everyfold.rows.telling import within
 from everyfold.types import Array, Score
 
-__all__ = ["run_pass"]
-
 
 def block_height(maps: Sequence[FeatureMap]) -> int:
     """How many rows to read at a time."""

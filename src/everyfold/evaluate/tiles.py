@@ -20,8 +20,6 @@ from everyfold.operators import Structure
 from everyfold.operators.base import Outline
 from everyfold.types import Matrix, Order
 
-__all__ = ["Group", "Unit", "cut", "kernels_of"]
-
 BATCH = 8
 """Kernels of a fold that share its distances before the next fold has its turn."""
 

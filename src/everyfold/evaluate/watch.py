@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-__all__ = ["Watch"]
-
 
 class Watch:
     """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""

@@ -47,17 +47,6 @@ from everyfold.kernels.distances import (
 from everyfold.kernels.slopes import sum_manhattan, sum_products, sum_squares
 from everyfold.types import AnyArray, Array, Matrix
 
-__all__ = [
-    "RBF",
-    "Cosine",
-    "Custom",
-    "Kernel",
-    "Laplacian",
-    "Linear",
-    "Polynomial",
-    "Precomputed",
-]
-
 
 class Kernel(ABC):
     r"""A kernel k(x, x'), as an elementwise map of a base matrix.

@@ -12,8 +12,6 @@ from everyfold.kernels.distances import is_sparse
 from everyfold.kernels.kernels import Kernel
 from everyfold.types import AnyArray, Array, Matrix
 
-__all__ = ["Scaled"]
-
 
 @dataclass(frozen=True)
 class Scaled(Kernel):

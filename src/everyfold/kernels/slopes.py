@@ -13,8 +13,6 @@ import numpy as np
 from everyfold.kernels.distances import BLOCK_SIZE
 from everyfold.types import Array
 
-__all__ = ["sum_manhattan", "sum_products", "sum_squares"]
-
 
 def sum_products(H: Array, X: Array, Y: Array) -> Array:
     """Σ H_ik x_ij y_kj for all j.

@@ -28,8 +28,6 @@ from everyfold.rows.rules import Everything
 from everyfold.solve import Fit, solve
 from everyfold.types import Array, Matrix
 
-__all__ = ["Fitted", "SourceFit", "fit_rows", "fit_source"]
-
 
 @dataclass(frozen=True)
 class Fitted:

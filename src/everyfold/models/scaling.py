@@ -21,8 +21,6 @@ from everyfold.rows.rules import Everything, FoldRule
 from everyfold.rows.source import Result
 from everyfold.types import Array, Estimator
 
-__all__ = ["ScaledRows", "find_moments", "fit_to_source", "scaler_of", "scaling_of"]
-
 
 def scaler_of(parts: Parts) -> StandardScaler | None:
     """The scaler in front of a model; None if there is none, refused if it is something else."""

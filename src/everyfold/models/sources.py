@@ -21,17 +21,6 @@ from everyfold.rows.rules import FoldRule
 from everyfold.rows.telling import tell
 from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
 
-__all__ = [
-    "Reader",
-    "answers",
-    "check_model",
-    "choose_map",
-    "in_blocks",
-    "read_source",
-    "structure_of",
-    "tell_block",
-]
-
 ROWS_AT_A_TIME = 65536
 
 

@@ -17,8 +17,6 @@ from everyfold.models.targets import Numbers
 from everyfold.rows.folds import Folds
 from everyfold.types import Array, Estimator
 
-__all__ = ["Warp", "Warped"]
-
 
 @dataclass(frozen=True)
 class Warp:

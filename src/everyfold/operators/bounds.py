@@ -8,8 +8,6 @@ import numpy as np
 
 from everyfold.types import Array
 
-__all__ = ["expected_residual", "model_error_bound"]
-
 
 def model_error_bound(
     residual_norm: float, n: int, ridge: float, *, kappa: float = 1.0, offset: float = 0.0

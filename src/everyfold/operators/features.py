@@ -25,15 +25,6 @@ from everyfold.operators.symmetric import CHUNK, EPS, spectrum
 from everyfold.rows.moments import Scaling
 from everyfold.types import Array, Matrix
 
-__all__ = [
-    "FeatureMap",
-    "LandmarkFeatures",
-    "LinearExpansion",
-    "MapExpansion",
-    "Plain",
-    "Standardised",
-]
-
 TRUSTED = 1e-8
 """What rounding may do to a sum, relative to it; scores move by a hundredth of that or less."""
 

@@ -28,8 +28,6 @@ from everyfold.operators.response import Linear
 from everyfold.operators.symmetric import CHUNK
 from everyfold.types import Array, Index, Matrix, Route
 
-__all__ = ["InfluenceMatrix", "InfluenceResponse"]
-
 
 class InfluenceMatrix(DenseMatrix):
     """A kernel matrix that fits in full and responds at low rank."""

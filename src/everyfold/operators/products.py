@@ -6,8 +6,6 @@ from scipy.linalg import blas
 
 from everyfold.types import Array
 
-__all__ = ["product"]
-
 
 def product(A: Array, B: Array) -> Array:
     """A B through the BLAS that also factorises, without a copy of ``A`` in C or Fortran order."""

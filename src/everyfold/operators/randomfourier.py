@@ -17,8 +17,6 @@ from everyfold.operators.lowrank import Mapped
 from everyfold.rows.memory import Sampled
 from everyfold.types import Array, Matrix, RandomState
 
-__all__ = ["RandomFourier", "WaveFeatures"]
-
 
 @dataclass(frozen=True)
 class RandomFourier(Mapped):

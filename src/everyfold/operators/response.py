@@ -16,16 +16,6 @@ from everyfold.operators.series import influence_series
 from everyfold.operators.symmetric import CHUNK, FactoredStack, solve_stack
 from everyfold.types import Array, Index
 
-__all__ = [
-    "DualModel",
-    "Linear",
-    "Quadratic",
-    "Response",
-    "Solution",
-    "StructureError",
-    "weights_of_sets",
-]
-
 _POWER_STEPS = 30
 
 Linear: TypeAlias = Callable[[Array], Array]

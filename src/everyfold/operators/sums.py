@@ -29,8 +29,6 @@ from everyfold.operators.systems import factorise
 from everyfold.rows.batches import NEVER, TOTAL, Batch
 from everyfold.types import Array
 
-__all__ = ["FoldErrors", "FoldSums", "RidgeModels", "Start", "Sums", "accumulate"]
-
 DISTINCT = 1e-5
 """Differences below this share of what they are taken of have lost their digits."""
 

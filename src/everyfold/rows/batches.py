@@ -10,8 +10,6 @@ import numpy as np
 from everyfold.rows.telling import told
 from everyfold.types import Array, Index, Matrix
 
-__all__ = ["NEVER", "TOTAL", "Batch", "array_batches", "by_fold", "height_of"]
-
 NEVER = -1
 """The set of rows that no fold holds out."""
 

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from everyfold.types import Lazy
 
-__all__ = ["Cluster", "ClusterError", "Workers", "active_client"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

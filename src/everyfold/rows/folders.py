@@ -16,8 +16,6 @@ from everyfold.rows.source import RowSource, naming
 from everyfold.rows.tables import CsvRows, ParquetRows
 from everyfold.types import Params
 
-__all__ = ["FolderRows", "Paths", "is_many", "kind_of"]
-
 Paths: TypeAlias = str | Path | Sequence[str | Path]
 
 _KINDS: dict[type[RowSource], tuple[str, ...]] = {

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from everyfold.types import Matrix
 
-__all__ = ["Held", "Sampled"]
-
 
 class Sampled(Protocol):
     """Rows of which some can be taken by their numbers: those of a source, or of an array."""

@@ -11,8 +11,6 @@ import numpy as np
 
 from everyfold.types import Array, Index, Matrix
 
-__all__ = ["FoldMoments", "Moments", "Scaling"]
-
 
 @dataclass(frozen=True)
 class Moments:

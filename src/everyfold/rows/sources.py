@@ -13,8 +13,6 @@ from everyfold.rows.folders import ENDINGS, FolderRows, Paths, is_many, kind_of
 from everyfold.rows.source import RowSource
 from everyfold.types import Matrix, Params, Targets
 
-__all__ = ["as_rows", "as_source"]
-
 
 def as_source(
     X: Matrix,

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar
 
-__all__ = ["listening", "tell", "told", "within"]
-
 Listener = Callable[[float], None]
 Item = TypeVar("Item")
 

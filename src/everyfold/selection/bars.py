@@ -8,8 +8,6 @@ from html import escape
 from importlib import import_module
 from typing import Any, Protocol, TextIO
 
-__all__ = ["Bar", "NotebookBar", "TerminalBar", "find_bar"]
-
 
 class Bar(Protocol):
     """Shows a share and words."""

@@ -13,8 +13,6 @@ from everyfold.evaluate.scores import Judge
 from everyfold.models.targets import Target
 from everyfold.types import Array, Index, Params, Scorer
 
-__all__ = ["HeldOutTable", "bootstrap", "together"]
-
 _MOST_VALUES = 1 << 22
 """Rows of bags that are scored at a time."""
 

@@ -43,8 +43,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["FastCalibratedClassifierCV"]
-
 
 class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
     """Calibrated probabilities of a kernel machine, without refitting it on every fold.

@@ -13,16 +13,6 @@ from everyfold.models.private import BaseSearchCV
 from everyfold.operators import Nystrom
 from everyfold.types import Array, Estimator, Params, Refit, Scorer
 
-__all__ = [
-    "ONE_STANDARD_ERROR",
-    "best_index",
-    "check_rule",
-    "check_weightless",
-    "is_rule",
-    "scale_ridge",
-    "settle_rank",
-]
-
 ONE_STANDARD_ERROR = "one_standard_error"
 
 

@@ -41,8 +41,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["learning_curve", "validation_curve"]
-
 _WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None)
 _TENTHS = np.linspace(0.1, 1.0, 5)
 

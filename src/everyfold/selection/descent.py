@@ -20,8 +20,6 @@ from everyfold.rows import Folds
 from everyfold.solve import Problem
 from everyfold.types import Array, Index, Matrix
 
-__all__ = ["Descent", "Point"]
-
 GAMMA_BOUNDS = (-14.0, 6.0)
 RIDGE_BOUNDS = (-9.0, 9.0)
 """How far the logarithms of a gamma and of the ridge may go from where they start."""

@@ -15,8 +15,6 @@ from everyfold.models.adapters import UnknownEstimatorError, read_estimator
 from everyfold.models.pipelines import final_step, freeze
 from everyfold.types import Estimator, Grid, Params, RandomState
 
-__all__ = ["check_free_ridges", "draw"]
-
 _RIDGES = ("alpha", "C")
 
 _Options: TypeAlias = Mapping[str, Any]

@@ -14,8 +14,6 @@ from everyfold.evaluate.data import Data
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
 
-__all__ = ["NotSpedUp", "check_read", "check_sped_up", "falls_back", "leave_to_scikit_learn"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -55,8 +55,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["cross_val_predict", "cross_val_score"]
-
 
 @falls_back
 def cross_val_predict(

@@ -29,8 +29,6 @@ from everyfold.selection.significance import (
 )
 from everyfold.types import Array, Index, Mask, Matrix, Params, Refit, Scorer, Splitter, Targets
 
-__all__ = ["HonestScore", "HonestSearch"]
-
 
 @dataclass(frozen=True)
 class HonestScore:

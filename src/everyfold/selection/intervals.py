@@ -35,8 +35,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["FastCrossConformalRegressor"]
-
 Aggregate = Literal["mean", "median"] | None
 
 _METHODS = ("plus", "base", "minmax")

@@ -14,8 +14,6 @@ from everyfold.evaluate.request import Request
 from everyfold.models.private import MultimetricScorer
 from everyfold.types import Array, Params, Score
 
-__all__ = ["Condensed", "condensed", "failed_score", "fit_errors", "read_fold"]
-
 
 @dataclass(frozen=True)
 class Condensed:

@@ -33,8 +33,6 @@ from everyfold.selection.fallback import NotSpedUp
 from everyfold.selection.results import entries_of
 from everyfold.types import Estimator, Index, Params, Score, Scorer, Search
 
-__all__ = ["is_search", "nest"]
-
 Split = tuple[Index, Index]
 
 

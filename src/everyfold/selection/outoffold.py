@@ -20,8 +20,6 @@ from everyfold.models.targets import Target
 from everyfold.selection.bootstrap import HeldOutTable
 from everyfold.types import AnyArray, Array, Index, Mask
 
-__all__ = ["Keeper", "OutOfFoldPredictions", "evaluate_again"]
-
 Method = Literal["predict", "decision_function", "predict_proba"]
 
 

@@ -39,8 +39,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["permutation_test_score"]
-
 
 @falls_back
 def permutation_test_score(

@@ -22,8 +22,6 @@ from everyfold.rows import RowSource
 from everyfold.selection.honest import HonestScore
 from everyfold.types import AnyArray, Estimator, Matrix, Params, Search
 
-__all__ = ["Given", "ReportedSearch", "ResultView", "findings_of", "write_report"]
-
 MOST_LETTERS = 4000
 """Of the call that repeats a search."""
 

@@ -27,8 +27,6 @@ from everyfold.selection.manyfolds import (
 )
 from everyfold.types import Array, Mask, Params, Scorer, Search
 
-__all__ = ["Table", "entries_of", "sizes_of", "tabulate"]
-
 
 @dataclass(frozen=True)
 class Table:

@@ -22,17 +22,6 @@ from everyfold.selection.descent import Point
 from everyfold.selection.grid import FastGridSearchCV
 from everyfold.types import Array, Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
 
-__all__ = [
-    "Machine",
-    "Rows",
-    "ScaledColumns",
-    "best_of",
-    "grid_search",
-    "params_of",
-    "read_machine",
-    "search_for",
-]
-
 PENALTIES = np.logspace(-1.0, 3.0, 9)
 """The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y."""
 

@@ -10,15 +10,6 @@ from scipy.stats import t as student
 from everyfold.evaluate.data import Data
 from everyfold.types import Array, Mask
 
-__all__ = [
-    "Comparison",
-    "check_confidence",
-    "compare",
-    "interval_of_mean",
-    "test_ratio",
-    "worse",
-]
-
 
 @dataclass(frozen=True)
 class Comparison:

@@ -13,8 +13,6 @@ from everyfold.models.model import Model, read_ridge
 from everyfold.selection.scales import Machine
 from everyfold.types import Matrix, Params
 
-__all__ = ["grid_of"]
-
 START_GAMMAS = np.logspace(-2.0, 0.8, 5)
 START_RIDGES = np.logspace(-5.0, 2.0, 8)
 """The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges."""

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-__all__ = ["sigterm_raises"]
-
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:

@@ -11,8 +11,6 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 
 from everyfold.types import AnyArray, Array, Scorer
 
-__all__ = ["TunedThreshold", "tune"]
-
 
 class TunedThreshold(NamedTuple):
     """The threshold of decision values from which on a row is of the second class.

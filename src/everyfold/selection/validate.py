@@ -45,8 +45,6 @@ from everyfold.types import (
     Targets,
 )
 
-__all__ = ["cross_validate"]
-
 
 @falls_back
 def cross_validate(

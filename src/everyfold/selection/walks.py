@@ -19,8 +19,6 @@ from everyfold.selection.descent import Descent, Point
 from everyfold.selection.scales import Machine, Rows, best_of, grid_search, search_for
 from everyfold.types import Array, Estimator, Index, Params, Scorer, Targets
 
-__all__ = ["Outer", "Walked", "Walks", "outer_folds"]
-
 OUTER_FOLDS = 5
 MOST_OUTER_FOLDS = 10
 """With more folds than this, these many sets of them are left out by the outer cross-validation."""
