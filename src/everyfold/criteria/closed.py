@@ -77,8 +77,7 @@ class FromFit(Closed):
 def _margins(problem: Problem, u: Array, name: str) -> Array:
     if not np.isin(problem.y[problem.w > 0.0], (-1.0, 1.0)).all():
         raise ValueError(f"{name} is for classification: y must be -1 and +1")
-    margins: Array = problem.y * u
-    return margins
+    return problem.y * u
 
 
 def _mean(problem: Problem, rows: Array) -> Array:

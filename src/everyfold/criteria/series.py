@@ -28,8 +28,7 @@ def rows_left(problem: Problem, folds: Folds) -> Index:
 def share_of_ridge(problem: Problem, folds: Folds) -> Array:
     r"""What :math:`\Theta` is on the rows that a fold trains on, (t,): -m/(n-m)."""
     left = rows_left(problem, folds)
-    share: Array = -(problem.n_counted - left) / left
-    return share
+    return -(problem.n_counted - left) / left
 
 
 def mean_series(response: Response, problem: Problem, folds: Folds, g: Array, order: int) -> Array:

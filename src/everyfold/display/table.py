@@ -78,8 +78,7 @@ class Table:
         if f"param_{name}" not in self.results:
             known = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
             raise ValueError(f"parameter {name!r} was not searched; use one of {known}")
-        column: AnyArray = np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
-        return column
+        return np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
 
     def numeric(self) -> list[str]:
         """The searched parameters that are numbers throughout and take several values."""

@@ -55,8 +55,7 @@ class Shared(Predictors):
         """See base class; a product of the kernel with the coefficients of all models."""
         for transformer in self.transformers:
             X = transformer.transform(X)
-        values: Array = self.expansion(read_rows(X)) + self.intercept
-        return values
+        return self.expansion(read_rows(X)) + self.intercept
 
 
 @dataclass(frozen=True)

@@ -113,8 +113,7 @@ class Side:
 
     def mean(self, values: Array) -> Array:
         """Means over each fold's rows."""
-        mean: Array = self.sum(values) / self.sizes.reshape(-1, *[1] * (values.ndim - 1))
-        return mean
+        return self.sum(values) / self.sizes.reshape(-1, *[1] * (values.ndim - 1))
 
 
 @dataclass(frozen=True)

@@ -240,8 +240,7 @@ def answers(work: Callable[[Matrix], AnyArray], X: Matrix, fitted: Estimator) ->
     """
     if isinstance(X, RowSource):
         return in_blocks(work, X, fitted)
-    found: AnyArray = lazily(work, X) if is_lazy(X) else work(X)
-    return found
+    return lazily(work, X) if is_lazy(X) else work(X)
 
 
 def in_blocks(work: Callable[[Matrix], AnyArray], source: RowSource, fitted: Estimator) -> AnyArray:

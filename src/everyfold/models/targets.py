@@ -197,8 +197,7 @@ class Labels(Target):
     @property
     def truth(self) -> AnyArray:
         """See base class."""
-        labels: AnyArray = self.classes[self.codes]
-        return labels
+        return self.classes[self.codes]
 
     @property
     def predicts_by_sign(self) -> bool:
@@ -248,8 +247,7 @@ class Labels(Target):
             fold * size + self.codes[folds.held_rows], minlength=len(folds) * size
         ).reshape(len(folds), size)
         kept = np.bincount(self.codes, minlength=size) - held
-        missing: list[int] = np.flatnonzero((kept == 0).any(axis=1)).tolist()
-        return missing
+        return np.flatnonzero((kept == 0).any(axis=1)).tolist()
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
@@ -337,8 +335,7 @@ class Pairs(Labels):
         for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
             votes[:, i] += values[:, k] >= 0.0
             votes[:, j] += values[:, k] < 0.0
-        confidence: Array = votes + total / (3.0 * (np.abs(total) + 1.0))
-        return confidence
+        return votes + total / (3.0 * (np.abs(total) + 1.0))
 
     @property
     def predicts_by_sign(self) -> bool:

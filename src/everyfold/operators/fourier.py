@@ -351,8 +351,7 @@ class CirculantResponse(Response):
     def _filter_blocks(self, values: Array, lead: int, B: Array) -> Array:
         """The circulant blocks with these eigenvalues times (t, m, k): one batch of transforms."""
         if lead == self._grid.levels:
-            scaled: Array = B * values
-            return scaled
+            return B * values
         tail = self._grid.tail(lead)
         spectra = tail.transform(np.ascontiguousarray(np.moveaxis(B, 2, 0)))
         spectra *= values

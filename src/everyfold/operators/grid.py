@@ -123,8 +123,7 @@ class Grid:
         for i_s, j_s, factor in zip(i, j, self.factors, strict=True):
             flat *= factor
             flat += (i_s - j_s) % factor
-        entries: Array = column[flat]
-        return entries
+        return column[flat]
 
     # -- which sets of rows are blocks -------------------------------------------------------------
 

@@ -105,8 +105,7 @@ class InfluenceResponse(Response):
     def _answer(self, KB: Array, B: Array) -> Array:
         """M̃ B, given the products K B with the full kernel; about 8 n c flops a column."""
         apart = (KB - self._low.matmat(B)) / (2.0 * self.rho)
-        answer: Array = apart + self._twin.matmat(B - self.curvature[:, None] * apart)
-        return answer
+        return apart + self._twin.matmat(B - self.curvature[:, None] * apart)
 
     def matmat(self, B: Array) -> Array:
         """See base class; 2 n² flops a column."""
@@ -142,8 +141,7 @@ class InfluenceResponse(Response):
         G, V = self._twin.G, self._low.V
         apart = (product(self._K[rows].T, B) - product(V, product(V[rows].T, B))) / (2 * self.rho)
         inner = product(G[rows].T, B) - product(G.T, self.curvature[:, None] * apart)
-        answer: Array = apart[rows] + 0.5 * product(G[rows], inner)
-        return answer
+        return apart[rows] + 0.5 * product(G[rows], inner)
 
     @cached_property
     def _transfer(self) -> Array:
@@ -154,15 +152,13 @@ class InfluenceResponse(Response):
         G, V = self._twin.G, self._low.V
         pulled = self.curvature[:, None] * G
         apart = product(self._K, pulled).T - product(product(pulled.T, V), V.T)
-        T: Array = G.T - apart / (2.0 * self.rho)
-        return T
+        return G.T - apart / (2.0 * self.rho)
 
     def block(self, rows: Index, columns: Index) -> Array:
         """See base class; 4 c flops an entry."""
         V = self._low.V
         apart = (self._K[np.ix_(rows, columns)] - V[rows] @ V[columns].T) / (2.0 * self.rho)
-        M_SS: Array = apart + 0.5 * self._twin.G[rows] @ self._transfer[:, columns]
-        return M_SS
+        return apart + 0.5 * self._twin.G[rows] @ self._transfer[:, columns]
 
     def diagonal(self) -> Array:
         """See base class."""
@@ -182,8 +178,7 @@ class InfluenceResponse(Response):
 
     def residual_diagonal(self) -> Array:
         """See base class."""
-        diagonal: Array = (1.0 - self.curvature * self.diagonal()) / self.scale
-        return diagonal
+        return (1.0 - self.curvature * self.diagonal()) / self.scale
 
     def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class; 2 m³/3 flops a set."""

@@ -392,14 +392,12 @@ class LowRankResponse(Response):
     def reduced(self) -> Array:
         """See base class."""
         s, z = self._quadratic.s[:, None], self._quadratic.z
-        made: Array = s * (z - self._hat(slice(None), s**2 * z))
-        return made
+        return s * (z - self._hat(slice(None), s**2 * z))
 
     def residual_matmat(self, B: Array) -> Array:
         """See base class; 4 n c flops a column."""
         s = self._quadratic.s[:, None]
-        made: Array = np.where(s > 0.0, B, 0.0) - s * self._hat(slice(None), s * B)
-        return made
+        return np.where(s > 0.0, B, 0.0) - s * self._hat(slice(None), s * B)
 
     def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
@@ -411,8 +409,7 @@ class LowRankResponse(Response):
 
     def residual_diagonal(self) -> Array:
         """See base class."""
-        diagonal: Array = 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
-        return diagonal
+        return 1.0 - 2.0 * self._quadratic.s**2 * self.diagonal()
 
     def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class; sets larger than the rank cost m c² + c³ flops, not m³."""
@@ -437,20 +434,17 @@ class LowRankResponse(Response):
         s, G = self._quadratic.s[rows, None], self.G[rows]
         # (I − D M)⁻¹ = I + s (I − Q Qᵀ)⁻¹ Q Gᵀ with Q = s G.
         pushed = s * G @ (G.T @ g[rows, None])
-        v: Array = g[rows] + (s * _deflate(s * G, pushed))[:, 0]
-        return v
+        return g[rows] + (s * _deflate(s * G, pushed))[:, 0]
 
     def held_out_values(self, rows: Index, v: Array, model: DualModel) -> Array:
         """See base class."""
         G = self.G[rows]
-        held: Array = model.u[rows] + 0.5 * (G @ (G.T @ v))
-        return held
+        return model.u[rows] + 0.5 * (G @ (G.T @ v))
 
     @property
     def curvature(self) -> Array:
         """See base class."""
-        D: Array = 2.0 * self._quadratic.s**2
-        return D
+        return 2.0 * self._quadratic.s**2
 
     def matmat(self, B: Array) -> Array:
         """See base class."""
@@ -458,8 +452,7 @@ class LowRankResponse(Response):
 
     def block(self, rows: Index, columns: Index) -> Array:
         """See base class."""
-        M_SS: Array = 0.5 * product(self.G[rows], self.G[columns].T)
-        return M_SS
+        return 0.5 * product(self.G[rows], self.G[columns].T)
 
     def diagonal(self) -> Array:
         """See base class; 2 n c flops."""

@@ -129,8 +129,7 @@ class Response(ABC):
         By default through M, which loses digits as the ridge goes to 0.
         """
         root = np.sqrt(self.curvature)[:, None]
-        made: Array = (np.where(root > 0.0, B, 0.0) - root * self.matmat(root * B)) / self.scale
-        return made
+        return (np.where(root > 0.0, B, 0.0) - root * self.matmat(root * B)) / self.scale
 
     @abstractmethod
     def residual_diagonal(self) -> Array:
@@ -217,13 +216,11 @@ class Response(ABC):
         An operator that can computes them from the rows outside the set alone, so that tiny values
         are not the difference of large ones.
         """
-        held: Array = model.u[rows] + self.block(rows, rows) @ v
-        return held
+        return model.u[rows] + self.block(rows, rows) @ v
 
     def held_out_values_each(self, v: Array, model: DualModel) -> Array:
         """``held_out_values`` of every single row."""
-        held: Array = model.u + self.diagonal() * v
-        return held
+        return model.u + self.diagonal() * v
 
     def influence(self, sets: Sequence[Index], elsewhere: Array, g: Array) -> Array:
         r""":math:`M(\theta_i \circ g)` for t sets of rows and forces g of shape (n, q): (n, t, q).

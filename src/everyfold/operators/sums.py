@@ -183,8 +183,7 @@ class Sums:
 
 
 def _mean(V: Array, w: Array | None, weight: float) -> Array:
-    mean: Array = (V.sum(axis=0) if w is None else w @ V) / weight
-    return mean
+    return (V.sum(axis=0) if w is None else w @ V) / weight
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,7 @@ class RidgeModels:
         """Predictions of rows with features V, (ridges, rows, q), by one product."""
         k, _, q = self.coef.shape
         flat = product(V, self.flat) if V.size else np.zeros((len(V), k * q))
-        values: Array = flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
-        return values
+        return flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
 
     def of_raw(self, T: Array | None) -> RidgeModels:
         """The same models by coefficients of the raw columns of a map."""

@@ -217,8 +217,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
     def conformity_scores(self) -> Array:
         """The absolute residuals of held-out rows, by MAPIE's name."""
         check_is_fitted(self, "conformity_scores_")
-        scores: Array = self.conformity_scores_
-        return scores
+        return self.conformity_scores_
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -290,8 +289,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
             return values[:, -1]
         if aggregate == "median":
             return np.asarray(np.median(values[:, self._fold_of], axis=1))
-        points: Array = values[:, :-1] @ (np.bincount(self._fold_of) / len(self._fold_of))
-        return points
+        return values[:, :-1] @ (np.bincount(self._fold_of) / len(self._fold_of))
 
     def _bounds(self, values: Array, alphas: Array) -> Array:
         """Lower and upper bounds, (rows, 2, levels)."""

@@ -298,8 +298,7 @@ class _Newton:
         return float(w @ self.problem.loss.value(y, point.u)) + self.rho * norm
 
     def _slope(self, u: Array) -> Array:
-        g: Array = self.problem.w * self.problem.loss.slope(self.problem.y[:, self.column], u)
-        return g
+        return self.problem.w * self.problem.loss.slope(self.problem.y[:, self.column], u)
 
     def _violation(self, point: _Iterate) -> float:
         """How far the point is from 2 rho f = -K g and (with intercept) sum g = 0, relatively."""

@@ -105,8 +105,7 @@ class Problem:
         classes = self.classes
         if classes is None or (classes.factors is None and not self.is_balanced):
             return self.sample_weight
-        w: Array = self.sample_weight * classes.weights(self.sample_weight)[classes.codes]
-        return w
+        return self.sample_weight * classes.weights(self.sample_weight)[classes.codes]
 
     @property
     def is_balanced(self) -> bool:

@@ -133,8 +133,7 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         if isinstance(X, RowSource):
             return in_blocks(self._values, X, self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        values: Array = self.expansion_(X) + self.intercept_
-        return values
+        return self.expansion_(X) + self.intercept_
 
     def set_params(self, **params: object) -> Self:
         """Set parameters, those of a structure as ``operator__steps`` and the like.

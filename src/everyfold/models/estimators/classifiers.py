@@ -126,16 +126,14 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         if is_lazy(X):
             return lazily(self.decision_function, X)  # type: ignore[no-any-return]
         values = self._values(X)
-        decided: Array = self._decoder.decide(values)
-        return decided
+        return self._decoder.decide(values)
 
     def predict(self, X: Matrix) -> AnyArray:
         """Predict the label of each row of X, which may be a source of rows."""
         if is_lazy(X):
             return lazily(self.predict, X)  # type: ignore[no-any-return]
         values = self._values(X)
-        labels: AnyArray = self._decoder.predict(values)
-        return labels
+        return self._decoder.predict(values)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> Array:
@@ -146,8 +144,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         if is_lazy(X):
             return lazily(self.predict_proba, X)  # type: ignore[no-any-return]
         values = self._values(X)
-        probabilities: Array = self._decoder.probabilities(values)
-        return probabilities
+        return self._decoder.probabilities(values)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Matrix) -> Array:
