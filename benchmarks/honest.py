@@ -3,11 +3,11 @@
 Parts: ``coverage``, the share of new rows that lie in their 90 % intervals, on ten generated and
 bundled sets. ``bias``: ten problems, each drawn several times with few rows; the score of the
 refitted winner on many new rows is the truth, and ``best_score_``, BBC-CV and nested
-cross-validation are compared with it (squared errors in units of the variance of y). ``nested``:
-nested 5 x 5 folds of a 16 x 16 grid of KernelRidge; scikit-learn is timed on some candidates,
-and its time for all is in proportion. ``readers``: what probabilities add to a search of SVC, and
-what a jackknife+ at 1000 rows costs beside one fit and beside refits, of which some are timed (and
-MAPIE's whole, where it is installed). Times are those of the processor, with one BLAS thread.
+cross-validation are compared with it (squared errors in units of the variance of y). ``ratios``:
+what probabilities add to a search of SVC, what a jackknife+ at 1000 rows costs beside one fit and
+beside MAPIE (a loop of refits, of which some are timed, where MAPIE is not installed), and nested 5
+x 5 folds of a 16 x 16 grid, a line of ``everyday.py``; each with what is wanted. Times are those of
+the processor, with one BLAS thread.
 
 Run with ``python benchmarks/honest.py [part ...]``; all parts by default.
 """
@@ -15,7 +15,6 @@ Run with ``python benchmarks/honest.py [part ...]``; all parts by default.
 from __future__ import annotations
 
 import argparse
-import time
 import warnings
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -24,19 +23,18 @@ from typing import Any
 import numpy as np
 import sklearn.datasets as sets
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
-from sklearn.model_selection import cross_val_score as their_score
+from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
+from everyday import HEAD, Line, Lines, Setup, nested, warm
 from everyfold import (
     LSSVC,
     LSSVR,
     FastCalibratedClassifierCV,
     FastCrossConformalRegressor,
     FastGridSearchCV,
-    cross_val_score,
 )
 
 
@@ -187,66 +185,56 @@ def estimates(problem: Problem, seed: int) -> tuple[float, ...]:
     return search.score(new_X, new_y), search.best_score_, bbc.estimate, nested.estimate
 
 
-def nested(sample: int = 4) -> None:
-    """Nested 5 x 5 folds of a 16 x 16 grid at 1000 rows, against scikit-learn's loop."""
-    random = np.random.default_rng(0)
-    X = random.normal(size=(1000, 8))
-    y = np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * random.normal(size=1000)
-    alphas, gammas = np.logspace(-4, 2, 16), np.logspace(-3, 0, 16)
-    model = KernelRidge(kernel="rbf")
-    search = FastGridSearchCV(model, {"alpha": alphas, "gamma": gammas}, cv=5)
-    start = time.process_time()
-    cross_val_score(search, X, y, cv=5)
-    ours = time.process_time() - start
-    few = {"alpha": alphas[:: 16 // sample], "gamma": gammas[8:9]}
-    start = time.process_time()
-    truth = their_score(GridSearchCV(model, few, cv=5), X, y, cv=5)
-    theirs = (time.process_time() - start) / len(few["alpha"]) * 256
-    gap = np.abs(cross_val_score(FastGridSearchCV(model, few, cv=5), X, y, cv=5) - truth).max()
-    print("nested: 5 x 5 folds of 16 x 16 candidates, KernelRidge on 1000 rows")
-    print(f"    {ours:.1f} s; scikit-learn {theirs:.0f} s ({len(few['alpha'])} candidates timed)")
-    print(f"    {theirs / ours:.1f}x; scores differ by at most {gap:.1e}")
+def ratios() -> None:
+    """What is read off a search or a fit beside these, and nested cross-validation."""
+    setup = Setup(quick=False, repeats=5, clock="process_time")
+    warm()
+    print(HEAD)
+    for lines in (probabilities, jackknife, nested):
+        for line in lines(setup):
+            print(line.words(setup), flush=True)
 
 
-def readers(repeats: int = 5, sample: int = 40) -> None:
-    """Probabilities after a search beside the search; a jackknife+ beside a fit and refits."""
-
-    def timed(function: Callable[[], Any], times: int = repeats) -> float:
-        found = []
-        for _ in range(times):
-            start = time.process_time()
-            function()
-            found.append(time.process_time() - start)
-        return min(found)
-
+def probabilities(setup: Setup) -> Lines:
+    """A search of SVC with calibrated probabilities over the search alone."""
     X, y = sets.make_classification(1500, 12, n_informative=6, flip_y=0.1, random_state=0)
     grid = {"C": np.logspace(-1, 2, 6), "gamma": np.logspace(-3, 0, 6)}
     search = FastGridSearchCV(SVC(), grid, cv=5)
-    search.fit(X[:200], y[:200])  # compiles
-    alone = timed(lambda: search.fit(X, y))
-    calibrated = timed(lambda: FastCalibratedClassifierCV(search).fit(X, y))
-    print(f"readers: a search of SVC {alone:.2f} s, with probabilities {calibrated / alone:.2f}x")
+    alone, _ = setup.seconds(lambda: search.fit(X, y))
+    ours, count = setup.seconds(lambda: FastCalibratedClassifierCV(search).fit(X, y))
+    remark = f"over the search alone; runs {count}"
+    yield Line(
+        "SVC, search and probabilities", len(y), "6 x 6", "5", alone, ours, 1.1, at_most=True,
+        remark=remark,
+    )  # fmt: skip
 
+
+def jackknife(setup: Setup, sample: int = 40) -> Lines:
+    """Jackknife+ over one fit, and MAPIE over it."""
     X, y = sets.make_friedman1(1100, noise=1.0, random_state=0)
     X, y, new = X[:1000], y[:1000], X[1000:]
     model = KernelRidge(alpha=0.3, kernel="rbf", gamma=0.3)
     ours = FastCrossConformalRegressor(model, cv=-1)
-    fit, fits = timed(lambda: model.fit(X, y)), timed(lambda: ours.fit_conformalize(X, y))
-    refits = timed(lambda: [model.fit(X[i:], y[i:]) for i in [1] * sample], 1) * len(y) / sample
-    each = timed(lambda: ours.predict_interval(new)) / len(new)
-    print(f"    KernelRidge, 1000 rows: a fit {1e3 * fit:.0f} ms, a jackknife+ {fits / fit:.1f}x")
-    print(f"    1000 refits {refits:.0f} s ({sample} timed), {refits / fits:.0f}x a jackknife+")
-    print(f"    the interval of a new row {1e6 * each:.0f} µs")
-    if find_spec("mapie") is not None:
+    fit, _ = setup.seconds(lambda: model.fit(X, y), 15)
+    fits, count = setup.seconds(lambda: ours.fit_conformalize(X, y), 15)
+    each = setup.seconds(lambda: ours.predict_interval(new))[0] / len(new)
+    remark = f"over one fit; {1e6 * each:.0f} µs a new row; runs {count}"
+    name = "KernelRidge, jackknife+"
+    yield Line(name, 1000, "1", "n", fit, fits, 2.0, at_most=True, remark=remark)
+    if find_spec("mapie") is None:
+        slow, _ = setup.seconds(lambda: [model.fit(X[1:], y[1:]) for _ in range(sample)], 1)
+        slow, gap, remark = slow * len(y) / sample, np.nan, f"a loop of refits, {sample} timed"
+    else:
         from mapie.regression import CrossConformalRegressor
 
         theirs = CrossConformalRegressor(model, cv=LeaveOneOut())
-        seconds = timed(lambda: theirs.fit_conformalize(X, y), 1)
+        slow, _ = setup.seconds(lambda: theirs.fit_conformalize(X, y), 1)
         gap = np.abs(theirs.predict_interval(new)[1] - ours.predict_interval(new)[1]).max()
-        print(f"    MAPIE {seconds:.0f} s, {seconds / fits:.0f}x; intervals differ by {gap:.1e}")
+        remark = "MAPIE"
+    yield Line(name, 1000, "1", "n", slow, fits, 100.0, float(gap), remark=f"against {remark}")
 
 
-PARTS = {"coverage": coverage, "bias": bias, "nested": nested, "readers": readers}
+PARTS = {"coverage": coverage, "bias": bias, "ratios": ratios}
 
 
 def main() -> None:

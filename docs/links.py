@@ -1,4 +1,7 @@
-"""Check that every link within a built site leads to a page, and to a place on it."""
+"""Check that every link within a built site leads to a page, and to a place on it.
+
+Nothing that a page loads (scripts, styles, pictures) may come from another site.
+"""
 
 import sys
 from html.parser import HTMLParser
@@ -7,12 +10,13 @@ from urllib.parse import unquote, urlsplit
 
 
 class Page(HTMLParser):
-    """The anchors of a page, and the links from it."""
+    """The anchors of a page, the links from it, and what it loads."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
         self.anchors: set[str] = set()
         self.links: list[str] = []
+        self.loads: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -22,10 +26,15 @@ class Page(HTMLParser):
                 self.anchors.add(value)
             elif name in ("href", "src", "xlink:href") and value:
                 self.links.append(value)
+                if name == "src" or tag == "link":
+                    self.loads.append(value)
 
 
 def dead_links(site: Path) -> list[str]:
-    """A line for every link of a site that leads nowhere; links to other sites are not followed."""
+    """A line for every link that leads nowhere, and for all that other sites would have to send.
+
+    Links to other sites are not followed.
+    """
     files = [file for file in sorted(site.rglob("*.html")) if "_static" not in file.parts]
     pages = {file: Page(file.read_text("utf-8")) for file in files}
     dead = []
@@ -33,6 +42,8 @@ def dead_links(site: Path) -> list[str]:
         for link in dict.fromkeys(page.links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
+                if link in page.loads and parts.scheme != "data":
+                    dead.append(f"{file.relative_to(site)}: {link} is loaded from another site")
                 continue
             target = (file.parent / unquote(parts.path)).resolve() if parts.path else file
             known = pages[target].anchors if target in pages else set()

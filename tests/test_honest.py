@@ -7,7 +7,7 @@ from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.metrics import mean_squared_error as mse
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut, RepeatedKFold
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.svm import SVC
 
@@ -129,6 +129,33 @@ def test_bbc_with_weights(numbers):
     how = {"count": 20, "seed": 0, "weights": weights}
     plain = plain_bbc(columns_of(search, "predict"), numbers[1], get_scorer("r2"), **how)
     np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+
+
+def test_bbc_by_a_function_that_gives_several_metrics(numbers):
+    def both(estimator, X, y):
+        return {"r2": get_scorer("r2")(estimator, X, y), "none": 1.0}
+
+    search = ridge_search(scoring=both, refit="r2").fit(*numbers)
+    usual = ridge_search().fit(*numbers).honest_score(n_bootstraps=20)
+    np.testing.assert_allclose(search.honest_score(n_bootstraps=20).scores, usual.scores)
+
+
+def first_within(results, gap=0.05):
+    """A rule of the user's own: the first that is not much worse than the best."""
+    means = results["mean_test_score"]
+    return int(np.flatnonzero(means >= means.max() - gap)[0])
+
+
+def test_nested_with_a_rule_of_the_users_own(numbers):
+    """scikit-learn's searches have no best_score_ then, and the winner has one all the same."""
+    search = ridge_search(refit=first_within).fit(*numbers)
+    theirs = GridSearchCV(KernelRidge(kernel="rbf"), RIDGES, cv=4, refit=first_within)
+    found = search.honest_score("nested", *numbers)
+    np.testing.assert_allclose(found.scores, their_score(theirs, *numbers, cv=4), rtol=1e-9)
+    chosen = theirs.fit(*numbers).cv_results_["mean_test_score"][theirs.best_index_]
+    assert found.bias == pytest.approx(chosen - found.estimate)
+    with pytest.raises(ValueError, match="another rule; use method='nested'"):
+        search.honest_score()
 
 
 def test_nested_and_its_interval(numbers):

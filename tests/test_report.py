@@ -189,6 +189,21 @@ def test_ids_are_checked_and_shown(report):
         report(search, ids=[1, 2, 3])
 
 
+def test_dates_are_ids_as_one_writes_them(report):
+    rows = pd.DataFrame(X, index=pd.date_range("2020-01-01", periods=70))
+    page = report(FastGridSearchCV(LSSVR(), GRID, cv=TimeSeriesSplit(3)).fit(rows, y))
+    assert re.fullmatch(r"2020-0[123]-\d\d", page.table("id")[0]["id"])
+
+
+@pytest.mark.parametrize("keeps", ["best", "all"])
+def test_one_candidate_was_not_selected(report, keeps):
+    search = FastGridSearchCV(LSSVR(), {"alpha": [0.1]}, cv=3, keep_predictions=keeps).fit(X, y)
+    page = report(search)
+    assert "nothing to select from" in page.words
+    assert "selecting flatters" not in page.words
+    assert "was chosen for it" not in page.words
+
+
 def test_a_given_honest_score_is_shown(report):
     search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
     honest = search.honest_score("nested", X, y)

@@ -77,6 +77,7 @@ def test_dead_links_are_found(links, tmp_path):
     (tmp_path / "a.html").write_text(
         '<a href="b.html#here">1</a><a href="b.html#there">2</a><a href="c.html">3</a>'
         '<a href="https://example.org/gone">4</a><img src="d.png"><a href="#top">5</a>'
+        '<script src="https://example.org/x.js"></script><img src="data:image/png;base64,AA==">'
     )
     (tmp_path / "b.html").write_text('<p id="here">')
     assert links.dead_links(tmp_path) == [
@@ -84,6 +85,7 @@ def test_dead_links_are_found(links, tmp_path):
         "a.html: c.html does not exist",
         "a.html: d.png does not exist",
         "a.html: #top is not on that page",
+        "a.html: https://example.org/x.js is loaded from another site",
     ]
 
 

@@ -141,8 +141,9 @@ def _cards(search: Search, findings: Findings, found: Table) -> Iterator[Markup]
     honest = findings.honest
     if not isinstance(honest, str):
         low, high = (number(value) for value in honest.interval)
-        small = f"{low} to {high} ({honest.confidence:.0%}); selecting flatters by "
-        yield _card(f"Honest {found.label}", number(honest.estimate), small + number(honest.bias))
+        small = f"{low} to {high} ({honest.confidence:.0%})"
+        small += f"; selecting flatters by {number(honest.bias)}" if count > 1 else ""
+        yield _card(f"Honest {found.label}", number(honest.estimate), small)
     if not isinstance(findings.is_worse, str):
         equal = int(np.count_nonzero(~findings.is_worse))
         small = "not significantly worse than the best (95 %, tests not corrected for their number)"
@@ -171,12 +172,14 @@ def _said(findings: Findings, found: Table) -> Iterator[str]:
         if spans:
             yield f"Candidates that are not significantly worse have {spans}."
     yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in findings.remarks)
-    if isinstance(findings.honest, str):
+    if len(found.mean) == 1:
+        yield "There was nothing to select from, so that the score does not flatter."
+    elif isinstance(findings.honest, str):
         yield (
             "The best score belongs to the candidate that was chosen for it, and flatters. An "
             f"honest one is not known: {findings.honest}."
         )
-    else:
+    if not isinstance(findings.honest, str):
         together = ", so that it is of rows together and not a mean over folds"
         is_bbc = findings.honest.method.startswith("BBC")
         yield f"The honest score is by {findings.honest.method}{together if is_bbc else ''}."

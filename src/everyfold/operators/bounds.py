@@ -45,7 +45,7 @@ def expected_residual(
     r"""The a-priori bound on ‖K̃ − K‖₂ of uniform sampling (2012 paper, Theorem 3).
 
     .. math:: \|K - K_k\|_F + \epsilon\Bigl[\tfrac{n}{c}\sum_{i \in D(c)} K_{ii}
-              \bigl(\sqrt{n \textstyle\sum K_{ii}^2} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}
+              \bigl(\sqrt{n {\textstyle\sum K_{ii}^2}} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}
 
     with :math:`\epsilon = (64 k / c)^{1/4}`, the smallest that the theorem allows.
 

@@ -3,7 +3,7 @@ r"""p-level circulant kernel matrices: cross-validation in O(n log n), for a mil
 The kernel matrix is replaced by one that depends on the data through n and a few distances only.
 Its rows are read as points of a periodic grid (:mod:`everyfold.operators.grid`) with spacings h_s,
 
-.. math:: T_j = k(0, (j_0 h_0, …, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
+.. math:: T_j = k(0, (j_0 h_0, \ldots, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
           D_{j,s} = \{0\} \text{ or } \{j_s, n_s - j_s\},
 
 and U is the first column of :math:`\tilde K` (Song & Xu 2010; Edwards, Zhang, Parker & New 2013,

@@ -41,7 +41,7 @@ class HonestScore:
     confidence : float
         Of the interval.
     bias : float
-        By how much the best score is too good: ``best_score_`` − estimate; for "bbc", the best
+        By how much the winner's score is too good: ``best_score_`` − estimate; for "bbc", the best
         score of all held-out rows together − estimate, as both are of rows together.
     method : str
         How it was found, in words.
@@ -141,7 +141,7 @@ class HonestSearch:
         if method == "repeated":
             words += f", {n_repeats} times {len(splits) // n_repeats}"
         interval = interval_of_mean(scores, ratio, confidence)
-        return _record(scores, interval, confidence, float(self.best_score_), words)
+        return _record(scores, interval, confidence, self._score_of_winner, words)
 
     def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
         """The scores of all folds of a candidate.
@@ -236,12 +236,19 @@ class HonestSearch:
         count = len(self.cv_results_["params"])
         return np.stack([self.fold_scores(k, f"test_{metric}") for k in range(count)], axis=1)
 
+    @property
+    def _score_of_winner(self) -> float:
+        """The mean score of what was selected; NaN if no single metric says how good that is."""
+        if callable(self.refit) and not self.multimetric_:  # scikit-learn has no best_score_ then
+            return float(self.cv_results_["mean_test_score"][self.best_index_])
+        return float(getattr(self, "best_score_", np.nan))
+
     def _check_honest(self, method: str, confidence: float, groups: Targets) -> None:
         check_confidence(confidence)
         if method not in ("bbc", "nested", "repeated"):
             raise ValueError(f"method={method!r} is not known; use 'bbc', 'nested' or 'repeated'")
-        if not hasattr(self, "best_score_"):
-            if not self.multimetric_ and not callable(self.refit):
+        if np.isnan(self._score_of_winner):
+            if not self.multimetric_:
                 raise ValueError(_NO_SCORE)
             raise ValueError(
                 "the search has no best_score_, as no single metric decides; use refit=True, or "
@@ -267,7 +274,8 @@ class HonestSearch:
         rest = {name: value for name, value in params.items() if name != "groups"}
         groups = params.get("groups")
         labels = None if groups is None else np.asarray(groups)[table.rows]
-        judge = table.judge(self.scorer_[self.refit] if self.multimetric_ else self.scorer_, rest)
+        scorer = _one_metric(self.scorer_, str(self.refit)) if self.multimetric_ else self.scorer_
+        judge = table.judge(scorer, rest)
         scores = bootstrap(table, judge, labels, n_bootstraps, random_state)
         if np.isnan(scores).all():
             raise ValueError("no bootstrap has a score; the metric needs more rows, or classes")
@@ -302,6 +310,13 @@ _NO_SCORE = (
     "no candidate has a score on every fold, so that none is the best; the warnings of the search "
     "say why: use another scoring, other folds, or other parameters"
 )
+
+
+def _one_metric(scorer: Scorer, name: str) -> Scorer:
+    """The scorer of one of several metrics; a user's function may give all of them at once."""
+    if isinstance(scorer, Mapping):
+        return scorer[name]
+    return lambda *rows, **params: scorer(*rows, **params)[name]
 
 
 def _record(

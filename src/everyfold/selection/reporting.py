@@ -37,7 +37,10 @@ class Given:
     @classmethod
     def of(cls, X: Matrix, params: Params) -> Given:
         """The index of a data frame, and the names of all that was passed."""
-        ids = np.asarray(X.index) if hasattr(X, "iloc") and hasattr(X, "index") else None
+        index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
+        if index is not None and getattr(index.dtype, "kind", "") == "M":
+            index = index.astype(str)  # dates without their nanoseconds
+        ids = None if index is None else np.asarray(index)
         is_source = isinstance(X, RowSource)
         return cls(ids, [name for name in params if params[name] is not None], is_source)
 
