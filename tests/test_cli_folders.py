@@ -1,7 +1,11 @@
 """Folders from the shell: searches, fits and predictions of rows that are read in blocks."""
 
+import importlib.util
 import io
 import json
+import signal
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -136,3 +140,49 @@ def test_refusals(study):
     spoilt.to_csv(study / "rows" / "part.12.csv", index=False)
     done = run(study, "search", "rows", *NUMBERS)
     refused(done, "row 154: the column 'b' is null", "part.12.csv")
+
+
+def test_less_memory_than_rows_and_a_kill(tmp_path, monkeypatch):
+    """The benchmark of beyond_memory.py on a few megabytes, with a pass for every kernel."""
+    script = Path(__file__).parent.parent / "benchmarks" / "beyond_memory.py"
+    spec = importlib.util.spec_from_file_location("beyond_memory", script)
+    beyond = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "beyond_memory", beyond)
+    spec.loader.exec_module(beyond)
+    study = beyond.Study(tmp_path, 4.0, 1500.0, 50, 100, part=2000, call=beyond.ONE_EACH)
+    beyond.make(study, "rows", study.rows, seed=0)
+    beyond.make(study, "new", 500, seed=1)
+    killed = beyond.run(study, *study.search("broken"), kill_at=1, name="broken")
+    assert killed.code == -signal.SIGKILL, killed.words
+    kept = (tmp_path / "broken.journal").read_bytes()
+    kept = kept[: kept.rfind(b"\n") + 1]
+    assert 1 <= kept.count(b"\n") - 1 < 3
+    monkeypatch.setattr("everyfold.evaluate.passes.LONGEST", 0.0)
+    assert run(tmp_path, *study.search("whole")).code == 0
+    resumed = run(tmp_path, *study.search("broken"), "--resume")
+    assert resumed.code == 0, resumed.err
+    assert (tmp_path / "broken.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert (tmp_path / "broken.journal").read_bytes().startswith(kept)
+    assert beyond.records(study, "broken") == beyond.records(study, "whole") == 3
+    assert (tmp_path / "broken.html").read_text().startswith("<!DOCTYPE html>")
+    assert not list(tmp_path.glob(".*.partial"))
+    predicted = run(tmp_path, "predict", "broken.skops", "new")
+    found = pd.read_csv(io.StringIO(predicted.out))["prediction"]
+    y = pd.read_parquet(tmp_path / "new")["y"]
+    assert 1 - np.mean((y - found) ** 2) / y.var() > 0.5
+
+
+@pytest.mark.parametrize("first", [1, 10**9])
+def test_a_journal_does_not_depend_on_how_passes_are_cut(study, monkeypatch, first):
+    search = ("search", "rows", *LABELS, "-g", "gamma=0.1,0.5,2", "-g", "alpha=0.1,1", "--cv", "3")
+    search += ("--operator", "nystrom:20", "--json", "--journal", "j")
+    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", first)
+    whole = run(study, *search)
+    lines = (study / "j").read_bytes().splitlines(keepends=True)
+    (study / "j").write_bytes(b"".join(lines[:3]))  # two of three kernels
+    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 10**9 // first)
+    again = run(study, *search, "--resume")
+    assert again.code == 0, again.err
+    assert json.loads(again.out)["top"] == json.loads(whole.out)["top"]
+    assert (study / "j").read_bytes().splitlines(keepends=True)[:3] == lines[:3]
+    assert len((study / "j").read_bytes().splitlines()) == 4

@@ -260,7 +260,7 @@ class TestFailures:
 
 class TestMemory:
     def test_passes_that_do_not_fit_are_refused(self, monkeypatch):
-        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1_000_000)
+        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1_000)
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4))
         with pytest.raises(MemoryError, match="GB at a time"):
             search.fit(ArrayRows(*regression()))

@@ -14,12 +14,13 @@ import typer
 import everyfold
 from everyfold.cli import modelfile, output
 from everyfold.cli.files import check_outputs
-from everyfold.cli.folders import BLOCK, is_folder, rows_of
+from everyfold.cli.folders import is_folder, rows_of
 from everyfold.cli.job import Job, Outcome, extras_of, read_job, read_model, run_rounds
 from everyfold.cli.manners import BadInput, Failure, UsageError, naming, printable, say
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.selection.remarks import edge_words
 from everyfold.types import Estimator, Matrix, Params
 
@@ -257,11 +258,12 @@ def _predict_folder(model: modelfile.SavedModel, options: PredictOptions) -> Non
     """Predict rows that are read in blocks; lines are written as they come."""
     if options.id is not None:
         raise BadInput("--id: rows of a folder are known by their order alone; leave it out")
-    blocks = rows_of(options.data, model.layout).blocks(BLOCK)
+    rows = rows_of(options.data, model.layout)
+    blocks = rows.blocks(rows_at_a_time(rows.n_features))
     found = (_answers(model, block.X, options) for block in blocks)
     first = next(found)
-    rows = (row for columns in chain([first], found) for row in zip(*columns.values(), strict=True))
-    output.write_csv(options.out, list(first), rows)
+    every = (zip(*columns.values(), strict=True) for columns in chain([first], found))
+    output.write_csv(options.out, list(first), chain.from_iterable(every))
 
 
 def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) -> Params:

@@ -15,13 +15,13 @@ from everyfold.cli.manners import BadInput, nearest
 from everyfold.cli.models import Choice, decide_task
 from everyfold.cli.options import ModelOptions
 from everyfold.rows import FolderRows, StreamError
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.folders import ENDINGS, is_many, kind_of
 from everyfold.types import AnyArray, Array, Params
 
-SAMPLE = 20_000
-"""Rows that default grids and the kind of the target are taken from, at most twice as many."""
-
-BLOCK = 65_536
+SAMPLE, LEAST = 20_000, 1000
+"""Rows that default grids and the kind of the target are taken from, at most twice as many; fewer
+of them where they are wide."""
 
 
 def is_folder(path: Path) -> bool:
@@ -114,12 +114,14 @@ def _sample(source: FolderRows) -> tuple[Array, AnyArray]:
     """Some rows at equal distances, from one pass over a number of rows that may be unknown."""
     parts: list[tuple[Any, Any]] = []
     step, taken = 1, 0
-    for block in source.blocks(BLOCK):
+    height = rows_at_a_time(source.n_features)
+    most = 2 * min(SAMPLE, max(LEAST, height // 4))
+    for block in source.blocks(height):
         rows = slice(-block.start % step, None, step)
         parts.append((block.X[rows].copy(), block.y[rows].copy()))
         taken += len(parts[-1][1])
-        while taken > 2 * SAMPLE:
-            X, y = (np.concatenate(part)[::2] for part in zip(*parts, strict=True))
+        while taken > most:
+            X, y = (np.concatenate(part)[::2].copy() for part in zip(*parts, strict=True))
             parts, step, taken = [(X, y)], 2 * step, len(y)
     X, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     return X, y.astype(str) if y.dtype.kind == "O" else y

@@ -15,7 +15,7 @@ from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.operators.base import Outline
 from everyfold.operators.nystrom import SAMPLE
 from everyfold.operators.sums import FEW_RIDGES
-from everyfold.rows.batches import BLOCK_BYTES
+from everyfold.rows.batches import BLOCK_BYTES, height_of
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,23 @@ def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
     return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
 
 
+def source_bytes(shape: tuple[int, int], width: int, *, is_scaled: bool) -> int:
+    """What is held of a source beside sums: a batch, or the sample that landmarks are drawn from.
+
+    A batch exists several times on its way: as it was read, as an array, put together, sorted by
+    fold, scaled; so do the columns that are made of it.
+    """
+    n, d = shape
+    height = height_of(max(d, width))
+    height = min(n or height, height)
+    batch = height * (_COPIES * (d + width) + is_scaled * d)
+    sample = min(n or SAMPLE, SAMPLE) * ((1 + is_scaled) * d + width)
+    return 8 * max(batch, sample + height * (_COPIES - 1) * d)
+
+
+_COPIES = 5
+
+
 @dataclass(frozen=True)
 class SummedKernel:
     """A kernel in a pass over a source: numbers summed of a row, ridges, and maps of the rows."""
@@ -255,7 +272,9 @@ def source_pass(
         total += n_folds * ((2 * cost.cube_gram + solve) * c**3 + k * cost.call)
         if passes > 1:
             total += 2 * cost.stream * n * c + cost.cube_gram * n * c * k
-    return Cost(total, pass_bytes([kernel.width for kernel in kernels], n_folds))
+    widest, is_scaled = max(k.width for k in kernels), any(k.maps > 1 for k in kernels)
+    memory = sum(sums_bytes(kernel.width, n_folds) for kernel in kernels)
+    return Cost(total, memory + source_bytes(shape, widest, is_scaled=is_scaled))
 
 
 # -- what all methods share --------------------------------------------------------------------

@@ -52,17 +52,40 @@ def _mapped(
         return
     left = []
     for unit in units:
-        known = journal.find(unit)
-        if known is None:
-            left.append(unit)
-        else:
-            data.watch.tell(unit, 1.0)
+        known, rest = _remembered(unit, data, journal)
+        if known:
             yield known
+        if rest is None:
+            data.watch.tell(unit, 1.0)
+        else:
+            left.append(rest)
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
         if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
-            journal.append(unit, outcomes)
+            for part in _parts(unit, data):
+                journal.append(part, [o for o in outcomes if o.number in part.numbers])
         data.watch.tell(unit, 1.0)
         yield outcomes
+
+
+def _parts(unit: Unit, data: Data) -> list[Unit]:
+    """What a journal knows a unit by: kernels of a pass, which may be cut otherwise next time."""
+    return [unit] if data.stream is None else unit.apart()
+
+
+def _remembered(unit: Unit, data: Data, journal: Journal) -> tuple[list[Outcome], Unit | None]:
+    """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
+    found: list[Outcome] = []
+    left: list[Unit] = []
+    for part in _parts(unit, data):
+        known = journal.find(part)
+        if known is None:
+            left.append(part)
+        else:
+            found += known
+    if not found:
+        return [], unit
+    groups = tuple(groups for part in left for groups in part.groups)
+    return found, replace(unit, groups=groups) if groups else None
 
 
 def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:

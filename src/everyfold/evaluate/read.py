@@ -302,4 +302,5 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
     rule = read_rule(request.cv, source)
     has_steps = any(candidate.parts.steps for candidate in candidates)
     moments = find_moments(source, rule) if has_steps else None
-    return Stream(source, reader, rule, scorers, several, request.options.error_score, moments)
+    judged = scorers, several, request.options.error_score
+    return Stream(source, reader, rule, *judged, moments, has_journal=request.wants.journal)

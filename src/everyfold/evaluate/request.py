@@ -222,6 +222,8 @@ class Wants:
         Whether scores are those of all held-out rows together; "auto" where single rows have none.
     selects_by : str, bool, callable or None
         The score that a winner is chosen by; None if that is not known before the work.
+    journal : bool
+        Whether finished units are written down.
     """
 
     train_scores: bool = False
@@ -231,6 +233,7 @@ class Wants:
     keeps: Literal["best", "all"] | None = None
     pools: Pooled = "auto"
     selects_by: Refit | None = "score"
+    journal: bool = False
 
     def __post_init__(self) -> None:
         if self.pools not in (True, False, "auto"):

@@ -41,6 +41,8 @@ class Stream:
         Of the rows of every fold, where any candidate has a scaler in front of its model.
     kind : {"none", "per_fold", "once"}
         Whose rows scalers are fitted to: the training rows of each fold, or all.
+    has_journal : bool
+        Whether finished passes are kept, so that long ones are better cut.
     """
 
     source: RowSource
@@ -51,6 +53,7 @@ class Stream:
     error_score: ErrorScore
     moments: FoldMoments | None = None
     kind: Literal["none", "per_fold", "once"] = "none"
+    has_journal: bool = False
 
     @cached_property
     def n_folds(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Candidate, Data, Outcome
-from everyfold.evaluate.passes import pass_words
+from everyfold.evaluate.passes import block_height, pass_words
 from everyfold.evaluate.secondpass import held_out_values, score_values, scores_from_sums
 from everyfold.evaluate.stream import Kernel, Stream
 from everyfold.evaluate.tiles import Unit
@@ -26,15 +26,9 @@ from everyfold.models.targets import Target
 from everyfold.operators import FeatureMap, StructureError
 from everyfold.operators.sums import FoldSums, RidgeModels
 from everyfold.rows import StreamError
-from everyfold.rows.batches import height_of
 from everyfold.rows.cluster import ClusterError
 from everyfold.rows.telling import within
 from everyfold.types import Array, Score
-
-
-def block_height(maps: Sequence[FeatureMap]) -> int:
-    """How many rows to read at a time."""
-    return height_of(max((features.raw_width for features in maps), default=1))
 
 
 def run_pass(data: Data, unit: Unit) -> list[Outcome]:
@@ -42,9 +36,10 @@ def run_pass(data: Data, unit: Unit) -> list[Outcome]:
     stream, start = data.stream, time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
     failures: list[_Failed] = []
-    tried = [(own, _views(stream, own, failures)) for own in members]
+    with stream.source.remembering():
+        tried = [(own, _views(stream, own, failures)) for own in members]
     made = [(own, views) for own, views in tried if views]
-    height = block_height([view.features for _, views in made for view in views])
+    height = block_height(data)
     with within(0, 1 if stream.is_one_pass else 2):
         kernels, is_weighted = _summed(stream, made, height, failures)
     if not kernels:

@@ -89,6 +89,10 @@ class Unit:
         """Those of all groups."""
         return [group.method for groups in self.groups for group in groups]
 
+    def apart(self) -> list[Unit]:
+        """The same kernel by kernel."""
+        return [replace(self, groups=(groups,)) for groups in self.groups]
+
 
 @dataclass(frozen=True)
 class KernelPlan:

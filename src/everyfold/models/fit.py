@@ -106,7 +106,7 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     reader = read_source(source, model)
     features, ridge = choose_map(model, source), model.ridges[0]
     start = Start.of(features, ridge, source.n_rows or 1, intercept=model.intercept)
-    height = height_of(features.raw_width)
+    height = height_of(max(features.raw_width, source.n_features))
     found = Summing(reader, Everything(), height, [View(features, start)]).over(source)
     total = found.sums[0].total
     rho = ridge * (total.count if model.ridge_scaling == "mean" else 1)

@@ -13,8 +13,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold.models.pipelines import Parts
-from everyfold.models.sources import ROWS_AT_A_TIME
 from everyfold.rows import RowSource
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.checks import Piece
 from everyfold.rows.moments import FoldMoments, Moments, Scaling
 from everyfold.rows.rules import Everything, FoldRule
@@ -47,7 +47,7 @@ class _Measuring:
 
     def __call__(self, source: RowSource) -> FoldMoments:
         found: FoldMoments | None = None
-        for block in source.blocks(ROWS_AT_A_TIME):
+        for block in source.blocks(rows_at_a_time(source.n_features)):
             more = FoldMoments.of(block.X, self.rule.numbers(block))
             found = more if found is None else found + more
         assert found is not None

@@ -14,14 +14,12 @@ from everyfold.models.targets import Labels, Numbers, Target
 from everyfold.operators import FeatureMap, Mapped, Nystrom, Primal
 from everyfold.operators.sums import FoldSums, Start, accumulate
 from everyfold.rows import Block, RowSource
-from everyfold.rows.batches import Batch, by_fold
+from everyfold.rows.batches import Batch, by_fold, rows_at_a_time
 from everyfold.rows.dasks import is_lazy, lazily
 from everyfold.rows.memory import Sampled
 from everyfold.rows.rules import FoldRule
 from everyfold.rows.telling import tell
 from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
-
-ROWS_AT_A_TIME = 65536
 
 
 def check_model(model: Model) -> None:
@@ -117,7 +115,7 @@ def read_source(source: RowSource, model: Model) -> Reader:
         raise ValueError(f"{source!r} has no target to learn from; name its column by target=...")
     if not model.is_classifier:
         if source.n_rows is None:
-            for _ in source.blocks(ROWS_AT_A_TIME):
+            for _ in source.blocks(rows_at_a_time(source.n_features)):
                 pass
         return Reader()
     if model.class_weight == "balanced":
@@ -137,7 +135,7 @@ def read_source(source: RowSource, model: Model) -> Reader:
 def _labels(source: RowSource) -> set[Targets]:
     """The different labels of rows."""
     found: set[Targets] = set()
-    for block in source.blocks(ROWS_AT_A_TIME):
+    for block in source.blocks(rows_at_a_time(source.n_features)):
         if np.ndim(block.y) != 1:
             raise ValueError("y of a classifier must be one column of labels")
         found.update(np.unique(block.y).tolist())
@@ -262,4 +260,5 @@ def in_blocks(work: Callable[[Matrix], AnyArray], source: RowSource, fitted: Est
     with warnings.catch_warnings():
         # Blocks are arrays; the names are those of the source.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        return np.concatenate([work(block.X) for block in source.blocks(ROWS_AT_A_TIME)])
+        blocks = source.blocks(rows_at_a_time(source.n_features))
+        return np.concatenate([work(block.X) for block in blocks])

@@ -24,15 +24,17 @@ def shared_memory() -> int:
 
 
 def process_memory() -> int:
-    """Bytes that the limit of the address space leaves this process."""
+    """Bytes that the limits of the address space and of data leave this process."""
     try:
         import resource  # not on Windows
     except ImportError:
         return UNKNOWN
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if limit == resource.RLIM_INFINITY:
-        return UNKNOWN
-    return max(0, limit - _named(PROC / "self" / "status", "VmSize:", 1024))
+    left = UNKNOWN
+    for kind, used in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY:
+            left = min(left, max(0, limit - _named(PROC / "self" / "status", used, 1024)))
+    return left
 
 
 def _machine() -> int:

@@ -27,7 +27,7 @@ from everyfold.operators.symmetric import (
 )
 from everyfold.operators.systems import factorise
 from everyfold.rows.batches import NEVER, TOTAL, Batch
-from everyfold.types import Array
+from everyfold.types import Array, Matrix
 
 DISTINCT = 1e-5
 """Differences below this share of what they are taken of have lost their digits."""
@@ -399,26 +399,35 @@ def accumulate(
     None where it is for all folds.
 
     **Cost** the columns of each map, with one base matrix for those that share it, and n c² flops
-    a map; memory for a batch of all maps and 8 c² bytes a set and map.
+    a map; memory for the columns and the base of one map at a time and 8 c² bytes a set and map.
     **Exact?** The result does not depend on how the rows are cut, up to rounding.
     """
     found = [
         FoldSums(start, features.T if start.is_raw else None)
         for features, start in zip(maps, starts, strict=True)
     ]
-    keys = [features.base_key for features in maps]
-    shared = {key for key in keys if key is not None and keys.count(key) > 1}
+    alike: dict[Hashable, list[int]] = {}
+    for i, features in enumerate(maps):
+        key = features.base_key
+        alike.setdefault(("alone", i) if key is None else key, []).append(i)
     owners = owners or [None] * len(maps)
     for batch in batches:
-        bases: dict[Hashable, Array] = {}
-        for features, key, sums, owner in zip(maps, keys, found, owners, strict=True):
-            if key not in shared:
-                C = features.raw(batch.X)
-            else:
-                if key not in bases:
-                    bases[key] = features.base(batch.X)
-                C = features.columns(bases[key])
-            if features.T is not None and sums.T is None:
-                C = np.ascontiguousarray(product(C, features.T))
-            sums.add(C, batch if owner is None else batch.seen_by(owner))
+        for members in alike.values():
+            for i, C in _columns(batch.X, maps, members):
+                features, owner = maps[i], owners[i]
+                if features.T is not None and found[i].T is None:
+                    C = np.ascontiguousarray(product(C, features.T))
+                found[i].add(C, batch if owner is None else batch.seen_by(owner))
     return found
+
+
+def _columns(
+    X: Matrix, maps: Sequence[FeatureMap], members: Sequence[int]
+) -> Iterator[tuple[int, Array]]:
+    """The columns of the rows by maps with one base, one after the other."""
+    if len(members) == 1:
+        yield members[0], maps[members[0]].raw(X)
+        return
+    base = maps[members[0]].base(X)
+    for i in members:
+        yield i, maps[i].columns(base)

@@ -19,6 +19,8 @@ TOTAL = -2
 BLOCK_BYTES = 32_000_000
 """Of what is summed of a batch: one number for each of its rows and columns."""
 
+MOST_ROWS = 65_536
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -49,6 +51,11 @@ class Batch:
 def height_of(width: int) -> int:
     """How many rows to take at a time where so many numbers are summed of each."""
     return max(256, BLOCK_BYTES // (8 * max(1, width)))
+
+
+def rows_at_a_time(n_features: int) -> int:
+    """How many rows to read at a time where nothing but themselves is held."""
+    return min(MOST_ROWS, height_of(n_features))
 
 
 def by_fold(numbers: Index) -> tuple[Index | None, list[tuple[int, slice | Index]]]:

@@ -11,6 +11,7 @@ from typing import Generic
 import numpy as np
 
 from everyfold.rows.arrays import ArrayRows
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.checks import Array, Piece, StreamError
 from everyfold.rows.cluster import Cluster, Workers, active_client
 from everyfold.rows.folders import FolderRows
@@ -290,7 +291,7 @@ class _Counting:
     def __call__(self, part: _Partition) -> dict[int, int]:
         source = part.lazy.source
         if source is not None:
-            return {part.number: sum(len(block) for block in source.blocks(2**16))}
+            return {part.number: sum(map(len, source.blocks(rows_at_a_time(source.n_features))))}
         return {part.number: int(np.shape(part.lazy.piece().X)[0])}
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.checks import (
     Array,
     Block,
@@ -69,6 +70,7 @@ class RowSource(ABC):
     """Told how many rows of a pass are done, and of how many; not in other processes."""
     _first: Tally | None = None
     _stamps: dict[Path, Stamp] | None = None
+    _taken: dict[bytes, Array] | None = None
 
     @abstractmethod
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
@@ -84,14 +86,14 @@ class RowSource(ABC):
 
     def identity(self) -> Params:
         """What the same rows are known by in another process: files by size and time of writing."""
-        late = {"_first", "_stamps", "n_rows", "first_row", "watch"}
+        late = {"_first", "_stamps", "_taken", "n_rows", "first_row", "watch"}
         known = {name: value for name, value in vars(self).items() if name not in late}
         files = {str(path): Stamp.of(path) for path in self._files()}
         return {"kind": type(self).__name__, **known, "files": files}
 
     def __getstate__(self) -> Params:
         # Another machine may have another copy of a file; its rows are still compared.
-        here = ("_stamps", "watch")
+        here = ("_stamps", "_taken", "watch")
         return {name: value for name, value in vars(self).items() if name not in here}
 
     @property
@@ -128,10 +130,25 @@ class RowSource(ABC):
         to the last of the rows for other sources.
         """
         with naming(self), self._steady():
-            return self._take(row_numbers(rows, self.n_rows))
+            numbers = row_numbers(rows, self.n_rows)
+            if self._taken is None:
+                return self._take(numbers)
+            key = numbers.tobytes()
+            if key not in self._taken:
+                self._taken = {key: self._take(numbers)}
+            return self._taken[key]
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Rows that are taken again, with no others in between, are read once; nobody writes."""
+        self._taken = {}
+        try:
+            yield
+        finally:
+            self._taken = None
 
     def _take(self, rows: Array) -> Array:
-        with closing(self._pass(piece_rows(1, self.n_features))) as blocks, naming(self):
+        with closing(self._pass(rows_at_a_time(self.n_features))) as blocks, naming(self):
             pieces = ((block.start - self.first_row, block.X) for block in blocks)
             return gather(pieces, rows, self.n_features)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.checks import Array, Piece, StreamError, features, listed
 from everyfold.rows.files import reading
 from everyfold.rows.source import RowSource, gather, naming, piece_rows
@@ -197,7 +198,7 @@ class ParquetRows(TableRows):
             if group == len(stops):
                 return
             start = int(stops[group - 1]) if group else 0
-            for batch in self._group(file, group, piece_rows(1, self.n_features), names):
+            for batch in self._group(file, group, rows_at_a_time(self.n_features), names):
                 first = self.first_row + start
                 X = self._matrix(batch, names, first)
                 yield start, features(X, len(names), range(first, first + len(X)))

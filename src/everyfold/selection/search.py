@@ -219,6 +219,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             keeps=keeps,
             pools=self.pooled,
             selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
+            journal=self.journal is not None,
         )
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
