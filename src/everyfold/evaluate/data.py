@@ -12,6 +12,7 @@ import numpy as np
 from everyfold.criteria.base import Closed, Failure
 from everyfold.evaluate.cache import Cache
 from everyfold.evaluate.metrics import Side
+from everyfold.evaluate.request import Request
 from everyfold.evaluate.scores import Judge, failing_folds, masked
 from everyfold.evaluate.watch import Watch
 from everyfold.models.model import Model
@@ -20,15 +21,12 @@ from everyfold.models.targets import Target
 from everyfold.rows.folds import Fold, Folds
 from everyfold.types import (
     Array,
-    ErrorScore,
     Estimator,
     Index,
     Label,
     Mask,
     Matrix,
-    Params,
     Score,
-    Scorer,
     Targets,
 )
 
@@ -204,48 +202,6 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Own:
-    """The user's own estimator and data, for refits of it.
-
-    Attributes
-    ----------
-    estimator : estimator
-    candidates : sequence of dict
-        Parameters by number.
-    X, y
-        As passed.
-    scorer : callable
-    fit, score : dict
-        Metadata.
-    error_score : "raise" or float
-    splits : sequence of (training rows, test rows), optional
-        As the splitter gave them, where candidates are evaluated by nothing but refits.
-    with_train : bool
-        Whether these score training rows, too.
-    verbose : int
-        What they print, as in scikit-learn.
-    caller : estimator, optional
-        The search that callbacks are told of.
-    contexts : dict
-        What callbacks are called by, for candidates and folds.
-    """
-
-    estimator: Estimator
-    candidates: Sequence[Params]
-    X: Matrix
-    y: Targets
-    scorer: Scorer
-    fit: Params
-    score: Params
-    error_score: ErrorScore
-    splits: Sequence[tuple[Index, Index]] | None = None
-    with_train: bool = False
-    verbose: int = 0
-    caller: Estimator = None
-    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Data:
     """All that units need besides their own few numbers; sent to a worker once.
 
@@ -273,8 +229,12 @@ class Data:
     candidates: Mapping[int, Candidate]
     refused: Mapping[int, Failure] = field(default_factory=dict)
     foreign: Mapping[int, str] = field(default_factory=dict)
-    own: Own | None = None
-    """What the estimators themselves are refitted by."""
+    own: Request | None = None
+    """What the estimators themselves are refitted by; its cv are the splits, if those matter."""
+    caller: Estimator = None
+    """The search that callbacks of refits are told of."""
+    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
+    """What callbacks are called by, for candidates and folds."""
     is_raw: bool = False
     """Whether X is as it was passed, to be read by each kernel after its steps."""
     stream: Any = None
@@ -306,10 +266,7 @@ class Data:
         self, caller: Estimator, watch: Watch, contexts: Mapping[tuple[int, int], Any]
     ) -> Data:
         """The same data with a watch; refits tell callbacks of their caller by these contexts."""
-        own = self.own
-        if contexts and own is not None:
-            own = replace(own, caller=caller, contexts=contexts)
-        return replace(self, own=own, watch=watch)
+        return replace(self, caller=caller if contexts else None, contexts=contexts, watch=watch)
 
     @property
     def n_folds(self) -> int:
@@ -327,8 +284,8 @@ class Data:
     @property
     def splits(self) -> Sequence[tuple[Index, Index]]:
         """The folds that estimators are refitted on."""
-        if self.own is not None and self.own.splits is not None:
-            return self.own.splits
+        if self.own is not None and self.own.cv is not None:
+            return list(self.own.cv)
         return [(fold.train, fold.test) for fold in self.tasks[0].folds]
 
     @property

@@ -113,9 +113,7 @@ def keep_folds(request: Request) -> KeptFolds:
     """
     data = read(request)
     if not data.candidates:  # nothing here knows the estimator
-        assert data.own is not None
-        assert data.own.splits is not None
-        folds = Folds.from_splits(data.own.splits, data.n)
+        folds = Folds.from_splits(data.splits, data.n)
         check_partition(folds, request.cv)
         return _refitted(request, folds)
     (candidate,) = data.candidates.values()

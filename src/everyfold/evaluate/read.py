@@ -17,7 +17,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length
 
 from everyfold.evaluate.candidates import NO_FITS, Others, read_candidates, read_models
-from everyfold.evaluate.data import Candidate, Data, Own, Task
+from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.metrics import is_own_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
@@ -124,27 +124,23 @@ def not_sped_up(request: Request) -> str:
     return next(iter(others.reasons.values())) if are_all else ""
 
 
-def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Own | None:
+def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Request | None:
     """What the estimators themselves are refitted by, if any of them may be."""
-    options, metadata = request.options, request.metadata
+    options = request.options
     if splits is None and (request.scorer is None or options.n_confirm == 0):
         return None
     plant = options.seeds.plant
     candidates = [
         {name: plant(value) for name, value in params.items()} for params in request.candidates
     ]
-    return Own(
-        plant(request.estimator),
-        candidates,
-        request.X,
-        request.y,
-        request.scorer,
-        metadata.fit,
-        metadata.score,
-        options.error_score,
-        splits,
-        request.wants.train_scores,
-        request.verbose,
+    return replace(
+        request,
+        estimator=plant(request.estimator),
+        candidates=candidates,
+        cv=splits,
+        options=replace(options, asked=options.order),
+        orders=(),
+        cvs=(),
     )
 
 

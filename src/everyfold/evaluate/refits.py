@@ -159,7 +159,7 @@ def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Pa
     }
     times = [(result["fit_time"], result["score_time"]) for result in results]
     assert data.own is not None
-    with_train = is_foreign and data.own.with_train
+    with_train = is_foreign and data.own.wants.train_scores
     return Outcome(
         number,
         np.array(folds, dtype=np.intp),
@@ -185,12 +185,12 @@ def _fit(data: Data, number: int, fold: int, is_foreign: bool) -> Params:
     told: Params = {}
     if is_foreign:
         told = {
-            "return_train_score": own.with_train,
+            "return_train_score": own.wants.train_scores,
             "split_progress": (fold, data.n_folds),
             "candidate_progress": (number, len(own.candidates)),
         }
         if HAS_CALLBACKS:
-            told |= {"caller": own.caller, "callback_ctx": own.contexts.get((number, fold))}
+            told |= {"caller": data.caller, "callback_ctx": data.contexts.get((number, fold))}
     return fit_and_score(  # type: ignore[no-any-return]
         clone(own.estimator),
         own.X,
@@ -200,9 +200,9 @@ def _fit(data: Data, number: int, fold: int, is_foreign: bool) -> Params:
         test=test,
         verbose=own.verbose if is_foreign else 0,
         parameters=own.candidates[number],
-        fit_params=own.fit,
-        score_params=own.score,
+        fit_params=own.metadata.fit,
+        score_params=own.metadata.score,
         return_times=True,
-        error_score=own.error_score,
+        error_score=own.options.error_score,
         **told,
     )

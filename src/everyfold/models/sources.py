@@ -53,8 +53,7 @@ def check_model(model: Model) -> None:
         )
     if model.choice.is_precomputed:
         raise ValueError("kernel='precomputed' has no rows to read; use another kernel")
-    is_mapped = isinstance(model.operator, Mapped) and model.operator.reads_sources
-    if not is_mapped and model.operator != "auto":
+    if not model.structure_for_any().reads_sources and model.operator != "auto":
         raise ValueError(
             f"operator={model.operator!r} needs all rows at once; for a source of rows use "
             "operator=Nystrom(...)"

@@ -216,7 +216,7 @@ class Differentiates(ABC):
 class Responds(Splits, Multiplies):
     """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
 
-    lacks = "the matrix is that of its own rows and cannot predict new ones; use operator='dense'"
+    lacks = "this structure of the kernel matrix has not what is asked of it; use operator='dense'"
     has_coordinates: bool = False
     """Whether coefficients are coordinates of f, and not one a row."""
 
