@@ -19,7 +19,6 @@ from sklearn.base import BaseEstimator
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import Unit
-from everyfold.rows import RowSource
 from everyfold.types import AnyArray, Matrix, Params
 
 Fingerprint = dict[str, dict[str, str]]
@@ -50,7 +49,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
     asked |= {own: asked.pop(name) for name, own in _PUBLIC.items()}
     asked |= {"scoring": request.scorer, "refit": asked["refit"] or True}
     del asked["n_jobs"]
-    rows = X.identity() if isinstance(X, RowSource) else X
+    rows = X.identity() if request.is_source else X
     parts: dict[str, Params] = {
         "data": {"X": rows, "y": request.y, **more},
         "folds": {"cv": _folds(data)},

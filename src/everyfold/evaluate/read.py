@@ -49,14 +49,13 @@ def read(request: Request) -> Data:
     request.check_criterion()
     others = Others(request)
     models = read_models(request, others)
-    if not isinstance(request.X, RowSource):
-        request = request.indexed()
+    request = request.indexed()
     candidates = read_candidates(models, request, others)
     own = request
     if is_own_score(request.scorer) and models:  # a candidate may have another last step
         request = replace(request, scorer=check_scoring(models[0].estimator))
     X, y = request.X, request.y
-    if isinstance(X, RowSource):
+    if request.is_source:
         by_number = {candidate.number: candidate for candidate in candidates}
         stream = _stream(request, candidates, others)
         return Data(None, None, X.n_rows or 0, (), by_number, others.refused, stream=stream)
@@ -117,7 +116,7 @@ def not_sped_up(request: Request) -> str:
     """Why nothing speeds up any candidate of a request; empty if something does."""
     others = Others(request)
     models = read_models(request, others)
-    if not isinstance(request.X, RowSource):
+    if not request.is_source:
         found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
         _targets(found, request.y, others)
     are_all = len(others.foreign) == len(request.candidates)

@@ -20,6 +20,7 @@ from everyfold.models.model import Model
 from everyfold.models.private import check_method_params
 from everyfold.operators import Structure
 from everyfold.operators.structure import OperatorChoice
+from everyfold.rows import RowSource
 from everyfold.types import (
     ErrorScore,
     Estimator,
@@ -315,8 +316,15 @@ class Request:
             error.add_note("pooled=True needs held-out values, so that there is no fallback")
             raise error
 
+    @property
+    def is_source(self) -> bool:
+        """Whether rows come in blocks, with their targets."""
+        return isinstance(self.X, RowSource)
+
     def indexed(self) -> Request:
-        """The same with X, y and metadata as things whose rows can be taken."""
+        """The same with X, y and metadata as things whose rows can be taken; a source as it is."""
+        if self.is_source:
+            return self
         X, y = indexable(self.X, self.y)
         metadata = Metadata(
             check_method_params(X, params=self.metadata.fit),

@@ -217,8 +217,6 @@ class Responds(Splits, Multiplies):
     """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
 
     lacks = "this structure of the kernel matrix has not what is asked of it; use operator='dense'"
-    has_coordinates: bool = False
-    """Whether coefficients are coordinates of f, and not one a row."""
 
     @property
     def outline(self) -> Outline:
@@ -245,6 +243,17 @@ class Responds(Splits, Multiplies):
     def inner(self, coef: Array, other: Array, values: Array) -> float:
         """⟨f, f'⟩ of two functions by their coefficients, and the second one's values."""
         return float(np.vdot(coef, values))
+
+    def drift(self, forces: Array, coef: Array, rho: float) -> Array | None:
+        """What forces of rows and the ridge add up to in coordinates of f.
+
+        None where coefficients are one a row, and no coordinates.
+        """
+        return None
+
+    def size_of_sums(self, total: float, largest: float) -> float:
+        """The size of the sums in ``drift``, for forces of this total and this largest k(x, x)."""
+        return 0.0
 
     @abstractmethod
     def eigenvalues(self) -> Array:

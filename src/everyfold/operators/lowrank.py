@@ -104,8 +104,6 @@ class Primal(Mapped):
 class LowRank(Responds):
     """K = V Vᵀ for an (n, c) matrix V. Coefficients are those of the c columns."""
 
-    has_coordinates = True
-
     def __init__(
         self, V: Array | None, features: FeatureMap | None = None, X: Matrix = None
     ) -> None:
@@ -167,6 +165,14 @@ class LowRank(Responds):
     def inner(self, coef: Array, other: Array, values: Array) -> float:
         """See base class: the coefficients are coordinates."""
         return float(np.vdot(coef, other))
+
+    def drift(self, forces: Array, coef: Array, rho: float) -> Array | None:
+        """See base class."""
+        return self.coefficients(forces[:, None])[:, 0] + 2.0 * rho * coef
+
+    def size_of_sums(self, total: float, largest: float) -> float:
+        """See base class."""
+        return total * float(np.sqrt(largest))
 
     def diagonal(self) -> Array:
         """See base class."""

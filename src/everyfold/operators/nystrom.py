@@ -423,8 +423,6 @@ class DualNystrom(NystromMatrix):
     Coefficients are the dual ones of the low-rank model, one a row.
     """
 
-    has_coordinates = False
-
     def __init__(self, V: Array, features: LandmarkFeatures, trace: float, X: Matrix) -> None:
         super().__init__(V, features, trace)
         self._X = X
@@ -442,7 +440,8 @@ class DualNystrom(NystromMatrix):
         return self.matmat(coef)
 
     # As those of any operator with a coefficient for each row, and not as those of features.
-    coefficients, inherit, inner = Responds.coefficients, Responds.inherit, Responds.inner
+    coefficients, inherit = Responds.coefficients, Responds.inherit
+    inner, drift, size_of_sums = Responds.inner, Responds.drift, Responds.size_of_sums
 
     def restrict(self, rows: Index) -> DualNystrom:
         """See base class: the same landmarks."""

@@ -26,7 +26,6 @@ from everyfold.models.private import (
     safe_split,
 )
 from everyfold.operators import Structure
-from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.selection.choice import best_index
 from everyfold.selection.fallback import NotSpedUp
@@ -88,7 +87,7 @@ def _reason(search: Search, request: Request) -> str:
     metadata, scoring = request.metadata, search.scoring
     is_own_metric = is_own_score(request.scorer) and not isinstance(search.refit, bool | str)
     for is_so, words in (
-        (isinstance(request.X, RowSource), "rows come from a source"),
+        (request.is_source, "rows come from a source"),
         (not search.refit, "the search does not refit"),
         (search.criterion is not None, "the criterion has no folds"),
         (search.order not in ("auto", "exact", np.inf), "the order is an approximation"),

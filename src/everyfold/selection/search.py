@@ -235,8 +235,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         made = plan(data, request)
         if self.refit:
             check_weightless(data)
-        if not isinstance(request.X, RowSource):
-            request = request.indexed()
+        request = request.indexed()
         size = made.kernels, len(request.candidates)
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -210,14 +209,9 @@ class _Newton:
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():
                 target = self._flat(model, point)
-            elif self.operator.has_coordinates:
-                target, response = self._increment(model, point)
-                condition = response.condition
             else:
-                response = self.operator.respond(model.quadratic, self.rho)
-                coef, b = model.solve(self.operator, response)
+                target, response = self._step(model, point)
                 condition = response.condition
-                target = _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b)
             moved, after = target, self._violation(target)
             if after > 0.5 * violation or self._rises(point, target):
                 if violation <= self._limit(point):  # rounding is all that is left
@@ -229,18 +223,22 @@ class _Newton:
         is_converged = violation <= self._limit(point)
         return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response)
 
-    def _increment(self, model: NewtonModel, point: _Iterate) -> tuple[_Iterate, Response]:
-        """The same step as a change of the coordinates.
+    def _step(self, model: NewtonModel, point: _Iterate) -> tuple[_Iterate, Response]:
+        """The minimum of the Newton model; where f has coordinates, as a change of these.
 
         Forces of the rows without curvature add up to what is left of them in c coordinates; as
         dual coefficients of size 1/rho they would cancel in f, where no small ridge leaves digits.
         """
         s, g = model.quadratic.s, model.g
         curved = s > 0.0
+        rest = np.where(curved, 0.0, g)
+        drift = self.operator.drift(rest, point.coef, self.rho)
+        if drift is None:
+            response = self.operator.respond(model.quadratic, self.rho)
+            coef, b = model.solve(self.operator, response)
+            return _Iterate(coef, self.operator.evaluate(coef[:, None])[:, 0], b), response
         z = np.zeros_like(g)
         z[curved] = -g[curved] / (2.0 * s[curved] ** 2)
-        rest = np.where(curved, 0.0, g)
-        drift = self.operator.coefficients(rest[:, None])[:, 0] + 2.0 * self.rho * point.coef
         pull = float(rest.sum()) if self.problem.intercept else 0.0
         quadratic = Quadratic(s, z[:, None], self.problem.intercept, pull, drift)
         response = self.operator.respond(quadratic, self.rho)
@@ -258,8 +256,7 @@ class _Newton:
         stiffest = float((w * self.problem.loss.curvature(y, point.u)).max(initial=0.0))
         largest = float(np.abs(self.operator.diagonal()).max())
         terms = stiffest * float(np.abs(point.coef).sum()) * largest
-        if self.operator.has_coordinates:
-            terms = max(terms, self.total * math.sqrt(largest))
+        terms = max(terms, self.operator.size_of_sums(self.total, largest))
         return max(STATIONARITY, _ROUNDING * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
