@@ -158,7 +158,9 @@ def carry_out(study: Study, new_rows: int) -> Found:
     make(study, "new", new_rows, seed=1)
     ran("predicted", run(study, "predict", "broken.skops", "new", "--out=new.csv"))
     predicted = np.array(table_of(study, "new.csv")["prediction"])
-    y = pq.read_table(study.folder / "new", columns=["y"])["y"].to_numpy()
+    parts = range(len(list((study.folder / "new").iterdir())))
+    files = [study.folder / "new" / f"part.{k}.parquet" for k in parts]  # in the order of numbers
+    y = np.concatenate([pq.read_table(file, columns=["y"])["y"].to_numpy() for file in files])
     found.score = float(1 - np.mean((y - predicted) ** 2) / y.var())
     return found
 

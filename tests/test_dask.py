@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from joblib import parallel_config
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,6 +25,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
+from everyfold.evaluate.workers import local_threads, map_unordered
 from everyfold.rows.cluster import ClusterError
 from everyfold.selection.progress import Progress
 from everyfold.streams import ArrayRows, DaskRows, FolderRows, StreamError, as_source
@@ -261,18 +265,23 @@ class Interrupting(Progress):
 
 
 class TestInMemory:
-    """Arrays of this process, by joblib's Dask backend."""
+    """Arrays of this process, by a client in it or by joblib's Dask backend."""
 
     GRID = {"alpha": [0.1, 1.0], "gamma": [1e-6, 1e-5, 1e-4, 2e-4, 5e-4, 1e-3]}  # noqa: RUF012
 
-    def test_data_are_sent_to_each_worker_once(self, client):
+    @pytest.mark.parametrize("by", ["backend", "client"])
+    def test_data_are_sent_to_each_worker_once(self, by, client):
         wide = np.random.default_rng(0).normal(size=(200, 5000))
         here = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3).fit(wide, Y[:200])
         client.wait_for_workers(2)
         client.run(count_bytes)
         count_bytes()
-        with parallel_config(backend="dask"):
-            there = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3).fit(wide, Y[:200])
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3)
+        if by == "client":
+            there = search.set_params(n_jobs=2).fit(wide, Y[:200])
+        else:
+            with parallel_config(backend="dask"):
+                there = search.fit(wide, Y[:200])
         sent = sum(client.run(bytes_sent).values()) + bytes_sent()
         np.testing.assert_allclose(table(there), table(here), rtol=1e-9)
         assert wide.nbytes < sent / 2 < 1.2 * wide.nbytes
@@ -284,6 +293,51 @@ class TestInMemory:
         with parallel_config(backend="dask"):
             there = FastGridSearchCV(model, grid, cv=3).fit(X, Y)
         np.testing.assert_allclose(table(there), table(here), rtol=1e-9)
+
+    def test_jobs_decide_who_works(self, client):
+        def workers(n_jobs):
+            return {pid for _, pid in map_unordered(_pid, range(8), n_jobs=n_jobs)}
+
+        assert workers(None) == workers(1) == {os.getpid()}
+        there = set(client.run(os.getpid).values())
+        assert workers(2) | workers(-1) <= there
+        assert local_threads(2) == 1
+        with parallel_config(backend="threading"):
+            assert workers(2) == {os.getpid()}
+        # A task that waited for the cluster would wait for its own worker.
+        assert len(client.submit(_pids_of_two_jobs).result()) == 1
+
+    def test_a_killed_worker_loses_time_only(self, client, tmp_path):
+        grid = {"gamma": [0.1, 0.2, 0.5, 1.0]}
+        here = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(X, Y)
+        flag = tmp_path / "killed"
+        flag.touch()
+        scorer = make_scorer(partial(killing_score, str(flag)))
+        options = {"cv": 3, "n_jobs": 2, "scoring": scorer}
+        there = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, **options).fit(X, Y)
+        assert not flag.exists()
+        np.testing.assert_allclose(table(there), table(here), rtol=1e-9)
+
+    def test_an_interrupted_search_leaves_nothing_behind(self, client):
+        found = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3, n_jobs=2)
+        found.progress_kind = Interrupting
+        with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="of 12 candidates"):
+            found.fit(X, Y)
+        assert 0 < len(found.cv_results_["params"]) < 12
+
+
+def _pid(item):
+    return os.getpid()
+
+
+def _pids_of_two_jobs():
+    return {pid for _, pid in map_unordered(_pid, range(2), n_jobs=2)}
+
+
+def killing_score(flag, y, predicted):
+    """R² of a process that is killed the first time."""
+    killing(y, flag)
+    return r2_score(y, predicted)
 
 
 def count_bytes():
@@ -315,16 +369,19 @@ class LosingScheduler(Progress):
         self._search.cluster.close()
 
 
-def test_a_lost_scheduler_leaves_what_is_finished(monkeypatch):
+@pytest.mark.parametrize("kind", ["source", "array"])
+def test_a_lost_scheduler_leaves_what_is_finished(kind, monkeypatch):
     monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
     options = {"threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(n_workers=1, processes=False, **options) as found:
         client = distributed.Client(found)
-        source = lazy("some", client=client)
-        lost = search()
+        rows = (lazy("some", client=client),) if kind == "source" else (X, Y)
+        lost = search(KernelRidge(kernel="rbf") if kind == "array" else None, n_jobs=2)
         lost.cluster, lost.progress_kind = found, LosingScheduler
-        with pytest.raises(ClusterError, match="scheduler of the Dask cluster is lost"):
-            lost.fit(source)
+        # Arrays are here, so that the best of what is finished can still be refitted.
+        warned = pytest.warns(UserWarning, match="2 of 4") if kind == "array" else nullcontext()
+        with warned, pytest.raises(ClusterError, match="scheduler of the Dask cluster is lost"):
+            lost.fit(*rows)
         assert len(lost.cv_results_["params"]) == 2
         assert np.isfinite(lost.cv_results_["mean_test_score"]).all()
         client.close()

@@ -18,7 +18,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
 from everyfold.operators.threads import SINGLE_THREAD_ROWS, blas_threads
-from everyfold.rows.cluster import Cluster
+from everyfold.rows.cluster import Cluster, own_client
 from everyfold.types import Params
 
 Item = TypeVar("Item")
@@ -40,7 +40,7 @@ def local_threads(n_jobs: int | None = None) -> int:
     2
     """
     is_here = _is_backend("loky", "threading", "multiprocessing", "sequential")
-    return effective_n_jobs(n_jobs) if is_here else 1
+    return effective_n_jobs(n_jobs) if is_here and _dask_client(n_jobs) is None else 1
 
 
 def _is_backend(*names: str) -> bool:
@@ -70,7 +70,8 @@ def map_unordered(
         A pure function.
     items : sequence
     n_jobs : int, optional
-        As in joblib; None is 1 unless a ``joblib.parallel_config`` says otherwise.
+        As in joblib; None is 1 unless a ``joblib.parallel_config`` says otherwise. Several jobs
+        are all workers of a Dask cluster where this process has a ``distributed.Client``.
     n_rows : int, optional
         The size of the matrices at work: small ones deserve one thread each.
     pieces : int, optional
@@ -86,7 +87,7 @@ def map_unordered(
     >>> sorted(map_unordered(abs, [-2, 1]))
     [(-2, 2), (1, 1)]
     """
-    client = None if n_jobs == 1 else _dask_client()
+    client = _dask_client(n_jobs)
     if client is not None and len(items) > 1:
         yield from _on_cluster(client, work, items, pieces)
         return
@@ -163,10 +164,19 @@ def _warn(error: BrokenProcessPool) -> None:
     warnings.warn(f"{words} ({type(error).__name__})", UserWarning, stacklevel=4)
 
 
-def _dask_client() -> Any:
-    """The client of joblib's Dask backend, where that is the active one."""
+def _dask_client(n_jobs: int | None) -> Any:
+    """The client that work goes to: of joblib's Dask backend, or of this process.
+
+    The latter if several jobs are asked for, and no other backend is; however many, all workers of
+    the cluster are used.
+    """
+    if n_jobs == 1:
+        return None
     backend, _ = get_active_backend()
-    return backend.client if type(backend).__name__ == "DaskDistributedBackend" else None
+    if type(backend).__name__ == "DaskDistributedBackend":
+        return backend.client
+    is_asked = n_jobs is not None or effective_n_jobs(n_jobs) > 1
+    return own_client() if is_asked and _is_backend("loky") else None
 
 
 def _on_cluster(

@@ -39,6 +39,19 @@ def active_client() -> Lazy:
         return None
 
 
+def own_client() -> Lazy:
+    """The same for work that is sent off: None in a task, whose worker would wait for itself."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return active_client()
+    return None
+
+
 @dataclass(frozen=True)
 class Workers:
     """How many workers there are, and how many threads they have in all.
@@ -113,20 +126,42 @@ class Cluster:
     def map_unordered(
         self, work: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Every item's number with ``work`` of it, in the order in which they get done."""
+        """Every item's number with ``work`` of it, in the order in which they get done.
+
+        What was sent is sent again if all workers that had it died.
+        """
+        left = dict(enumerate(items))
+        for tries in reversed(range(_TRIES)):
+            try:
+                for k, result in self._mapped(work, dict(left)):
+                    del left[k]
+                    yield k, result
+                return
+            except CancelledError:
+                if not tries:
+                    raise ClusterError(_LOST) from None
+
+    def _mapped(
+        self, work: Callable[[Item], Result], items: dict[int, Item]
+    ) -> Iterator[tuple[int, Result]]:
         from distributed import as_completed
 
         with self.sent(work) as function, self._speaking():
             futures = {
                 self._client.submit(_call, function, item, pure=False): k
-                for k, item in enumerate(items)
+                for k, item in items.items()
             }
             try:
                 for future in as_completed(list(futures)):
                     yield futures[future], future.result()
                     future.release()
             finally:
-                self._client.cancel(list(futures), force=True)
+                self._cancel(list(futures))
+
+    def _cancel(self, futures: list[Lazy]) -> None:
+        """Have nobody work on these any longer, if there is a cluster to tell."""
+        if self._client.status == "running":
+            self._client.cancel(futures, force=True)
 
     def chains(self, items: Sequence[Item]) -> list[list[Item]]:
         """Items in as many groups as keep all threads at work: neighbours, and of one worker.
@@ -186,7 +221,7 @@ class Cluster:
         try:
             return _submitted(submit, groups, tell).result()
         except BaseException:
-            self._client.cancel(every, force=True)
+            self._cancel(every)
             raise
         finally:
             for future in every:

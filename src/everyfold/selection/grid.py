@@ -49,7 +49,8 @@ class FastGridSearchCV(FastSearchCV):
     scoring : str, callable, list, tuple or dict, default=None
         As in scikit-learn.
     n_jobs : int, default=None
-        Kernels that are evaluated at a time, by joblib.
+        Kernels that are evaluated at a time, by joblib; or, if it is neither None nor 1 and the
+        process has a ``distributed.Client``, by all workers of that Dask cluster.
     refit : bool, str or callable, default=True
         As in scikit-learn; and "one_standard_error" (one metric): the simplest model, which is the
         one with the largest ridge (the smallest C), whose mean score is within one standard error
