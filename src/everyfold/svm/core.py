@@ -32,7 +32,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit
+from numba import njit, types
 from numba.extending import intrinsic
 
 from everyfold.operators.compiled import Entry
@@ -53,6 +53,7 @@ _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5  # violations that a value must exceed to keep its sign
 _AT_BOUND = 1e-9  # of its box: what rounding may leave between a coefficient and its bound
 _EPS32 = 6e-8
+_LEAP = 256  # pair steps before the first leap
 _DRIFT = 0.01  # of the tolerance: rounding of the gradient that is not worth computing it anew
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
@@ -102,6 +103,25 @@ def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
     return cast(Callable[[_Array, _Array], _Array], intrinsic(typed))
 
 
+def _callback(
+    typingctx: Any, address: Any, K: Any, W: Any, V: Any, steps: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """A call of the function at an address; see :class:`everyfold.svm.leaps.Leaps`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind, numbers = ir.IntType(64), []
+        for k in (1, 2, 3):
+            array = context.make_array(signature.args[k])(context, builder, args[k])
+            shape = [builder.extract_value(array.shape, axis) for axis in (0, 1)]
+            numbers += [builder.ptrtoint(array.data, kind), *shape]
+        numbers.append(args[4])
+        function = ir.FunctionType(kind, [kind] * len(numbers)).as_pointer()
+        return builder.call(builder.inttoptr(args[0], function), numbers)
+
+    return types.int64(address, K, W, V, steps), generate
+
+
+_ask = cast(Callable[..., int], intrinsic(_callback))
 _max = _vector_intrinsic("llvm.maxnum")
 _min = _vector_intrinsic("llvm.minnum")
 
@@ -468,12 +488,14 @@ def _solve(
     max_iter: int,
     patience: int,
     stop: _Array,
+    leaps: int,
 ) -> _Array:
     """Solve one C from the coefficients in V and their gradient; keep both up to date.
 
     Works on all rows first. A long run copies the kernel of the rows that can still move and goes
-    on there; every convergence on that part is checked on all rows in float64. Returns pair steps,
-    violation, and a bound of the rounding of the gradient.
+    on there; every convergence on that part is checked on all rows in float64. It asks for leaps
+    if there is an address to ask at. Returns pair steps, violation, and a bound of the rounding of
+    the gradient.
     """
     n = p.shape[0]
     shift, violation, size = _centre(W, V)
@@ -486,14 +508,18 @@ def _solve(
     spent, since_refresh, since_shrink = 0, 0, 0
     support = n
     aim = tol
+    since_leap, until_leap = 0, _LEAP
     while True:
         budget = max_iter - spent if max_iter - spent < _SLICE else _SLICE
+        if leaps != 0 and budget > until_leap - since_leap:
+            budget = until_leap - since_leap if until_leap > since_leap else 1
         if is_full and budget > patience - since_shrink:
             budget = patience - since_shrink if patience > since_shrink else 1
         done, violation, travel = _descend(small_K, small_W, small_V, D, eps, aim, budget)
         spent += done
         since_refresh += done
         since_shrink += done
+        since_leap += done
         drift += rounding * done + _EPS32 * scale * travel
         is_over = not violation > aim or spent >= max_iter or stop[0] != 0
         if is_full and is_over and drift <= _DRIFT * tol:
@@ -532,6 +558,13 @@ def _solve(
                 _blank(small_W, small_V, count)
                 _take(rows, W, V, small_W, small_V)
                 is_full = False
+        elif leaps != 0 and since_leap >= until_leap:
+            until_leap = _ask(leaps, small_K, small_W, small_V, since_leap)
+            if until_leap == 0:
+                since_leap, until_leap = 0, _LEAP
+                drift += rounding
+                for k in range(small_K.shape[0]):
+                    _open_sides(k, eps, small_W, small_V)
     return spent, violation, drift
 
 
@@ -553,14 +586,22 @@ def _uncentre(W: _Array, V: _Array, shift: float) -> None:
 
 @_compiled
 def _stretch(ratio: float, p: _Array, eps: float, V: _Array) -> float:
-    """Scale the coefficients by the best factor in [1, ratio], to start the next C."""
+    """Scale the coefficients, to start the next C.
+
+    By the ratio of the Cs, which keeps bounds, if most support vectors are there; otherwise by the
+    best factor up to it.
+    """
     beta, exact = V[BETA], V[EXACT]
-    slope, curvature = 0.0, 0.0
+    slope, curvature, bound, free = 0.0, 0.0, 0, 0
     for k in range(p.shape[0]):
         slope += p[k] * beta[k] - eps * abs(beta[k])
         curvature += beta[k] * (exact[k] + p[k])
-    factor = 1.0
-    if curvature > 0.0:
+        if V[LO, k] < beta[k] < V[HI, k]:
+            free += 1 if beta[k] != 0.0 else 0
+        elif beta[k] != 0.0:
+            bound += 1
+    factor = ratio if bound > free else 1.0
+    if factor == 1.0 and curvature > 0.0:
         factor = _min(_max(slope / curvature, 1.0), ratio)
     for k in range(p.shape[0]):
         beta[k] *= factor
@@ -660,6 +701,7 @@ def fold_paths(
     decision: _Array,
     coef: _Array,
     summary: _Array,
+    leaps: int,
 ) -> None:
     """Go up the sorted Cs for some problems on one kernel, one after the other.
 
@@ -667,7 +709,8 @@ def fold_paths(
     kernel, and of the last axis of all other arrays. Without any ``rows`` there is one, on all.
     ``unit`` holds the bounds l and h for C = 1. ``start``, ``decision`` and ``coef`` have a row for
     each C, or none: for starting from the former C, and for what is not asked for. ``summary`` has
-    the columns intercept, iterations, violation, play of the intercept.
+    the columns intercept, iterations, violation, play of the intercept. ``leaps`` is the address of
+    :class:`everyfold.svm.leaps.Leaps`.
     """
     for s in range(starts.shape[0] - 1):
         first, last = starts[s], starts[s + 1]
@@ -696,7 +739,7 @@ def fold_paths(
                     drift = 0.0
                 patience = n if spent < n else n // 8
                 spent, violation, drift = _solve(
-                    part, W, V, D, own, drift, eps, tol, max_iter, patience, stop
+                    part, W, V, D, own, drift, eps, tol, max_iter, patience, stop, leaps
                 )
                 b, play = _bias(W, V), _play(V, n, eps)
             if decision.shape[0] > 0:
@@ -925,7 +968,7 @@ def refit_rows(
         V[HI, i] = 0.0
         if _hand_over(K, W, V, i, eps):
             _gradient(K, V, p)
-            _, violation[a], _ = _solve(K, W, V, D, p, 0.0, eps, tol, max_iter, n, stop)
+            _, violation[a], _ = _solve(K, W, V, D, p, 0.0, eps, tol, max_iter, n, stop, 0)
             held[a] = V[EXACT, i] + p[i] + _bias(W, V)
         V[LO, i] = lo
         V[HI, i] = hi

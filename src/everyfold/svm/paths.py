@@ -193,11 +193,15 @@ def _call(
 ) -> None:
     """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
     from everyfold.svm.core import fold_paths
+    from everyfold.svm.leaps import Leaps
 
     stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
     tol, most = float(control.tol), int(control.max_iter)
     numbers = sets.rows, sets.starts, sets.p, sets.unit, Cs, float(sets.epsilon)
-    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays)
+    leaps = Leaps(stop)
+    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays, leaps.address)
+    if leaps.error is not None:
+        raise leaps.error
 
 
 def _positive(play: FloatArray) -> FloatArray:
