@@ -300,9 +300,13 @@ def test_threshold_refuses_what_it_cannot_tune():
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
     with pytest.raises(ValueError, match="two classes, and y has 3"):
         search.tune_threshold()
-    with pytest.raises(ValueError, match="for classifiers"):
+    with pytest.raises(ValueError, match="tune_threshold is for classifiers"):
         FastGridSearchCV(LSSVR(), {"alpha": [0.1]}, cv=3).fit(X, y).tune_threshold()
     X, y = two_classes(60)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
+    for scoring in ("roc_auc", "neg_brier_score", lambda estimator, X, y: 1.0):
+        with pytest.raises(ValueError, match="no scorer of predicted labels"):
+            search.tune_threshold(scoring)
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3, keep_predictions=None).fit(X, y)
     with pytest.raises(ValueError, match="keep_predictions"):
         search.tune_threshold()

@@ -158,6 +158,12 @@ def test_nested_with_a_rule_of_the_users_own(numbers):
         search.honest_score()
 
 
+def test_nested_without_a_refit_is_that_with_one(numbers):
+    found = ridge_search(refit=False).fit(*numbers).honest_score("nested", *numbers)
+    usual = ridge_search().fit(*numbers).honest_score("nested", *numbers)
+    np.testing.assert_array_equal(found.scores, usual.scores)
+
+
 def test_nested_and_its_interval(numbers):
     search = ridge_search().fit(*numbers)
     found = search.honest_score("nested", *numbers, outer=KFold(5), confidence=0.9)
@@ -281,10 +287,17 @@ def test_what_comparisons_refuse(numbers):
     search.cv_results_["split1_test_score"][2] = np.nan
     with pytest.raises(ValueError, match="candidate 2 has the score nan on fold 1"):
         search.compare(0, 2)
+    few = numbers[0][:20], numbers[1][:20]
     with pytest.warns(UserWarning, match="pooled"):
-        single = ridge_search(cv=LeaveOneOut()).fit(numbers[0][:20], numbers[1][:20])
+        single = ridge_search(cv=LeaveOneOut()).fit(*few)
     with pytest.raises(ValueError, match="pooled"):
         single.compare(0, 1)
+    rule = ridge_search(cv=LeaveOneOut(), refit="one_standard_error")
+    with (
+        pytest.warns(UserWarning, match="pooled"),
+        pytest.raises(ValueError, match="and they are pooled"),
+    ):
+        rule.fit(*few)
 
 
 def test_scores_that_are_all_nan_are_named():

@@ -37,6 +37,15 @@ def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
         )
 
 
+def check_spread(refit: Refit, pooled: Sequence[str]) -> None:
+    """Refuse the rule of one standard error where every fold has the score of all rows."""
+    if refit == ONE_STANDARD_ERROR and pooled:
+        raise ValueError(
+            f"refit={refit!r} needs to know how much scores vary, and they are pooled: every fold "
+            "has that of all rows; use pooled=False, or folds of several rows"
+        )
+
+
 def best_index(
     refit: Refit, metric: str, results: Params, n_splits: int, ridges: Sequence[float]
 ) -> int:

@@ -133,7 +133,9 @@ class HonestSearch:
             raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
         repeats = n_repeats if method == "repeated" else None
         splits = self._outer(X, y, params, outer, repeats, random_state)
-        scores = cross_val_score(clone(self), X, y, cv=splits, params=params)
+        search = clone(self)
+        search.refit = self.refit or True  # every outer fold needs its winner
+        scores = cross_val_score(search, X, y, cv=splits, params=params)
         if np.isnan(scores).any():
             raise ValueError(f"outer fold {int(np.argmax(np.isnan(scores)))} has no score")
         ratio = sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits)

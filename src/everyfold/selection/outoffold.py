@@ -162,13 +162,14 @@ class Keeper:
     def labelled(self, number: int) -> tuple[Array, AnyArray, AnyArray]:
         """Every held-out decision value of a candidate, the label of its row, and all labels."""
         kept = self._find(number)
+        if kept.target.classes is None:
+            raise ValueError("tune_threshold is for classifiers, and the estimator is none")
         found = kept.read("decision_function")
         if kept.are_signs:
             raise ValueError(
                 "the held-out values are approximations of which only the signs count; use "
                 "order='exact', or a scorer that compares values, such as 'roc_auc'"
             )
-        assert kept.target.classes is not None
         return found, kept.whole.truth[kept.rows], kept.target.classes
 
     def table(self, numbers: Sequence[int]) -> HeldOutTable:

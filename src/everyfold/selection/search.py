@@ -38,6 +38,7 @@ from everyfold.selection.choice import (
     ONE_STANDARD_ERROR,
     best_index,
     check_rule,
+    check_spread,
     check_weightless,
     is_rule,
     scale_ridge,
@@ -233,6 +234,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         request, metric = self._request(X, y, params)
         data = read(request)
         made = plan(data, request)
+        check_spread(self.refit, made.pooled)
         if self.refit:
             check_weightless(data)
         request = request.indexed()

@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics import get_scorer
 from sklearn.model_selection import TunedThresholdClassifierCV
 
+from everyfold.evaluate.metrics import asks_for_predictions
 from everyfold.types import AnyArray, Array, Scorer
 
 
@@ -52,6 +54,11 @@ def tune(
         raise ValueError(
             f"tune_threshold is for two classes, and y has {len(classes)}; for more, calibrate: "
             "FastCalibratedClassifierCV"
+        )
+    if not asks_for_predictions(get_scorer(scoring)):
+        raise ValueError(
+            f"scoring={scoring!r} is no scorer of predicted labels, which are all that a threshold "
+            "changes; use 'balanced_accuracy', 'f1' or another, by make_scorer if it is your own"
         )
     if not np.isfinite(values).all():
         raise ValueError(
