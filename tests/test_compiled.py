@@ -205,6 +205,29 @@ def test_everything_can_be_compiled_ahead():
     assert str(fold_paths.folder) in last
 
 
+PARTS = """
+import numpy as np
+from everyfold.svm import core
+from everyfold.svm.paths import hinge_paths
+
+x = np.array([-2.0, -1.0, 1.0, 2.0])
+hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))
+kind = type(core._move)
+found = {name: part.signatures for name, part in vars(core).items() if type(part) is kind}
+compiled = {name: types for name, types in found.items() if types}
+assert len(compiled) > 20, compiled
+print({name: types for name, types in compiled.items() if len(types) > 1})
+"""
+
+
+def test_the_parts_of_a_path_are_compiled_once(tmp_path):
+    """A literal among the arguments would have a part compiled for it alone, and then again."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_OPT": "0"}
+    command = [sys.executable, "-c", PARTS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "{}\n"), done.stderr + done.stdout
+
+
 def test_compiling_is_logged_once_and_reading_the_cache_is_not(module, caplog):
     caplog.set_level("INFO", logger="everyfold")
     entry = Entry(module.double, {})

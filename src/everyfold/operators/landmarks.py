@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import RandomState
 from scipy.linalg import lapack, solve_triangular
-from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
@@ -46,6 +45,8 @@ def uniform(n: int, count: int, random: RandomState) -> Index:
 
 def centres(X: Matrix, count: int, random: RandomState) -> Array:
     """Centres of k-means clusters: landmarks that are not rows."""
+    from sklearn.cluster import KMeans  # late: slow to import
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct rows than clusters
         model = KMeans(count, n_init=1, max_iter=_KMEANS_STEPS, random_state=random).fit(X)

@@ -15,7 +15,6 @@ from typing import IO, Any, Literal
 
 import numpy as np
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 
 from everyfold.rows.checks import Piece, StreamError, positive
 from everyfold.rows.source import RowSource, naming, piece_rows
@@ -120,6 +119,8 @@ def _has_index_0(line: bytes) -> bool:
 
 
 def _parse(lines: list[bytes], start: int, n_features: int, base: int) -> Piece:
+    from sklearn.datasets import load_svmlight_file  # late: slow to import
+
     try:
         X, y = load_svmlight_file(io.BytesIO(b"".join(lines)), dtype=np.float64, zero_based=True)
     except (ValueError, TypeError, OverflowError) as error:

@@ -58,6 +58,8 @@ _DRIFT = 0.01  # of the tolerance: rounding of the gradient that is not worth co
 _LOWEST = np.float32(-np.inf)
 _HIGHEST = np.float32(np.inf)
 _ZERO = np.float32(0.0)
+_NONE = cast(int, np.int64(0))  # for a literal 0 functions would be compiled once more
+_whole = cast(Callable[[_Array], int], np.int64)  # as int, which would be compiled, too
 _HALF = np.float32(0.5)
 _ONE = np.float32(1.0)
 _TWO = np.float32(2.0)
@@ -184,7 +186,7 @@ def _place(a: _Array, b: _Array, number: _Array, value: _Array) -> int:
     """First k with a[k] - b[k] >= value, by blocks so that the search is vectorised."""
     n = a.shape[0]
     for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
+        end = start + _BLOCK if start + _BLOCK < n else n
         a_block = a[start:end]
         b_block = b[start:end]
         c_block = number[start:end]
@@ -192,7 +194,7 @@ def _place(a: _Array, b: _Array, number: _Array, value: _Array) -> int:
         for k in range(a_block.shape[0]):
             first = _min(first, c_block[k] if a_block[k] - b_block[k] >= value else _HIGHEST)
         if first < _HIGHEST:
-            return int(first)
+            return _whole(first)
     return -1
 
 
@@ -220,7 +222,7 @@ def _enter(V: _Array, D: _Array, count: int, k: int, sign: float) -> int:
 
     A row may have come to stand still, on a kernel of whole numbers: it does not enter twice.
     """
-    a = int(V[PLACE, k])
+    a = _whole(V[PLACE, k])
     if a == 0:
         count += 1
         a = count
@@ -279,7 +281,7 @@ def _go(D: _Array, d: float, is_blocked: bool) -> float:
 def _forget(V: _Array, D: _Array, count: int) -> None:
     """End the direction: write its coefficients back."""
     for a in range(count):
-        k = int(D[ROW, a])
+        k = _whole(D[ROW, a])
         V[BETA, k] = D[AT, a]
         V[PLACE, k] = 0.0
     for a in range(_SIZE):
@@ -290,7 +292,7 @@ def _forget(V: _Array, D: _Array, count: int) -> None:
 @_compiled
 def _open_moved(V: _Array, D: _Array, k: int, eps: float, W: _Array) -> None:
     """Set the sides of a row that has entered the direction and moved."""
-    V[BETA, k] = D[AT, int(V[PLACE, k]) - 1]
+    V[BETA, k] = D[AT, _whole(V[PLACE, k]) - 1]
     _open_sides(k, eps, W, V)
 
 
@@ -308,9 +310,9 @@ def _descend(
     width = K.shape[1]
     g, up, low, diag = W[G, :width], W[UP, :width], W[LOW, :width], W[DIAG, :width]
     gain, null, Kp, number = W[GAIN, :width], W[NULL, :width], W[KP, :width], W[NUMBER, :width]
-    count, iterations = 0, 0
+    count, iterations = _NONE, 0
     travel, violation = 0.0, 0.0
-    i, j, curvature, theta, d = 0, 0, 1.0, 0.0, 0.0
+    i, j, curvature, theta, d = _NONE, _NONE, 1.0, 0.0, 0.0
     while True:
         top, bottom = _move(g, up, low, Kp, K, i, j, np.float32(theta), np.float32(d))
         violation = np.float64(top - bottom)
@@ -337,15 +339,15 @@ def _descend(
         if not is_conjugate:
             theta, curvature = 0.0, alone
             _forget(V, D, count)
-            count, room = _turn(V, D, 0, 0.0, i, j)
+            count, room = _turn(V, D, _NONE, 0.0, i, j)
             d = _min(slope / curvature, room)
         is_blocked = d == room
         travel += _go(D, d, is_blocked)
         if is_blocked:
             _forget(V, D, count)
             for a in range(count):
-                _open_sides(int(D[ROW, a]), eps, W, V)
-            count = 0
+                _open_sides(_whole(D[ROW, a]), eps, W, V)
+            count = _NONE
         else:
             _open_moved(V, D, i, eps, W)
             _open_moved(V, D, j, eps, W)
@@ -670,7 +672,7 @@ def _is_inside(V: _Array, n: int) -> bool:
 @_compiled
 def _prepare(K: _Array, W: _Array, V: _Array, D: _Array, p: _Array) -> None:
     """Fill the vectors of a problem without coefficients."""
-    _blank(W, V, 0)
+    _blank(W, V, _NONE)
     for k in range(p.shape[0]):
         W[DIAG, k] = K[k, k]
         V[EXACT, k] = -p[k]
