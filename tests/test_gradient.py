@@ -5,9 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 from sklearn.model_selection import KFold, LeavePOut, RepeatedKFold, ShuffleSplit, cross_val_score
 
-from everyfold import LSSVR, Dense, Nystrom, RandomFourier
+from everyfold import LSSVR, Dense, KernelRegressor, Nystrom, RandomFourier
 from everyfold.criteria import Folds, HeldOutError
 from everyfold.kernels import Linear, find_kernel
 from everyfold.losses import Squared, find_loss
@@ -110,7 +111,7 @@ def test_gradient_is_that_of_refits(name, intercept, w, q):
 
 @pytest.mark.parametrize(
     ("name", "intercept", "w", "q"),
-    [*product(FOLDS, [True], ["some"], [2]), *product(["k"], [True, False], WEIGHTS, [1])],
+    [*product(FOLDS, [True, False], ["some", "zeros"], [2]), *product(["k"], [True], WEIGHTS, [1])],
 )
 def test_gradient_with_landmarks_that_stay(name, intercept, w, q):
     rest = (Y[:, :q], WEIGHTS[w], intercept, FOLDS[name])
@@ -141,9 +142,9 @@ def test_drawn_landmarks_are_those_that_stay(sampling):
 
 
 @pytest.mark.parametrize("kernel", ["laplacian", "polynomial"])
-@pytest.mark.parametrize("name", ["loo", "uneven"])
-def test_other_kernels(kernel, name):
-    rest = (Y, W, True, FOLDS[name])
+@pytest.mark.parametrize(("name", "intercept"), list(product(FOLDS, [True, False])))
+def test_other_kernels(kernel, name, intercept):
+    rest = (Y, WEIGHTS["zeros"], intercept, FOLDS[name])
     found, (value, slopes) = ours(kernel, *rest), brute(kernel, *rest)
     assert_allclose(found.value, value, rtol=1e-8)
     assert_allclose(np.append(found.log_gamma, found.log_ridge), slopes, rtol=1e-6, atol=1e-10)
@@ -154,6 +155,27 @@ def test_value_is_the_score_of_scikit_learn():
     model = LSSVR(gamma=GAMMA, alpha=RIDGE)
     scores = cross_val_score(model, X, Y, cv=cv, scoring="neg_mean_squared_error")
     assert_allclose(ours("rbf", Y, np.ones(N), True, FOLDS["uneven"]).fold_errors, -scores)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "laplacian", "polynomial"])
+@pytest.mark.parametrize("machine", [LSSVR(), KernelRegressor(fit_intercept=False)])
+@pytest.mark.parametrize("cv", [KFold(5), RepeatedKFold(n_splits=3, n_repeats=2, random_state=0)])
+def test_finite_differences_of_scikit_learn(kernel, machine, cv):
+    machine = clone(machine).set_params(kernel=kernel)
+    if kernel == "polynomial":
+        machine.set_params(degree=3, coef0=1.0)
+
+    def error(z):
+        machine.set_params(gamma=np.exp(z[:-1]), alpha=np.exp(z[-1]))
+        scores = cross_val_score(machine, X, Y, cv=cv, scoring="neg_mean_squared_error")
+        return -scores.mean()
+
+    at, steps = np.log(np.append(GAMMA, RIDGE)), 1e-4 * np.eye(D + 1)
+    slopes = [(error(at + step) - error(at - step)) / 2e-4 for step in steps]
+    folds = Folds.from_splits(cv.split(X), N)
+    found = ours(kernel, Y, np.ones(N), isinstance(machine, LSSVR), folds)
+    assert_allclose(found.value, error(at), rtol=1e-8)
+    assert_allclose(np.append(found.log_gamma, found.log_ridge), slopes, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("route", ["eigen", "explicit", "tridiagonal"])

@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeCV
+from sklearn.metrics import check_scoring
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -22,6 +23,7 @@ from sklearn.model_selection import (
     RepeatedKFold,
     StratifiedKFold,
     TimeSeriesSplit,
+    check_cv,
     cross_val_score,
 )
 from sklearn.pipeline import make_pipeline
@@ -168,6 +170,63 @@ def test_labels_need_better_values_too(seed):
         if all(g.mean() > 1.000001 * np.std(g, ddof=1) / 2.0 for g in (gains, falls)):
             allowed[k] = gains.mean()
     assert search.best_index_ == max(allowed, key=allowed.get)
+
+
+@pytest.mark.parametrize(
+    ("machine", "target", "how"),
+    [
+        (LSSVR(), y, {}),
+        (LSSVR(), np.column_stack([y, X[:, 2]]), {"scoring": "neg_mean_absolute_error"}),
+        (KernelRegressor(kernel="laplacian", fit_intercept=False), y, {}),
+        (LSSVC(), LABELS, {}),
+        (LSSVC(), np.digitize(y, [-0.5, 0.5]), {"scoring": "balanced_accuracy"}),
+    ],
+    ids=["numbers", "targets", "laplacian", "labels", "classes"],
+)
+def test_scores_are_those_of_refits(machine, target, how):
+    search = quick(machine, shrinkage="auto", max_iter=4, **how).fit(X, target)
+    scorer = check_scoring(machine, scoring=how.get("scoring"))
+    for entry in search.path_:
+        for k, (train, test) in enumerate(FOLDS.split(X, target)):
+            refitted = clone(machine).set_params(**entry["outer_params"][k])
+            refitted.fit(X[train], target[train])
+            score = scorer(refitted, X[test], target[test])
+            assert entry["outer_scores"][k] == pytest.approx(score, rel=1e-7)
+    best = search.path_[search.best_index_]
+    assert search.best_score_ == pytest.approx(best["outer_scores"].mean())
+    refitted = clone(machine).set_params(**search.best_params_).fit(X, target)
+    values = "decision_function" if is_classifier(machine) else "predict"
+    assert_allclose(getattr(search, values)(NEW), getattr(refitted, values)(NEW), rtol=1e-6)
+
+
+@pytest.mark.parametrize("change", [{}, {"max_iter": np.int64(2)}, {"shrinkage": 0}])
+@pytest.mark.parametrize(
+    ("rows", "target", "cv"),
+    [
+        (X[:10], y[:10], 5),
+        (X[:10], y[:10], LeaveOneOut()),
+        (X[:6], y[:6], KFold(5)),
+        (X[:30, :1], y[:30], 3),
+        (np.column_stack([X[:30], X[:30]]), y[:30], 3),
+        (np.repeat(X[:15], 2, axis=0), np.repeat(y[:15], 2), 3),
+        (np.ones((30, 2)), y[:30], 3),
+        (1e6 * X[:30], y[:30], 3),
+        (X[:30], np.full(30, 3.0), 3),
+    ],
+    ids=["ten", "lone", "six", "one", "twins", "twice", "constant", "huge", "flat"],
+)
+def test_small_and_odd_data(rows, target, cv, change):
+    search = FastGradientSearchCV(LSSVR(), cv=cv, random_state=0, **{"max_iter": 3, **change})
+    search.fit(rows, target)
+    assert np.isfinite(search.predict(rows)).all()
+    assert np.isfinite(search.best_score_)
+    for entry in search.path_:
+        folds = check_cv(cv).split(rows)
+        machine, errors = LSSVR(gamma=entry["gamma"], alpha=entry["alpha"]), []
+        for train, test in folds:
+            predicted = machine.fit(rows[train], target[train]).predict(rows[test])
+            errors.append(np.mean((predicted - target[test]) ** 2))
+        assert entry["cv_error"] == pytest.approx(np.mean(errors), rel=1e-6, abs=1e-20)
 
 
 def test_weaker_shrinkage_is_tried_until_it_is_worse():
@@ -497,6 +556,9 @@ def test_weights_count_in_outer_scores_as_in_searches():
         (quick(shrinkage=-1.0), "shrinkage=-1.0"),
         (quick(shrinkage="some"), "shrinkage='some'"),
         (quick(max_iter=0), "max_iter=0"),
+        (quick(max_iter=True), "max_iter=True"),
+        (quick(scoring="unknown"), "'unknown' is not a valid scoring"),
+        (quick(cv=2), "of 2 folds 0 leave"),
         (quick(start="best"), "start='best'"),
         (quick(start={"C": 1.0}), "only 'gamma' and 'alpha'"),
         (quick(start={"gamma": 0.0}), "must have numbers > 0"),

@@ -97,6 +97,7 @@ class Kernel(ABC):
 
         :math:`\gamma_j` is the gamma of feature j; a single gamma has the sum of all. ``K`` is the
         matrix of the kernel between the rows, which is at hand wherever its slopes are asked for.
+        The weights may be overwritten: fresh memory would cost as much as the sums.
         """
         raise ValueError(
             f"{self} has no gamma for each feature; use 'rbf', 'laplacian' or 'polynomial'"
@@ -195,7 +196,7 @@ class RBF(_Decaying):
 
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma (x_j − y_j)² k."""
-        return self._slopes(sum_squares, X, Y, weights * K)
+        return self._slopes(sum_squares, X, Y, np.multiply(weights, K, out=weights))
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ class Laplacian(_Decaying):
 
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
         """See base class: −gamma |x_j − y_j| k."""
-        return self._slopes(sum_manhattan, X, Y, weights * K)
+        return self._slopes(sum_manhattan, X, Y, np.multiply(weights, K, out=weights))
 
 
 @dataclass(frozen=True)

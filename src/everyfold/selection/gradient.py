@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
-from sklearn.metrics import check_scoring
+from sklearn.metrics import check_scoring, get_scorer
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metaestimators import available_if
@@ -107,7 +107,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     cv : int, splitter or iterable of splits, default=None
         Folds that only remove rows. Of the outer cross-validation each leaves its rows out (five
         sets of folds, if there are more than 10), and the others are the inner folds.
-    max_iter : int, default=20
+    max_iter : int, default=10
         Most iterations for each strength of shrinkage.
     scoring : str or callable, default=None
         What the outer cross-validation compares; None is the estimator's own score.
@@ -142,8 +142,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         The same of the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
         For each strength of shrinkage that was tried: "shrinkage", "gamma", "alpha", "cv_error"
-        (the tuned error of all rows), "outer_scores", "gain" and "standard_error" (over the start,
-        in pairs); of labels also "outer_losses", squared errors of the outer values.
+        (the tuned error of all rows), "outer_scores", "outer_params" (those of each outer fold's
+        own descent), "gain" and "standard_error" (over the start, in pairs); of labels also
+        "outer_losses", squared errors of the outer values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
@@ -186,7 +187,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         shrinkage: float | Literal["auto"] = "auto",
         loss: Literal["auto", "squared"] = "auto",
         cv: Splitter = None,
-        max_iter: int = 20,
+        max_iter: int = 10,
         scoring: Scorer = None,
         refit: bool = True,
         random_state: RandomState = None,
@@ -275,13 +276,16 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         is_number = isinstance(shrinkage, Real) and float(shrinkage) >= 0.0
         if shrinkage != "auto" and not is_number:
             raise ValueError(f"shrinkage={shrinkage!r} is not allowed; use 'auto' or a number >= 0")
-        if not isinstance(self.max_iter, int) or self.max_iter < 1:
+        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
+        if not is_count or self.max_iter < 1:
             raise ValueError(f"max_iter={self.max_iter!r} is not allowed; use an integer >= 1")
         if self.start != "auto" and not isinstance(self.start, Mapping):
             raise ValueError(f"start={self.start!r} is not known; use 'auto' or a dictionary")
         if self.start != "auto" and set(self.start) - {"gamma", "alpha"}:
             raise ValueError(f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are known")
-        if not (self.scoring is None or isinstance(self.scoring, str) or callable(self.scoring)):
+        if isinstance(self.scoring, str):
+            get_scorer(self.scoring)
+        elif not (self.scoring is None or callable(self.scoring)):
             raise ValueError(f"scoring={self.scoring!r} is not one scorer; pass its name")
         return read_machine(self.estimator)
 
@@ -387,11 +391,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             for k, walked in walks.run(outers, found[1:], *rest):
                 found[k + 1] = walked
                 if self.verbose:
-                    seconds = time.perf_counter() - begin
-                    words = f"shrinkage {some[0]:g}" if some else "start"
-                    steps = walked.points[-1].steps
-                    fold = f"without outer fold {k + 1} of {len(outers)}"
-                    print(f"{words} {fold}, {steps} steps, {seconds:.1f} s", flush=True)
+                    words = f"{walked.points[-1].steps} steps, {time.perf_counter() - begin:.1f} s"
+                    strength = f"shrinkage {some[0]:g}" if some else "start"
+                    print(f"{strength} without outer fold {k + 1}, {words}", flush=True)
             if some and np.mean([own.worth[-1] - own.worth[-2] for own in found[1:]]) < 0.0:
                 break
         return walks.settle(starts[0], found[1:], self.max_iter, journal), found[1:]
@@ -414,6 +416,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             {
                 **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
                 **{"outer_scores": scores[:, k], "gain": gain[k], "standard_error": error[k]},
+                "outer_params": [params_of(walked.points[k]) for walked in found],
                 **({"outer_losses": losses[:, k]} if losses.size else {}),
             }
             for k, point in enumerate(points)

@@ -41,30 +41,31 @@ def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
     found = [outer for outer in _sets(folds, random) if _has_inner(folds, outer)]
     if len(found) < 2:
         raise ValueError(
-            f"of {len(folds)} folds {len(found)} leave rows that others test, and the outer "
-            "cross-validation needs two; use more folds"
+            f"of {len(folds)} folds {len(found)} leave rows that others train on and test, and the "
+            "outer cross-validation needs two; use more folds"
         )
     return found
 
 
 def _sets(folds: Folds, random: np.random.RandomState) -> list[Outer]:
-    """Every fold, or a few of many, or sets of them."""
-    if len(folds) <= MOST_OUTER_FOLDS:
+    """Every fold, or a few of many, or sets of them; single rows have no R², and are in sets."""
+    is_partition = len(np.unique(folds.held_rows)) == int(folds.sizes.sum())
+    has_lone = is_partition and int(np.diff(folds.bounds).min()) == 1
+    if len(folds) <= MOST_OUTER_FOLDS and not has_lone:
         return [Outer(held, test) for held, test in zip(folds.helds, folds.tests, strict=True)]
     numbers = random.permutation(len(folds))
-    is_partition = len(np.unique(folds.held_rows)) == int(folds.sizes.sum())
     if not is_partition:
         return [Outer(folds.helds[i], folds.tests[i]) for i in numbers[:OUTER_FOLDS]]
-    parts = np.array_split(numbers, OUTER_FOLDS)
+    parts = np.array_split(numbers, max(1, min(OUTER_FOLDS, len(folds) // 2)))
     sets = [np.sort(np.concatenate([folds.helds[i] for i in part])) for part in parts]
     return [Outer(rows, rows) for rows in sets]
 
 
 def _has_inner(folds: Folds, outer: Outer) -> bool:
-    """Whether some fold tests rows that an outer fold does not leave out."""
-    is_left = np.ones(folds.n, dtype=bool)
-    is_left[outer.held] = False
-    return bool(is_left[folds.test_rows].any())
+    """Whether folds test rows that an outer fold does not leave out, and all of them train."""
+    left = np.setdiff1d(np.arange(folds.n), outer.held)
+    sizes = folds.among(left).sizes if left.size else np.empty(0, dtype=np.intp)
+    return bool(sizes.size) and int(sizes.max()) < left.size
 
 
 @dataclass(frozen=True)
