@@ -131,12 +131,17 @@ class Descent:
     def _error(self) -> PreparedError:
         return HeldOutError().prepared(self.problem, self.folds)
 
-    def known(self, start: Point) -> Point:
-        """The start with its error, and the gradient there."""
-        if start.slopes is not None:
-            return start
-        slopes = self.at(start.gamma, start.ridge)
-        return replace(start, error=slopes.value, slopes=slopes)
+    def known(self, point: Point) -> Point:
+        """A point with its error, and the gradient there; a start has to have one."""
+        if point.slopes is not None:
+            return point
+        try:
+            slopes = self.at(point.gamma, point.ridge)
+        except ArithmeticError:  # not positive definite to working precision
+            if point.shrinkage == math.inf:
+                raise
+            return point
+        return replace(point, error=slopes.value, slopes=slopes)
 
     def walk(self, start: Point, begin: Point, shrinkage: float, max_iter: int) -> Point:
         """The optimum that a descent with this shrinkage finds, from where it is told to begin.

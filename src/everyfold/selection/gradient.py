@@ -33,8 +33,9 @@ from everyfold.operators import Nystrom
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import Folds
 from everyfold.selection.descent import Descent, Point
+from everyfold.selection.outerchoice import OuterChoice, shares_of, summary_of
 from everyfold.selection.reporting import ResultView
-from everyfold.selection.scales import Machine, params_of, read_machine
+from everyfold.selection.scales import Machine, read_machine
 from everyfold.selection.starts import grid_of
 from everyfold.selection.walks import (
     MOST_OUTER_FOLDS,
@@ -45,7 +46,6 @@ from everyfold.selection.walks import (
 )
 from everyfold.types import (
     AnyArray,
-    Array,
     Estimator,
     Matrix,
     Params,
@@ -59,9 +59,6 @@ __all__ = ["FastGradientSearchCV"]
 
 SHRINKAGES = (0.03, 0.003)
 """Strengths that "auto" tries, besides staying at the start; from strong to weak."""
-
-MARGIN = 1.0 + 1e-9
-"""Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
 
 _ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
 """What walks depend on besides data, folds, estimator and start."""
@@ -141,16 +138,16 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     fold_weights_ : array of shape (outer folds, n_features)
         The same of the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
-        For each strength of shrinkage that was tried: "shrinkage", "gamma", "alpha", "cv_error"
-        (the tuned error of all rows), "outer_scores", "outer_params" (those of each outer fold's
-        own descent), "gain" and "standard_error" (over the start, in pairs); of labels also
-        "outer_losses", squared errors of the outer values.
+        For each strength of shrinkage that was tried: "shrinkage", "gamma", "alpha" and the tuned
+        "cv_error" of all rows (of what was not chosen, amid the outer folds), "outer_scores",
+        "outer_params" (those of each outer fold's own descent), "gain" and "standard_error" (over
+        the start, in pairs); of labels also "outer_losses", squared errors of the outer values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
         What was planned and done; :meth:`plan` makes it beforehand.
     n_iter_ : int
-        Iterations on all rows, of all strengths together.
+        Iterations on all rows.
     n_features_in_, feature_names_in_, classes_
         As in scikit-learn.
 
@@ -162,7 +159,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     or less say little. The error that was tuned has no say in it.
     **Cost** about 8 candidates for each strength and outer fold, each one factorisation of its
     rows, and n² flops a feature. Up to eight dense n×n matrices. The start of all outer folds is
-    one search, and the descents on all rows begin amid the points that outer folds have found.
+    one search, and the one descent on all rows begins amid the points that outer folds have found.
     **Exact?** Error and gradient are those of refitting every fold; the minimum is a local one.
     With landmarks they are those of the model with the landmarks drawn at the start of a descent.
 
@@ -225,8 +222,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         descents = self._descents(walks, outers)
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
-            points, found = self._walk(walks, outers, starts, journal)
-        self._keep(walks, points, found)
+            choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
+            points = walks.settle(starts[0], choice.walks, choice.best, self.max_iter, journal)
+        self._keep(walks, points, choice)
         if walks.machine.model.is_classifier:
             self.classes_ = np.unique(walks.y)
         best = self._tune(walks, points[self.best_index_])
@@ -379,8 +377,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         outers: Sequence[Outer],
         starts: Sequence[Point],
         journal: Journal | None,
-    ) -> tuple[list[Point], list[Walked]]:
-        """The points of all rows, and those of the outer folds with what they score.
+    ) -> list[Walked]:
+        """The walks of all outer folds, with what their points score.
 
         All outer folds get one strength after the other, from strong to weak, until one is worse
         than the one before.
@@ -388,45 +386,30 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         begin, found = time.perf_counter(), [Walked([start]) for start in starts]
         for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
             rest = (some, self.max_iter, self.n_jobs, journal)
-            for k, walked in walks.run(outers, found[1:], *rest):
-                found[k + 1] = walked
+            for k, walked in walks.run(outers, tuple(found), *rest):
+                found[k] = walked
                 if self.verbose:
                     words = f"{walked.points[-1].steps} steps, {time.perf_counter() - begin:.1f} s"
                     strength = f"shrinkage {some[0]:g}" if some else "start"
                     print(f"{strength} without outer fold {k + 1}, {words}", flush=True)
-            if some and np.mean([own.worth[-1] - own.worth[-2] for own in found[1:]]) < 0.0:
+            if some and np.mean([own.worth[-1] - own.worth[-2] for own in found]) < 0.0:
                 break
-        return walks.settle(starts[0], found[1:], self.max_iter, journal), found[1:]
+        return found
 
     # -- the answer --------------------------------------------------------------------------------
 
-    def _keep(self, walks: Walks, points: Sequence[Point], found: Sequence[Walked]) -> None:
-        """Choose from the scores of the outer folds, and say what was found."""
-        scores = np.array([walked.scores for walked in found])
-        gain, error = _gains(scores)
-        is_better = gain > MARGIN * error
-        losses = np.array([walked.losses for walked in found])
-        if losses.size:
-            fall, its_error = _gains(-losses)
-            is_better &= fall > MARGIN * its_error
-        self.best_index_ = int(np.argmax(np.where(is_better, gain, 0.0)))
-        self.best_score_ = float(scores[:, self.best_index_].mean())
+    def _keep(self, walks: Walks, points: Sequence[Point], choice: OuterChoice) -> None:
+        """Say what was found and chosen."""
+        best = self.best_index_ = choice.best
+        self.best_score_ = float(choice.scores[:, best].mean())
         self.n_iter_ = sum(point.steps for point in points)
-        self.path_ = [
-            {
-                **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
-                **{"outer_scores": scores[:, k], "gain": gain[k], "standard_error": error[k]},
-                "outer_params": [params_of(walked.points[k]) for walked in found],
-                **({"outer_losses": losses[:, k]} if losses.size else {}),
-            }
-            for k, point in enumerate(points)
-        ]
+        self.path_ = choice.path(points)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
-        share = _shares(walks.descent, points[self.best_index_].gamma)
+        share = shares_of(walks.descent, points[best].gamma)
         self.feature_weights_ = dict(zip(names, share.tolist(), strict=True))
-        own = [walked.points[self.best_index_].gamma for walked in found]
-        self.fold_weights_ = np.array([_shares(walks.descent, gamma) for gamma in own])
-        self.summary_ = _summary(self.path_, self.best_index_, len(scores))
+        own = [walked.points[best].gamma for walked in choice.walks]
+        self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
+        self.summary_ = summary_of(self.path_, best, len(choice.scores))
 
     def _tune(self, walks: Walks, best: Point) -> Estimator:
         """The estimator of the best point, which is not fitted yet."""
@@ -465,36 +448,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         return tags
 
 
-def _gains(scores: Array) -> tuple[Array, Array]:
-    """By how much points are better than the start, (folds, points), and the standard error."""
-    gains = scores - scores[:, :1]
-    return gains.mean(axis=0), gains.std(axis=0, ddof=1) / math.sqrt(len(gains))
-
-
 def _seeded(model: Model, random: np.random.RandomState) -> Model:
     """The model whose operator draws the same landmarks every time."""
     if not isinstance(model.operator, Nystrom):
         return model
     seeded = model.operator.seeded(lambda: int(random.randint(2**31 - 1)))
     return replace(model, operator=seeded)
-
-
-def _shares(descent: Descent, gamma: Array) -> Array:
-    """The share of each feature: its gamma times its spread."""
-    X = descent.X.toarray() if hasattr(descent.X, "toarray") else descent.X
-    spread = X.std(axis=0) if descent.model.choice.kernel == "laplacian" else X.var(axis=0)
-    share: Array = gamma * spread
-    return share / (float(share.sum()) or 1.0)
-
-
-def _summary(path: Sequence[Params], best: int, n_outer: int) -> str:
-    """The path as a table in words."""
-    lines = [f"{'shrinkage':>10} {'CV error':>10} {'outer score':>12} {'gain':>10} {'error':>9}"]
-    for k, entry in enumerate(path):
-        name = "start" if k == 0 else f"{entry['shrinkage']:g}"
-        mark = "  <- chosen" if k == best else ""
-        lines.append(
-            f"{name:>10} {entry['cv_error']:>10.4g} {entry['outer_scores'].mean():>12.4g} "
-            f"{entry['gain']:>10.3g} {entry['standard_error']:>9.3g}{mark}"
-        )
-    return "\n".join([*lines, f"{n_outer} outer folds; gain and its standard error in pairs"])

@@ -259,18 +259,23 @@ class Walks:
         return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
 
     def settle(
-        self, start: Point, found: Sequence[Walked], max_iter: int, journal: Journal | None
+        self,
+        start: Point,
+        found: Sequence[Walked],
+        best: int,
+        max_iter: int,
+        journal: Journal | None,
     ) -> list[Point]:
-        """The points of all rows: each descent begins amid those that outer folds have found."""
+        """The points of all rows: amid those of the outer folds, and from there on for the best."""
         known = None if journal is None else journal.find_record("all rows")
         if known is not None:
             return list(Walked.of(known[0]).points)
         descent = self.descent.anchored(start)
-        start = descent.known(start)
-        middles = [
-            Point.amid(own) for own in list(zip(*(w.points for w in found), strict=True))[1:]
-        ]
-        points = [start, *(descent.walk(start, m, m.shrinkage, max_iter) for m in middles)]
+        _, *optima = zip(*(walked.points for walked in found), strict=True)
+        points = [descent.known(point) for point in (start, *map(Point.amid, optima))]
+        if best:
+            strength = points[best].shrinkage
+            points[best] = descent.walk(points[0], points[best], strength, max_iter)
         if journal is not None:
             journal.append_record("all rows", [Walked(points).record()])
         return points
