@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import dump_svmlight_file
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.pipeline import make_pipeline
@@ -186,3 +187,61 @@ def test_a_journal_does_not_depend_on_how_passes_are_cut(study, monkeypatch, fir
     assert json.loads(again.out)["top"] == json.loads(whole.out)["top"]
     assert (study / "j").read_bytes().splitlines(keepends=True)[:3] == lines[:3]
     assert len((study / "j").read_bytes().splitlines()) == 4
+
+
+@pytest.mark.parametrize("base", [0, 1])
+def test_svmlight_files_are_those_of_one_file(tmp_path, base):
+    (tmp_path / "rows").mkdir()
+    sparse = np.where(np.abs(X) > np.median(np.abs(X), axis=0), X, 0.0)
+    sparse[0] = 1.0  # every index occurs
+    for i, part in enumerate([*np.array_split(np.arange(N), 3), np.arange(N)]):
+        name = "one.svm" if i == 3 else f"rows/{i}.svm"
+        dump_svmlight_file(sparse[part], Y[part], str(tmp_path / name), zero_based=base == 0)
+    asked = ("-m", "lssvm", "-k", "linear", "-g", "alpha=0.1,10", "--cv", "3", "--json", "--save")
+    found = [run(tmp_path, "search", data, *asked, "m.skops") for data in ("one.svm", "rows")]
+    assert [done.code for done in found] == [0, 0], found
+    one, many = (json.loads(done.out)["best"] for done in found)
+    assert one["params"] == many["params"]
+    np.testing.assert_allclose(many["mean_test_score"], one["mean_test_score"], rtol=1e-8)
+    told = [run(tmp_path, "predict", "m.skops", data) for data in ("one.svm", "rows")]
+    one, many = (pd.read_csv(io.StringIO(done.out))["prediction"] for done in told)
+    np.testing.assert_allclose(many, one, rtol=1e-9)
+    refused(run(tmp_path, "search", "rows", *asked, "m.skops", "--id", "a"), "--id does not apply")
+    refused(run(tmp_path, "predict", "m.skops", "rows", "--id", "a"), "--id does not go with")
+    dump_svmlight_file(np.ones((2, 5)), np.ones(2), str(tmp_path / "rows" / "9.svm"))
+    refused(run(tmp_path, "predict", "m.skops", "rows"), "is not among")
+
+
+def test_ridge_is_fitted_as_it_is_searched(study):
+    searched = run(
+        study, "search", "rows", *NUMBERS, "-g", "alpha=3", "--cv", "3", "--save", "m.skops"
+    )
+    fitted = run(study, "fit", "rows", *NUMBERS, "-p", "alpha=3", "--save", "n.skops")
+    assert (searched.code, fitted.code) == (0, 0), (searched.err, fitted.err)
+    found = [run(study, "predict", name, "rows") for name in ("m.skops", "n.skops")]
+    assert found[0].out == found[1].out
+    assert found[0].err == ""
+    pipeline = make_pipeline(StandardScaler(), Ridge(3.0, fit_intercept=False)).fit(X, Y)
+    predicted = pd.read_csv(io.StringIO(found[0].out))["prediction"]
+    np.testing.assert_allclose(predicted, pipeline.predict(X), rtol=1e-8)
+
+
+def test_ids_of_predicted_rows(study):
+    params = ("-g", "alpha=1", "--cv", "3", "--save", "m.skops")
+    assert run(study, "search", "rows", *NUMBERS, *params).code == 0
+    done = run(study, "predict", "m.skops", "rows")
+    assert done.code == 0, done.err
+    first = pd.read_csv(io.StringIO(done.out))
+    assert list(first.columns) == ["name", "prediction"]
+    assert first["name"].tolist() == table()["name"].tolist()
+    done = run(study, "predict", "m.skops", "rows", "--id", "w")
+    assert [line.split(",")[0] for line in done.out.split()[1:]] == [str(w) for w in WEIGHTS]
+    for i in range(2):
+        rows = table().iloc[i::2].assign(name=[f"00{j}" for j in range(N // 2)])
+        rows.to_csv(study / "new" / f"{i}.csv", index=False)
+    done = run(study, "predict", "m.skops", "new/*.csv")
+    assert done.out.splitlines()[2].startswith("001,")  # as it is written
+    plain = run(study, "predict", "m.skops", "new/*.parquet")
+    assert plain.out.startswith("prediction\n")
+    refused(run(study, "predict", "m.skops", "rows", "--id", "z"), "--id 'z' is no column")
+    refused(run(study, "search", "rows", *NUMBERS, "--no-header"), "must begin with names")

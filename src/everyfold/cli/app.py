@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import typer
 import everyfold
 from everyfold.cli import modelfile, output
 from everyfold.cli.files import check_outputs
-from everyfold.cli.folders import is_folder, rows_of
+from everyfold.cli.folders import is_folder, rows_of, speaking
 from everyfold.cli.job import Job, Outcome, extras_of, read_job, read_model, run_rounds
 from everyfold.cli.manners import BadInput, Failure, UsageError, naming, printable, say
 from everyfold.cli.models import central_gamma, parse_assignment
@@ -256,14 +256,18 @@ def predict(options: PredictOptions) -> None:
 
 def _predict_folder(model: modelfile.SavedModel, options: PredictOptions) -> None:
     """Predict rows that are read in blocks; lines are written as they come."""
-    if options.id is not None:
-        raise BadInput("--id: rows of a folder are known by their order alone; leave it out")
-    rows = rows_of(options.data, model.layout)
-    blocks = rows.blocks(rows_at_a_time(rows.n_features))
-    found = (_answers(model, block.X, options) for block in blocks)
-    first = next(found)
-    every = (zip(*columns.values(), strict=True) for columns in chain([first], found))
-    output.write_csv(options.out, list(first), chain.from_iterable(every))
+    row_id, rows = rows_of(options.data, model.layout, options.id)
+
+    def answered() -> Iterator[Params]:
+        for block in rows.blocks(rows_at_a_time(rows.n_features)):
+            ids = {} if row_id is None else {row_id: block.y.tolist()}
+            yield ids | _answers(model, block.X, options)
+
+    with speaking(options.data):
+        found = answered()
+        first = next(found)
+        every = (zip(*columns.values(), strict=True) for columns in chain([first], found))
+        output.write_csv(options.out, list(first), chain.from_iterable(every))
 
 
 def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) -> Params:

@@ -16,12 +16,16 @@ from everyfold.cli.models import Choice, decide_task
 from everyfold.cli.options import ModelOptions
 from everyfold.rows import FolderRows, StreamError
 from everyfold.rows.batches import rows_at_a_time
-from everyfold.rows.folders import ENDINGS, is_many, kind_of
+from everyfold.rows.files import SvmlightRows
+from everyfold.rows.folders import ENDINGS, find_files, is_many, kind_of, one_kind
 from everyfold.types import AnyArray, Array, Params
 
 SAMPLE, LEAST = 20_000, 1000
 """Rows that default grids and the kind of the target are taken from, at most twice as many; fewer
 of them where they are wide."""
+
+MOST_FEATURES = 100_000
+"""Of svmlight files: blocks are dense."""
 
 
 def is_folder(path: Path) -> bool:
@@ -31,31 +35,70 @@ def is_folder(path: Path) -> bool:
 
 def read_folder(options: ModelOptions) -> tuple[Data, Choice]:
     """The rows of a folder with a sample of them, and what is to be predicted."""
-    with _speaking(options.data):
-        roles, layout = _roles(options)
+    with speaking(options.data):
+        is_sparse = _is_sparse(options.data)
+        roles, layout = (_sparse_roles if is_sparse else _roles)(options)
         _refuse(options)
         source = FolderRows(str(options.data), **roles)
         X, y = _sample(source)
         task, data = decide_task(options.model, options.task, Data(X, y, layout))
-        if task == "classification" and y.dtype.kind == "f":
+        if task == "classification" and y.dtype.kind == "f" and not is_sparse:
             source = FolderRows(str(options.data), labels=True, **roles)
-    choice = Choice(options.model, options.kernel, task, options.standardise, None)
+    choice = Choice(options.model, options.kernel, task, options.standardise, in_blocks=True)
     return replace(data, source=source), choice
 
 
-def rows_of(path: Path, layout: Layout) -> FolderRows:
-    """The rows of a folder that a model is to predict."""
-    with _speaking(path):
+def rows_of(path: Path, layout: Layout, row_id: str | None) -> tuple[str | None, FolderRows]:
+    """The name of the column of ids, if there is one, and the rows that a model is to predict.
+
+    Ids are the target of the rows: the column named, or that of the training.
+    """
+    with speaking(path):
+        if _is_sparse(path):
+            return None, _sparse_rows(path, layout, row_id)
         if layout.names is None:
             raise BadInput(
                 "the model knows its features by position, and files of a folder have "
                 "named columns; fit it to a table with names"
             )
-        return FolderRows(str(path), target=None, features=list(layout.names))
+        wanted: Params = {"features": list(layout.names)}
+        names = FolderRows(str(path), target=None, **wanted).columns
+        if row_id is not None:
+            row_id = _find(names, "--id", row_id)
+        elif layout.id in names:
+            row_id = layout.id
+        return row_id, FolderRows(str(path), target=row_id, labels="text", **wanted)
+
+
+def _is_sparse(path: Path) -> bool:
+    return one_kind(find_files(str(path))) is SvmlightRows
+
+
+def _sparse_rows(path: Path, layout: Layout, row_id: str | None) -> FolderRows:
+    if layout.names is not None or row_id is not None:
+        what = "--id" if row_id is not None else "a model that knows its features by name"
+        raise BadInput(f"{what} does not go with svmlight files, which have no names; use tables")
+    wanted = {"n_features": layout.n_features, "zero_based": layout.index_base == 0}
+    return FolderRows(str(path), **wanted)
+
+
+def _sparse_roles(options: ModelOptions) -> tuple[Params, Layout]:
+    """The same of svmlight files, which say themselves what is the target."""
+    given = {name: getattr(options, name) for name in ("target", "drop", "weights", "id")}
+    for name in (name for name, value in given.items() if value):
+        raise BadInput(f"--{name} does not apply: svmlight files have no columns; use tables")
+    spans = [SvmlightRows(file, 1).span() for file in find_files(str(options.data))]
+    base = min(1, *(lowest for lowest, _ in spans))
+    d = max(highest for _, highest in spans) + 1 - base
+    if not 1 <= d <= MOST_FEATURES:
+        why = f"rows have {d} features, and 1 to {MOST_FEATURES} can be read in blocks"
+        raise BadInput(f"{options.data}: {why}, which are dense; give one file")
+    return {"n_features": d, "zero_based": base == 0}, Layout(d, index_base=base)
 
 
 @contextmanager
-def _speaking(path: Path) -> Iterator[None]:
+def speaking(path: Path) -> Iterator[None]:
+    """What is wrong with the files, as bad input."""
     try:
         yield
     except StreamError as error:
@@ -69,6 +112,8 @@ def _refuse(options: ModelOptions) -> None:
     """Refuse what needs all rows at once."""
     asked = {name: getattr(options, name, None) for name in ("groups", "impute", "interval", "oof")}
     asked["proba"] = options.proba
+    if options.header is False:
+        raise BadInput(f"--no-header: files of {options.data} must begin with names; add them")
     for name in (name for name, value in asked.items() if value):
         raise BadInput(
             f"--{name} needs all rows at once, and those of {options.data} are read in blocks; "

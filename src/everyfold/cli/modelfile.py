@@ -32,7 +32,9 @@ from everyfold.models.estimators import (
     LSSVC,
     LSSVR,
     HuberSVC,
+    KernelClassifier,
     KernelLogisticClassifier,
+    KernelRegressor,
     QuadraticSVR,
 )
 from everyfold.models.targets import Labels
@@ -45,7 +47,8 @@ from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.types import AnyArray, Estimator, Matrix, Params
 
 FORMAT, VERSION = "everyfold model", 2
-_ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR)
+_GENERAL = (KernelClassifier, KernelRegressor)  # in the place of what takes no source of rows
+_ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR, *_GENERAL)
 _KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
 _OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
 _FOLDS = (FastCrossConformalRegressor, Shared, Refitted)
@@ -76,11 +79,14 @@ class SavedModel(Fitted):
     def predict(self, X: Matrix) -> tuple[AnyArray, AnyArray]:
         """Predictions, and the values that they are decided by: for numbers the same."""
         X, estimator = self._rows(X), self.estimator
-        predicted = estimator.predict(X)
-        if isinstance(estimator, FastCalibratedClassifierCV):
-            estimator = estimator.calibrated_classifiers_[0].estimator
-        has_values = hasattr(estimator, "decision_function")
-        return predicted, estimator.decision_function(X) if has_values else predicted
+        with warnings.catch_warnings():
+            # Rows are arrays; the layout has found their columns by name.
+            warnings.filterwarnings("ignore", "X does not have valid feature names")
+            predicted = estimator.predict(X)
+            if isinstance(estimator, FastCalibratedClassifierCV):
+                estimator = estimator.calibrated_classifiers_[0].estimator
+            has_values = hasattr(estimator, "decision_function")
+            return predicted, estimator.decision_function(X) if has_values else predicted
 
     def probabilities(self, X: Matrix) -> dict[str, list[float]]:
         """A column for each class."""

@@ -79,6 +79,7 @@ class Choice:
     impute: str | None = None
     ridge_scaling: str = "sum"
     operator: str = "auto"
+    in_blocks: bool = False
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -110,8 +111,10 @@ class Choice:
             return _OWN[self.model](kernel=self.kernel)
         if self.task == "classification":
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
-        if self.model == "ridge" and self.operator.partition(":")[0] in OF_LOW_RANK:
-            return LSSVR(kernel=self.kernel, fit_intercept=False)  # predicts by its operator
+        is_low_rank = self.operator.partition(":")[0] in OF_LOW_RANK
+        if self.model == "ridge" and (is_low_rank or self.in_blocks):
+            # Predicts by its operator, and takes rows that are read in blocks.
+            return LSSVR(kernel=self.kernel, fit_intercept=False)
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
 
     def pipeline(self, X: Matrix) -> Estimator:

@@ -113,6 +113,19 @@ class SvmlightRows(RowSource):
                     return 0
         return 1
 
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest index of all rows; (1, 0) if there is none.
+
+        **Cost**: one reading of the text.
+        """
+        lowest, highest = 1, 0
+        with naming(self), self._steady(), self._open() as file:
+            for line in file:
+                words = line.partition(b"#")[0].split()[1:]
+                found = [int(i) for i in (w.partition(b":")[0] for w in words) if i.isdigit()]
+                lowest, highest = min([lowest, *found[:1]]), max([highest, *found[-1:]])
+        return lowest, highest
+
 
 def _has_index_0(line: bytes) -> bool:
     return any(word.startswith(b"0:") for word in line.partition(b"#")[0].split())

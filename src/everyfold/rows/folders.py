@@ -77,8 +77,8 @@ class FolderRows(RowSource):
     def __init__(self, paths: Paths, **options: Any) -> None:
         self._called = str(paths) if isinstance(paths, str | Path) else f"{len(paths)} files"
         with naming(self):
-            found = _find(paths)
-            kind = _one_kind(found)
+            found = find_files(paths)
+            kind = one_kind(found)
             first = kind(found[0], **options)  # type: ignore[call-arg]
             if first.names is not None:
                 options["features"] = list(first.names)
@@ -144,7 +144,8 @@ class FolderRows(RowSource):
         return X
 
 
-def _find(paths: Paths) -> list[Path]:
+def find_files(paths: Paths) -> list[Path]:
+    """The files that are meant, in their order."""
     if isinstance(paths, list | tuple):
         return [Path(path) for path in paths]
     where = str(paths)
@@ -170,7 +171,8 @@ def _natural(path: Path) -> list[tuple[int, int, str]]:
     return [(0, int(word), "") if word.isdecimal() else (1, 0, word) for word in words]
 
 
-def _one_kind(found: Sequence[Path]) -> type[RowSource]:
+def one_kind(found: Sequence[Path]) -> type[RowSource]:
+    """What reads all of them."""
     kinds = {path: kind_of(path) for path in found}
     for path, kind in kinds.items():
         if kind is None:

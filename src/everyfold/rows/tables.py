@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -40,8 +40,9 @@ class TableRows(RowSource):
         By default all numeric and boolean columns that have no other part to play.
     sample_weight, fold : str, optional
         Columns.
-    labels : bool, default=False
-        Whether numbers of the target are labels, of which whole ones stay whole.
+    labels : bool or "text", default=False
+        Whether numbers of the target are labels, of which whole ones stay whole, or the cells of
+        a text file as they are written.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class TableRows(RowSource):
         features: Sequence[str] | None = None,
         sample_weight: str | None = None,
         fold: str | None = None,
-        labels: bool = False,
+        labels: bool | Literal["text"] = False,
     ) -> None:
         self.path, self._has_labels = Path(path), labels
         self.has_target = target is not None
@@ -215,8 +216,8 @@ class CsvRows(TableRows):
     ----------
     path, target, features, sample_weight, fold
         As of :class:`ParquetRows`.
-    labels : bool, default=False
-        Whether numbers of the target are labels: whole ones stay whole.
+    labels : bool or "text", default=False
+        Whether numbers of the target are labels: whole ones stay whole, or all are text.
 
     Examples
     --------
@@ -260,6 +261,7 @@ class CsvRows(TableRows):
         }
         for name in [self._target] if isinstance(self._target, str) and self._has_labels else []:
             types[name] = pa.int64() if name in self._whole else types[name]
+            types[name] = pa.string() if self._has_labels == "text" else types[name]
         with self._open({"include_columns": self._columns, "column_types": types}) as reader:
             for batch in reader:
                 for start in range(0, batch.num_rows, size):
