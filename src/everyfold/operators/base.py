@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Outline:
     only_splits: bool = False
 
 
-class Part(Protocol):
+class Part:
     """One training set and the rows that its model predicts.
 
     Attributes
@@ -97,24 +97,15 @@ class Part(Protocol):
         The kernel of all rows, if this is a part of one.
     """
 
-    @property
-    def train(self) -> Index: ...  # noqa: D102
-
-    @property
-    def test(self) -> Index: ...  # noqa: D102
-
-    @property
-    def operator(self) -> Responds: ...  # noqa: D102
-
-    @property
-    def cross(self) -> Array: ...  # noqa: D102
-
-    @property
-    def parent(self) -> Responds | None: ...  # noqa: D102
+    train: Index
+    test: Index
+    operator: Responds
+    cross: Array
+    parent: Responds | None
 
 
 @dataclass(frozen=True)
-class Made:
+class Made(Part):
     """A part whose kernel was made for its training rows alone."""
 
     train: Index
@@ -125,7 +116,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Cut(Part):
     """A part of a kernel of all rows; nothing is copied before it is asked for."""
 
     train: Index
@@ -133,12 +124,12 @@ class Cut:
     parent: Responds
 
     @cached_property
-    def operator(self) -> Responds:
+    def operator(self) -> Responds:  # type: ignore[override]  # an attribute of other parts
         """The kernel of the training rows."""
         return self.parent.restrict(self.train)
 
     @cached_property
-    def cross(self) -> Array:
+    def cross(self) -> Array:  # type: ignore[override]  # likewise
         """What predicts the test rows."""
         return self.parent.cross(self.test, self.train)
 
