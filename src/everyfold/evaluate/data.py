@@ -231,14 +231,14 @@ class Data:
     foreign: Mapping[int, str] = field(default_factory=dict)
     own: Request | None = None
     """What the estimators themselves are refitted by; its cv are the splits, if those matter."""
-    caller: Estimator = None
-    """The search that callbacks of refits are told of."""
-    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
-    """What callbacks are called by, for candidates and folds."""
     is_raw: bool = False
     """Whether X is as it was passed, to be read by each kernel after its steps."""
     stream: Any = None
     """What a source of rows is read by; None for rows in memory."""
+    caller: Estimator = None
+    """The search that callbacks of refits are told of."""
+    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
+    """What callbacks are called by, for candidates and folds."""
     cache: Cache = field(default_factory=Cache, compare=False)
     watch: Watch = field(default_factory=Watch, compare=False)
     """What is told how far the work is."""

@@ -95,7 +95,7 @@ def read(request: Request) -> Data:
     by_number = {candidate.number: candidate for candidate in numbered}
     refits, n = _own(own, splits), num_samples(rows)
     refused, reasons = others.refused, others.reasons
-    return Data(rows, y, n, tasks, by_number, refused, reasons, refits, is_raw)
+    return Data(rows, y, n, tasks, by_number, refused, reasons, refits, is_raw=is_raw)
 
 
 def _is_left_by_scorer(
