@@ -158,6 +158,24 @@ def test_nested_with_a_rule_of_the_users_own(numbers):
         search.honest_score()
 
 
+def test_bbc_of_approximations_says_so(numbers):
+    """A finite order is no refit, and what rests on it is no honest score of refits."""
+    assert ridge_search().fit(*numbers).honest_score(n_bootstraps=5).is_exact
+    rough = ridge_search(order=1, n_confirm=0).fit(*numbers)
+    found = rough.honest_score(n_bootstraps=5)
+    assert not found.is_exact
+    assert "of 6 candidates by approximate values" in found.method
+    assert rough.honest_score("nested", *numbers).is_exact
+
+
+def test_bbc_leaves_no_candidate_out(labels):
+    grid = {"C": [0.1, 1.0], "kernel": ["rbf", "sigmoid"]}
+    search = FastGridSearchCV(SVC(), grid, cv=4, fallback="refit", keep_predictions="all")
+    search.fit(*labels)
+    with pytest.raises(ValueError, match=r"2 candidates .*refitted.*use method='nested'"):
+        search.honest_score()
+
+
 def test_nested_without_a_refit_is_that_with_one(numbers):
     found = ridge_search(refit=False).fit(*numbers).honest_score("nested", *numbers)
     usual = ridge_search().fit(*numbers).honest_score("nested", *numbers)

@@ -47,6 +47,8 @@ class HonestScore:
         How it was found, in words.
     scores : array
         Those of the bootstraps or outer folds that the estimate is the mean of.
+    is_exact : bool
+        Whether it rests on values that equal those of refits; for "bbc" those of all candidates.
     """
 
     estimate: float
@@ -55,6 +57,7 @@ class HonestScore:
     bias: float
     method: str
     scores: Array = field(repr=False)
+    is_exact: bool = True
 
 
 class HonestSearch:
@@ -126,9 +129,14 @@ class HonestSearch:
         if method == "bbc":
             words = f"BBC-CV: {n_bootstraps} bootstraps of held-out rows, scored outside the bag"
             best, scores = self._bootstrapped(params, n_bootstraps, random_state)
+            inexact = np.count_nonzero(self._has_score & ~self.cv_results_["is_exact"])
+            if inexact:
+                words += f"; of {inexact} candidates by approximate values"
             tails = (1.0 - confidence) / 2.0
             low, high = np.quantile(scores, [tails, 1.0 - tails]).tolist()
-            return _record(scores, (low, high), confidence, best, words)
+            return replace(
+                _record(scores, (low, high), confidence, best, words), is_exact=not inexact
+            )
         if X is None or y is None:
             raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
         repeats = n_repeats if method == "repeated" else None
@@ -266,6 +274,24 @@ class HonestSearch:
                 "groups has another label for every row, so that it groups nothing; leave it out"
             )
 
+    @property
+    def _has_score(self) -> Mask:
+        """Which candidates were selected from."""
+        name = self.refit if self.multimetric_ else "score"
+        is_known: Mask = np.isfinite(self.cv_results_[f"mean_test_{name}"])
+        return is_known
+
+    def _check_kept(self) -> None:
+        """Refuse to leave candidates out of the selection that have scores and no values."""
+        lacks = np.array([self._keeper.lacks(number) for number in self._numbers])
+        lost = np.flatnonzero(self._has_score & lacks)
+        if len(lost):
+            raise ValueError(
+                f"{len(lost)} candidates (number {lost[0]} is the first) were refitted as "
+                "scikit-learn does, so that no held-out values of them are there to draw from; use "
+                "method='nested'"
+            )
+
     def _bootstrapped(
         self, params: Params, n_bootstraps: int, random_state: int | None
     ) -> tuple[float, Array]:
@@ -273,6 +299,7 @@ class HonestSearch:
         if n_bootstraps < 2:
             raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
         table = self._keeper.table(self._numbers)
+        self._check_kept()
         rest = {name: value for name, value in params.items() if name != "groups"}
         groups = params.get("groups")
         labels = None if groups is None else np.asarray(groups)[table.rows]
