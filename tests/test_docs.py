@@ -213,7 +213,7 @@ def test_every_public_name_is_in_the_readme_or_the_guide():
 def test_versions_agree():
     for name, pattern in (
         ("CITATION.cff", rf"^version: {re.escape(everyfold.__version__)}$"),
-        ("CHANGELOG.md", rf"^## .*\b{re.escape(everyfold.__version__)}\b"),
+        ("CHANGELOG.md", rf"^## \[{re.escape(everyfold.__version__)}\] - \d{{4}}-\d\d-\d\d$"),
     ):
         text = (ROOT / name).read_text(encoding="utf-8")
         assert re.search(pattern, text, re.MULTILINE), name
