@@ -1,10 +1,14 @@
 """Large problems under a memory cap that a dense kernel matrix would break."""
 
+import platform
 import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
+
+from everyfold.operators import memory
 
 CAP = 2_500_000_000
 """Bytes of address space; the full matrix of 20,000 rows alone takes 3.2 GB."""
@@ -62,3 +66,21 @@ def test_the_cap_is_one_that_a_dense_matrix_breaks():
     )
     assert found.returncode != 0
     assert "MemoryError" in found.stderr
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="a lesson for one C library")
+def test_freed_pages_are_used_again():
+    resource = pytest.importorskip("resource")
+    memory.keep_pages()
+    begin = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(40):
+        np.ones(2**19)  # 4 MB, of 1024 pages
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - begin < 10 * 1024
+
+
+def test_no_lesson_where_memory_is_scarce(monkeypatch):
+    def empty(*args, **how):
+        raise MemoryError
+
+    monkeypatch.setattr(memory.np, "empty", empty)
+    memory.keep_pages()

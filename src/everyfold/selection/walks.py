@@ -14,6 +14,7 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.workers import map_unordered
 from everyfold.models.adapters import twin_of
 from everyfold.operators import Nystrom
+from everyfold.operators.memory import keep_pages
 from everyfold.rows import Folds
 from everyfold.selection.descent import Descent, Point
 from everyfold.selection.scales import Machine, Rows, best_of, grid_search, search_for
@@ -267,6 +268,7 @@ class Walks:
         journal: Journal | None,
     ) -> list[Point]:
         """The points of all rows: amid those of the outer folds, and from there on for the best."""
+        keep_pages()
         known = None if journal is None else journal.find_record("all rows")
         if known is not None:
             return list(Walked.of(known[0]).points)
@@ -314,4 +316,5 @@ def _walk(
     k: int,
 ) -> Walked:
     """One of the walks, in whatever process."""
+    keep_pages()
     return walks.walk(outers[k], walked[k], shrinkages, max_iter)
