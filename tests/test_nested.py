@@ -17,6 +17,7 @@ from sklearn.model_selection import cross_validate as their_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeRegressor
 
 import everyfold.selection.functions as functions
 from everyfold import (
@@ -262,3 +263,14 @@ def test_one_standard_error_needs_one_metric_and_folds(numbers):
     )
     with pytest.raises(ValueError, match="needs scores of folds"):
         search.fit(*numbers)
+
+
+def test_one_standard_error_needs_a_ridge_before_any_work(numbers, monkeypatch):
+    fits = []
+    monkeypatch.setattr(DecisionTreeRegressor, "fit", lambda self, *rows: fits.append(1) or self)
+    search = FastGridSearchCV(
+        DecisionTreeRegressor(), {"max_depth": [2, 3]}, refit="one_standard_error", fallback="refit"
+    )
+    with pytest.raises(ValueError, match="prefers larger ridges"):
+        search.fit(*numbers)
+    assert not fits

@@ -37,12 +37,19 @@ def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
         )
 
 
-def check_spread(refit: Refit, pooled: Sequence[str]) -> None:
-    """Refuse the rule of one standard error where every fold has the score of all rows."""
-    if refit == ONE_STANDARD_ERROR and pooled:
+def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
+    """Refuse the rule of one standard error where folds have one score, or nobody a ridge."""
+    if refit != ONE_STANDARD_ERROR:
+        return
+    if pooled:
         raise ValueError(
             f"refit={refit!r} needs to know how much scores vary, and they are pooled: every fold "
             "has that of all rows; use pooled=False, or folds of several rows"
+        )
+    if data.foreign and not data.candidates:
+        raise ValueError(
+            f"refit={refit!r} prefers larger ridges, and no candidate has one that is known; pass "
+            "a callable as refit"
         )
 
 

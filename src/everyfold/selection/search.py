@@ -234,7 +234,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         request, metric = self._request(X, y, params)
         data = read(request)
         made = plan(data, request)
-        check_spread(self.refit, made.pooled)
+        check_spread(self.refit, made.pooled, data)
         if self.refit:
             check_weightless(data)
         request = request.indexed()
