@@ -51,13 +51,19 @@ def boxed_step(
     >>> boxed_step(np.eye(3), np.array([-1.0, 0.0, 0.0]), bounds)
     array([ 0.5 , -0.25, -0.25])
     """
-    m = len(slope)
+    m, (low, high) = len(slope), bounds
     factor, info = (K, 1) if m < least else lapack.dpotrf(K.T, lower=1, clean=0)
     if info != 0:
         return None
-    bare, ones = lapack.dpotrs(factor, np.stack([-slope, np.ones(m)], axis=1), lower=1)[0].T
-    at, ends, columns = np.empty(0, dtype=np.intp), np.empty(0), ones[:, None]
-    while len(at) <= FEW * m:
+    sides = np.ones((m, 2), order="F")
+    sides[:, 0] = slope
+    found, _ = lapack.dpotrs(factor, sides, lower=1, overwrite_b=1)
+    bare, ones = -found[:, 0], found[:, 1]
+    step = bare + (total - bare.sum()) / ones.sum() * ones
+    at = np.flatnonzero((step < low) | (step > high))
+    ends, columns, new = np.clip(step[at], low[at], high[at]), ones[:, None], at
+    while new.size and len(at) <= FEW * m:
+        columns = np.hstack([columns, _columns_of_inverse(factor, new)])
         system = np.vstack([columns.sum(axis=0), columns[at]])
         wanted = np.append(total - bare.sum(), ends - bare[at])
         _, weights, info = lapack.dposv(system, wanted)
@@ -65,13 +71,10 @@ def boxed_step(
             return None
         step = bare + columns @ weights
         step[at] = ends
-        more = np.flatnonzero((step < bounds[0]) | (step > bounds[1]))
-        if more.size == 0:
-            return np.asarray(step)
-        at, ends = np.append(at, more), np.append(ends, np.clip(step, *bounds)[more])
-        if len(at) <= FEW * m:
-            columns = np.hstack([columns, _columns_of_inverse(factor, more)])
-    return _step_of_others(K, slope, bounds, total, least, at, ends)
+        new = np.flatnonzero((step < low) | (step > high))
+        at = np.append(at, new)
+        ends = np.append(ends, np.clip(step[new], low[new], high[new]))
+    return _step_of_others(K, slope, bounds, total, least, at, ends) if new.size else step
 
 
 def _columns_of_inverse(factor: Array, which: Index) -> Array:

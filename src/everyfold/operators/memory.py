@@ -93,7 +93,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-TRIFLE = 1 << 20
+TRIFLE = 1 << 24
 """Bytes that are there if the interpreter is: no limit is looked up for them."""
 
 
