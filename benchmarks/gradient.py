@@ -181,12 +181,13 @@ def worse(own, other, share):
 
 
 def report(path):
-    """Grid and gradient on all their splits, then all methods on those that they share."""
+    """Grid and gradient on all their splits, then with random search and with boosting."""
     cells = defaultdict(dict)
     for c in read(path):
         cells[c["set"], c["split"]][c["method"]] = c
     compare(cells)
-    rank(cells)
+    for methods in (METHODS[:3], METHODS):
+        rank(cells, methods)
 
 
 def compare(cells):
@@ -212,33 +213,35 @@ def compare(cells):
         end="",
     )
     print(f"Wilcoxon over the sets: p = {wilcoxon(each, one).pvalue:.3f}")
-    print(f"seconds, gradient/grid: median {np.median(ratios):.1f}, largest {max(ratios):.1f}")
+    print(f"seconds, gradient/grid: median {np.median(ratios):.2f}, largest {max(ratios):.2f}")
+    ranks = np.mean([rankdata(pair) for pair in zip(one, each, strict=True)], axis=0)
+    print(f"mean rank: grid {ranks[0]:.2f}, gradient {ranks[1]:.2f}")
+    lower = np.sum((each <= 0.8 * one)[: len(NUMBERS)])
+    print(f"at least 20 % lower on {lower} of {len(NUMBERS)} sets with numbers")
 
 
-def rank(cells):
-    """All methods; those that are not there for every set have no rank."""
-    known = [name for name in SETS if (name, 0) in cells]
-    ranked = [m for m in METHODS if all(m in cells[name, 0] for name in known)]
-    print("\n" + f"{'set':<16}{'splits':>7}" + "".join(f"{m:>10}" for m in METHODS), end="")
+def rank(cells, methods):
+    """Several methods on the splits that they share."""
+    shared = {key: c for key, c in cells.items() if set(methods) <= set(c)}
+    names = [name for name in SETS if any(key[0] == name for key in shared)]
+    print("\n" + f"{'set':<16}{'splits':>7}" + "".join(f"{m:>10}" for m in methods), end="")
     print("   processor seconds")
     means = []
-    for name in known:
-        own = [c for key, c in cells.items() if key[0] == name and set(ranked) <= set(c)]
-        errors = {m: [c[m]["error"] for c in own if m in c] for m in METHODS}
-        seconds = {m: [c[m]["seconds"] for c in own if m in c] for m in METHODS}
-        means.append([np.mean(errors[m]) for m in ranked])
-        line = f"{name:<16}{len(own):>7}" + "".join(shown(errors[m]) for m in METHODS)
-        print(line + "".join(shown(seconds[m], 2) for m in METHODS))
+    for name in names:
+        own = [c for key, c in shared.items() if key[0] == name]
+        errors = {m: [c[m]["error"] for c in own] for m in methods}
+        seconds = {m: [c[m]["seconds"] for c in own] for m in methods}
+        means.append([np.mean(errors[m]) for m in methods])
+        line = f"{name:<16}{len(own):>7}" + "".join(shown(errors[m]) for m in methods)
+        print(line + "".join(shown(seconds[m], 2) for m in methods))
     ranks = np.mean([rankdata(mean) for mean in means], axis=0)
-    print("mean rank: " + ", ".join(f"{m} {r:.2f}" for m, r in zip(ranked, ranks, strict=True)))
-    for method in set(METHODS) - set(ranked):
-        there = sum(method in cells[name, 0] for name in known)
-        print(f"{method} has no rank: {there} of {len(known)} sets are there")
+    words = ", ".join(f"{m} {r:.2f}" for m, r in zip(methods, ranks, strict=True))
+    print(f"mean rank over {len(names)} sets: {words}")
 
 
 def shown(values, digits=4):
-    """The mean, or a dash where there are none."""
-    return f"{np.mean(values):>10.{digits}f}" if values else f"{'-':>10}"
+    """The mean."""
+    return f"{np.mean(values):>10.{digits}f}"
 
 
 if __name__ == "__main__":
