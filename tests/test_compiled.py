@@ -1,5 +1,6 @@
 """A cache of compiled code that was cut off, or comes from elsewhere, costs a warning."""
 
+import gc
 import importlib.util
 import os
 import pickle
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import TypingError
+from numba.core.event import Listener, install_listener
 
 from everyfold.operators.compiled import Entry
 from everyfold.selection.progress import Progress
@@ -237,6 +239,35 @@ def test_compiling_is_logged_once_and_reading_the_cache_is_not(module, caplog):
     assert str(entry.folder) in record.getMessage()
     Entry(module.double, {})(3.0)
     assert len(caplog.records) == 1
+
+
+class Looks(Listener):
+    """Notes whether the collector is on whenever something begins to be compiled."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, event):
+        self.seen.append(gc.isenabled())
+
+    def on_end(self, event):
+        pass
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_the_collector_is_paused_while_something_is_compiled(module, is_on):
+    looks = Looks()
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with install_listener("numba:compile", looks):
+            assert Entry(module.double, {})(3.0) == 6.0
+            with pytest.raises(TypingError):
+                Entry(module.bound, {})(1.0)
+        assert gc.isenabled() is is_on
+    finally:
+        gc.enable()
+    assert looks.seen
+    assert not any(looks.seen)
 
 
 def test_a_search_that_prints_says_that_it_compiles(module, capsys):

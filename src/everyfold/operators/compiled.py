@@ -13,6 +13,7 @@ from numba import njit
 from numba.core import event
 from numba.core.errors import NumbaError
 
+from everyfold.operators.collector import paused_collector
 from everyfold.types import Params
 
 _LIKE = (".nbi", ".nbc")
@@ -79,10 +80,11 @@ class Entry:
         return self(*args)
 
     def _first(self, *args: Any) -> Any:
-        """Call it for the first time, which compiles it or reads the cache."""
+        """Call it for the first time, after it is compiled or read from the cache."""
         notice = _Notice(self._function.__name__, self.folder)
-        with event.install_listener("numba:compile", notice):
-            found = self._run(*args)
+        with event.install_listener("numba:compile", notice), paused_collector():
+            self._run.compile(tuple(self._run.typeof_pyval(arg) for arg in args))
+        found = self._run(*args)
         self._is_ready = True
         return found
 

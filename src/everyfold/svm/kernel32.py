@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from everyfold.operators.collector import paused_collector
+
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
 
 
@@ -86,7 +88,8 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
     Entries below ``tiny`` become zero: they change no sum in float32, and the subnormal numbers
     among them, which narrow kernels are full of, would slow every pass tenfold.
     """
-    from everyfold.svm.core import LANES, flush, smallest_magnitude
+    with paused_collector():
+        from everyfold.svm.core import LANES, flush, smallest_magnitude
 
     n = len(K)
     is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
