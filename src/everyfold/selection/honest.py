@@ -129,7 +129,7 @@ class HonestSearch:
         if method == "bbc":
             words = f"BBC-CV: {n_bootstraps} bootstraps of held-out rows, scored outside the bag"
             best, scores = self._bootstrapped(params, n_bootstraps, random_state)
-            inexact = np.count_nonzero(self._has_score & ~self.cv_results_["is_exact"])
+            inexact = np.count_nonzero(self._have_scores() & ~self.cv_results_["is_exact"])
             if inexact:
                 words += f"; of {inexact} candidates by approximate values"
             tails = (1.0 - confidence) / 2.0
@@ -274,8 +274,7 @@ class HonestSearch:
                 "groups has another label for every row, so that it groups nothing; leave it out"
             )
 
-    @property
-    def _has_score(self) -> Mask:
+    def _have_scores(self) -> Mask:
         """Which candidates were selected from."""
         name = self.refit if self.multimetric_ else "score"
         is_known: Mask = np.isfinite(self.cv_results_[f"mean_test_{name}"])
@@ -284,7 +283,7 @@ class HonestSearch:
     def _check_kept(self) -> None:
         """Refuse to leave candidates out of the selection that have scores and no values."""
         lacks = np.array([self._keeper.lacks(number) for number in self._numbers])
-        lost = np.flatnonzero(self._has_score & lacks)
+        lost = np.flatnonzero(self._have_scores() & lacks)
         if len(lost):
             raise ValueError(
                 f"{len(lost)} candidates (number {lost[0]} is the first) were refitted as "
