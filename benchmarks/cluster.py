@@ -3,7 +3,8 @@
 Constants are measured on this machine (sums, additions, solutions, tasks, the wire), put into the
 model of docs/scaling.md, and checked by real searches on clusters of 1 and 2 worker processes. The
 same search in this process, with as many BLAS threads as the cluster has workers, stands beside.
-Rows are made where they are used, so that reading is no part of it.
+Rows are made where they are used, so that reading is no part of it. The peak of a worker's memory,
+beyond what it had before, stands beside what was planned.
 
 Run with ``python benchmarks/cluster.py [--rows 200000 1000000] [--landmarks 500] [--write]``, where
 ``--write`` puts the tables into docs/scaling.md. (A script called dask.py would hide the package.)
@@ -12,6 +13,7 @@ Run with ``python benchmarks/cluster.py [--rows 200000 1000000] [--landmarks 500
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import platform
 import time
@@ -31,6 +33,7 @@ from everyfold.rows.memory import Held
 from everyfold.streams import ArrayRows, DaskRows
 
 FEATURES, FOLDS, KERNELS, RIDGES, PARTITION = 10, 5, 2, 8, 50_000
+WANTED = 1.4
 PAGE = Path(__file__).parent.parent / "docs" / "scaling.md"
 BEGIN, END = "<!-- measured by benchmarks/cluster.py -->", "<!-- end of what is measured -->"
 
@@ -202,12 +205,34 @@ def bytes_sent() -> int:
     return int(getattr(TCP.write, "total", 0))
 
 
+def memory(name: str) -> float:
+    """A line of /proc/self/status in MB; NaN where there is none."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return float("nan")
+    return next(int(line.split()[1]) / 1e3 for line in lines if line.startswith(name))
+
+
+def begin_peak() -> float:
+    """The memory of this process, from which on its peak is measured."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return memory("VmRSS:")
+
+
+def end_peak() -> float:
+    """The peak since then."""
+    return memory("VmHWM:")
+
+
 def compare(rows: Sequence[int], c: int) -> tuple[Constants, list[str]]:
     """Constants, and a table of real searches beside the model."""
     from distributed import Client, LocalCluster
 
-    names = ("rows", "workers", "seconds", "model", "in one process", "MB moved", "model")
-    lines = [f"| {' | '.join(names)} | scores differ by |", "|" + "---|" * 8]
+    names = ("rows", "workers", "seconds", "model", "in one process", "ratio", "MB moved", "model")
+    more = ("MB a worker", "planned", "scores differ by")
+    lines = [f"| {' | '.join([*names, *more])} |", "|" + "---|" * 11]
     known: Constants | None = None
     for workers in (1, 2):
         options = {"threads_per_worker": 1, "dashboard_address": ":0", "host": "127.0.0.1"}
@@ -221,17 +246,26 @@ def compare(rows: Sequence[int], c: int) -> tuple[Constants, list[str]]:
                 size = Size(n, c, workers)
                 client.run(count_bytes)
                 count_bytes()
+                before = client.run(begin_peak)
                 start = time.perf_counter()
                 there = search(c).fit(lazy_rows(n))
                 taken = time.perf_counter() - start
+                peak = client.run(end_peak)
+                grown = max(peak[worker] - before[worker] for worker in before)
                 moved = (sum(client.run(bytes_sent).values()) + bytes_sent()) / 1e6
                 alone, local = here(n, c, workers)
                 key = "mean_test_score"
                 gap = np.abs(there.cv_results_[key] - local.cv_results_[key]).max()
-                found = (taken, predicted(size, known), alone, moved, size.traffic / 1e6)
-                cells = [f"{n:,}", f"{workers}", *(f"{s:.1f}" for s in found), f"{gap:.0e}"]
+                found = (taken, predicted(size, known), alone)
+                cells = [f"{n:,}", f"{workers}", *(f"{s:.1f}" for s in found)]
+                cells += [f"{taken / alone:.2f}", f"{moved:.1f}", f"{size.traffic / 1e6:.1f}"]
+                cells += [f"{grown:.0f}", f"{there.plan_.memory / 1e6:.0f}", f"{gap:.0e}"]
                 lines.append(f"| {' | '.join(cells)} |")
                 print(lines[-1], flush=True)
+                if workers == 2:
+                    met = "met" if taken <= WANTED * alone else "not met"
+                    words = "2 workers of 1 thread take {:.2f} times what 2 threads take here"
+                    print(f"{n:,} rows: {words.format(taken / alone)} (wanted {WANTED}, {met})")
     assert known is not None
     return known, lines
 

@@ -249,6 +249,32 @@ class TestOnCluster:
             found.fit(lazy())
         assert len(found.cv_results_["params"]) == 2
 
+    @pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="peaks are Linux's")
+    def test_workers_keep_to_the_plan(self, client):
+        def found_of(n):
+            rows = da.random.default_rng(0).normal(size=(n, 20), chunks=(20_000, 20))
+            model = KernelRegressor(operator=Nystrom(100, sampling="uniform", random_state=0))
+            return search(model, {"gamma": [0.01, 0.1]}, refit=False).fit(rows, rows[:, 0])
+
+        found_of(1000)  # imports
+        before = client.run(memory, "VmRSS:")
+        found = found_of(100_000)
+        peak = client.run(memory, "VmHWM:")
+        planned = found.plan_.memory
+        for worker, had in before.items():
+            assert peak[worker] - had < 1.5 * planned
+        assert planned < 300e6
+        assert "MB a worker" in str(found.plan_)
+
+
+def memory(line):
+    """Bytes of this process; a line of what it has now begins another peak."""
+    if line == "VmRSS:":
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    with open("/proc/self/status") as file:
+        return next(1024 * int(words.split()[1]) for words in file if words.startswith(line))
+
 
 def killing(block, flag):
     """Kill the process that makes the block, the first time."""

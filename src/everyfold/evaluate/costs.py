@@ -239,7 +239,7 @@ def source_bytes(shape: tuple[int, int], width: int, *, is_scaled: bool) -> int:
     return 8 * max(batch, sample + height * (_COPIES - 1) * d)
 
 
-_COPIES = 5
+_COPIES = 4
 
 
 @dataclass(frozen=True)

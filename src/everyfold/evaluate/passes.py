@@ -105,6 +105,13 @@ def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) ->
     ]
 
 
+def worker_bytes(data: Data, workers: Workers) -> int:
+    """What a worker of a cluster holds besides its pass: a partition as it is made and as rows."""
+    source = data.stream.source
+    rows = -(-(source.n_rows or 0) // max(1, workers.partitions))
+    return int(16 * rows * (source.n_features + 1))
+
+
 def stand_in_notes(data: Data) -> list[str]:
     """Say what is fitted in place of an estimator whose ``fit`` takes no source."""
     estimator = next(iter(data.candidates.values())).parts.final

@@ -13,7 +13,7 @@ from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.passes import cut_passes, stand_in_notes, traffic_notes
+from everyfold.evaluate.passes import cut_passes, stand_in_notes, traffic_notes, worker_bytes
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.rankcurve import RankCurve, with_open_ranks
 from everyfold.evaluate.refits import Beside, Confirm, refit_units
@@ -59,6 +59,7 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     units = rounds.first
     methods = [unit.methods[0] for unit in units]
     memory = max(method.memory for method in methods)
+    memory += 0 if workers is None else worker_bytes(data, workers)
     if workers is None:
         _check_workers(units, memory, data, options.n_jobs)
     groups = [group for unit in units for groups in unit.groups for group in groups]
