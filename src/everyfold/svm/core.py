@@ -31,11 +31,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
 from everyfold.operators.compiled import Entry
+from everyfold.svm.intrinsics import ask as _ask
+from everyfold.svm.intrinsics import maximum as _max
+from everyfold.svm.intrinsics import minimum as _min
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
@@ -88,44 +89,6 @@ def _compiled(function: _Function) -> _Function:
 def _merged(function: _Function) -> _Function:
     """Compile as lines of the function that calls it, the only one, or one of few."""
     return cast(_Function, _njit(inline="always", **_OPTIONS)(function))
-
-
-def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
-    """LLVM's own min or max: numba's builtins compile to selects that no reduction recognises."""
-
-    def typed(typingctx: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            kind = args[0].type
-            function_type = ir.FunctionType(kind, [kind, kind])
-            function = builder.module.declare_intrinsic(name, [kind], function_type)
-            return builder.call(function, args, fastmath=("nnan", "nsz"))
-
-        return a(a, a), generate
-
-    return cast(Callable[[_Array, _Array], _Array], intrinsic(typed))
-
-
-def _callback(
-    typingctx: Any, address: Any, K: Any, W: Any, V: Any, steps: Any
-) -> tuple[Any, Callable[..., Any]]:
-    """A call of the function at an address; see :class:`everyfold.svm.leaps.Leaps`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, numbers = ir.IntType(64), []
-        for k in (1, 2, 3):
-            array = context.make_array(signature.args[k])(context, builder, args[k])
-            shape = [builder.extract_value(array.shape, axis) for axis in (0, 1)]
-            numbers += [builder.ptrtoint(array.data, kind), *shape]
-        numbers.append(args[4])
-        function = ir.FunctionType(kind, [kind] * len(numbers)).as_pointer()
-        return builder.call(builder.inttoptr(args[0], function), numbers)
-
-    return types.int64(address, K, W, V, steps), generate
-
-
-_ask = cast(Callable[..., int], intrinsic(_callback))
-_max = _vector_intrinsic("llvm.maxnum")
-_min = _vector_intrinsic("llvm.minnum")
 
 
 @_merged
