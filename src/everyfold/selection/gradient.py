@@ -147,7 +147,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     plan_ : SearchPlan
         What was planned and done; :meth:`plan` makes it beforehand.
     n_iter_ : int
-        Iterations on all rows.
+        Iterations of all descents, those of the outer folds and those on all rows; 1 where the
+        start is already flat.
     n_features_in_, feature_names_in_, classes_
         As in scikit-learn.
 
@@ -402,7 +403,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         """Say what was found and chosen."""
         best = self.best_index_ = choice.best
         self.best_score_ = float(choice.scores[:, best].mean())
-        self.n_iter_ = sum(point.steps for point in points)
+        walked = [point for walk in choice.walks for point in walk.points]
+        self.n_iter_ = max(1, sum(point.steps for point in (*walked, *points)))
         self.path_ = choice.path(points)
         names = getattr(self, "feature_names_in_", range(self.n_features_in_))
         share = shares_of(walks.descent, points[best].gamma)
