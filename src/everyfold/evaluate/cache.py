@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import cached_property
 
-from everyfold.operators.memory import available_memory
+from everyfold.operators.memory import TRIFLE, available_memory
 from everyfold.types import Matrix
 
 _SHARE_OF_MEMORY = 0.25
@@ -19,7 +20,7 @@ class Cache:
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
-        self._left = min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
+        self._bytes = 0
 
     def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
         """What is kept under the key, if anything."""
@@ -27,10 +28,14 @@ class Cache:
 
     def put(self, key: Hashable, *items: Matrix) -> None:
         """Keep the items, if there is room."""
-        size = sum(_bytes(item) for item in items)
-        if size <= self._left:
-            self._left -= size
+        size = self._bytes + sum(_bytes(item) for item in items)
+        if size <= TRIFLE or size <= self._room:
+            self._bytes = size
             self._kept[key] = items
+
+    @cached_property
+    def _room(self) -> float:
+        return min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
 
     def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
         return Cache, ()

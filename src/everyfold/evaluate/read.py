@@ -6,7 +6,7 @@ make their candidate fail and no other, as in scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -177,7 +177,7 @@ def _folds(
     n = num_samples(X)
     if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
         return Folds.leave_one_out(n)
-    return Folds.from_splits(splits or splits_of(request), n, literal=literal)
+    return Folds.from_splits(splits or _each_split(request), n, literal=literal)
 
 
 def _splitter(request: Request) -> Splitter:
@@ -186,19 +186,26 @@ def _splitter(request: Request) -> Splitter:
 
 def splits_of(request: Request) -> list[tuple[Index, Index]]:
     """What the splitter gives; it is asked once, as it may be one that is used up."""
+    return list(_each_split(request))
+
+
+def _each_split(request: Request) -> Iterator[tuple[Index, Index]]:
+    """The same one by one; says at the end what is wrong with their number."""
     X, y, params = request.X, request.y, request.metadata.split
     splitter = _splitter(request)
     can_count = hasattr(splitter, "get_n_splits")
     count = splitter.get_n_splits(X, y, **params) if can_count else None
-    splits = list(splitter.split(X, y, **params))
-    if count is not None and len(splits) != count:
+    found = 0
+    for split in splitter.split(X, y, **params):
+        found += 1
+        yield split
+    if count is not None and found != count:
         raise ValueError(
             "cv.split and cv.get_n_splits return inconsistent results. Expected "
-            f"{count} splits, got {len(splits)}"
+            f"{count} splits, got {found}"
         )
-    if not splits:
+    if not found:
         raise ValueError(f"{NO_FITS} cv={request.cv!r} yields no split")
-    return splits
 
 
 def check_partition(folds: Folds, cv: Splitter) -> None:

@@ -134,13 +134,13 @@ def check_workers(each: int, workers: int, n: int, instead: str = LOW_RANK) -> N
     A limit of the address space holds for each process by itself; the machine's and the control
     group's for all together.
     """
-    free, together = available_memory(), shared_memory()
+    free = available_memory()
     if each > free:
         raise MemoryError(
             f"evaluating n_samples={n} rows needs about {each / 1e9:.2g} GB at a time, but "
             f"{free / 1e9:.2g} GB are free; use fewer rows, fewer candidates at a time, {instead}"
         )
-    if workers * each > together:
+    if workers > 1 and workers * each > (together := shared_memory()):
         raise MemoryError(
             f"{workers} workers with about {each / 1e9:.2g} GB each for n_samples={n} rows need "
             f"{workers * each / 1e9:.2g} GB, but {together / 1e9:.2g} GB are free; use "

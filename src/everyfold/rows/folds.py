@@ -124,18 +124,20 @@ class Folds:
         cls, splits: Iterable[tuple[ArrayLike, ArrayLike]], n: int, *, literal: bool = False
     ) -> Folds:
         """Read (train, test) pairs of row numbers; ``literal`` keeps the order of training rows."""
-        folds = [_read(i, train, test, n) for i, (train, test) in enumerate(splits)]
-        if literal:
-            folds = [replace(fold, is_removable=False) for fold in folds]
-        if not folds:
+        tests, helds = [], []
+        odd: dict[int, Fold] = {}
+        orders: dict[int, Index] = {}
+        for i, (train, test) in enumerate(splits):  # one at a time: training rows are many
+            fold = _read(i, train, test, n)
+            tests.append(fold.test)
+            helds.append(fold.held)
+            if literal or not fold.is_removable:
+                odd[i] = replace(fold, is_removable=False)
+            elif (np.diff(fold.train) < 0).any():
+                orders[i] = fold.train
+        if not tests:
             raise ValueError("cv yields no split; pass a splitter or an iterable with at least one")
-        return cls(
-            n,
-            tuple(fold.test for fold in folds),
-            tuple(fold.held for fold in folds),
-            {i: fold for i, fold in enumerate(folds) if not fold.is_removable},
-            {i: fold.train for i, fold in enumerate(folds) if _is_shuffled(fold)},
-        )
+        return cls(n, tuple(tests), tuple(helds), odd, orders)
 
     def __len__(self) -> int:
         return len(self.tests)
@@ -321,8 +323,7 @@ def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:
         )
     if test_rows.size == 0:
         raise ValueError(f"cv: split {number} has no test rows; use fewer folds or a larger test")
-    count = np.zeros(n, dtype=np.intp)
-    np.add.at(count, train_rows, 1)
+    count = np.bincount(train_rows, minlength=n)
     held = np.flatnonzero(count == 0)
     is_removable = bool(count.max(initial=0) == 1) and not count[test_rows].any()
     # Same set: keep the order of the test rows, so that held-out values need no reordering.
@@ -331,19 +332,16 @@ def _read(number: int, train: ArrayLike, test: ArrayLike, n: int) -> Fold:
     return Fold(train_rows, test_rows, held, is_removable)
 
 
-def _is_shuffled(fold: Fold) -> bool:
-    return fold.is_removable and bool((np.diff(fold.train) < 0).any())
-
-
 def _rows(number: int, name: str, rows: ArrayLike, n: int) -> Index:
     indices = np.asarray(rows)
     if indices.dtype == bool and indices.shape == (n,):
         indices = np.flatnonzero(indices)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
         raise ValueError(f"cv: the {name} rows of split {number} are not an array of row numbers")
-    indices = indices.astype(np.intp)
-    if indices.size and (indices.min() < -n or indices.max() >= n):
+    indices = indices.astype(np.intp, copy=False)
+    least = indices.min(initial=0)
+    if least < -n or indices.max(initial=0) >= n:
         raise ValueError(
             f"cv: split {number} names {name} row {indices.max()}, but there are n_samples={n}"
         )
-    return np.where(indices < 0, indices + n, indices)
+    return np.where(indices < 0, indices + n, indices) if least < 0 else indices
