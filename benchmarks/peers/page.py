@@ -18,8 +18,8 @@ HEAD = """\
 This page is written by `python -m benchmarks.peers report`; nothing on it is typed. Searches of
 the same 6 × 6 grid (C or alpha, gamma) with the same five folds on three quarters of the rows;
 the rest is held out. *Time* is that of the search and the fit of its winner, one
-thread{clock}; *ratio* is GridSearchCV's time over it. *Off* is how far the reported score of the
-winner is from that of refits on the same folds. *Error* is that on the rows held out: share of
+thread{clock}; *ratio* is GridSearchCV's time over it. *Off* is how far
+the reported score of the winner is from that of refits on the same folds. *Error* is that on the rows held out: share of
 mistakes, or squared error as a share of the variance. Nystroem + RidgeCV has 300 landmarks and
 searches gamma alone (leave-one-out chooses the ridge); optuna draws {trials} times from the same
 ranges; neo-ls-svm chooses its own kernel by leave-one-out and has no folds; himalaya and torchkm
@@ -31,7 +31,7 @@ importing are left out.
 def write(kept: Kept) -> None:
     """The page and its picture."""
     quiet = all(record["quiet"] for record in kept.values())
-    clock = "" if quiet else "\n(† processor time: the machine was shared at that moment)"
+    clock = "" if quiet else " († processor time: the machine was shared at that moment)"
     parts = [
         HEAD.format(clock=clock, trials=TRIALS),
         verdict(kept),
