@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from everyfold.cli import app
 from everyfold.cli.files import check_outputs
 from everyfold.cli.manners import BadInput
-from everyfold.display.files import writing
+from everyfold.rows.disk import writing
 
 
 def write(path, content):
@@ -110,7 +110,7 @@ def test_what_could_not_be_written_is_refused_before(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from everyfold.display.files import writing
+from everyfold.rows.disk import writing
 with writing(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()

@@ -133,6 +133,8 @@ def test_refusals(study):
     refused(run(study, "search", "rows", "-m", "svc", "-t", "y"), "use --model lssvm or ridge")
     for option in (("--groups", "name"), ("--impute", "mean"), ("--oof", "o.csv")):
         refused(run(study, "search", "rows", *NUMBERS, *option), f"{option[0]} needs all rows")
+    told = run(study, "search", "rows", *NUMBERS, "--groups", "name")
+    refused(told, "give one file, or in Python FolderRows(..., fold=COLUMN)")
     refused(run(study, "search", "rows", *NUMBERS, "--cv", "loo"), "needs all rows at once")
     refused(run(study, "search", "rows", "-m", "ridge", "-t", "z"), "--target 'z' is no column")
     refused(run(study, "search", "rows", "-m", "ridge", "-t", "y"), "'name' is not numeric")

@@ -30,7 +30,6 @@ from everyfold.operators.base import Outline
 
 WORK = Workload(400, 400, 4, 1, ((40, 10),))
 THIN = replace(WORK, rank=30)
-SINGLE = replace(WORK, groups=((1, 400),))
 ALL = {
     **{
         name: (lambda work, name=name: squared(work, name))

@@ -90,7 +90,7 @@ def test_supported_candidates_stay_what_they_are_beside_others():
     ours = [unit for unit in mixed.plan_.units if unit.order != "refit"]
     assert [unit.order for unit in ours] == [unit.order for unit in alone.plan_.units]
     assert dict(alone.plan_.methods).items() <= dict(mixed.plan_.methods).items()
-    assert "1 kernels with up to 2 ridges each, and 1 that are refitted" in str(mixed.plan_)
+    assert "1 kernel with up to 2 ridges, and 1 that is refitted" in str(mixed.plan_)
     assert "not sped up 1 candidate (number 1): DecisionTreeClassifier" in str(mixed.plan_)
 
 

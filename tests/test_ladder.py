@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import sklearn
+from scipy.stats import loguniform
 from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_friedman1, make_moons
 from sklearn.feature_selection import SelectKBest, f_regression
@@ -22,13 +23,14 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from everyfold import (
     LSSVC,
     FastGridSearchCV,
+    FastRandomizedSearchCV,
     HuberSVC,
     KernelClassifier,
     KernelRegressor,
     Nystrom,
 )
 from everyfold.criteria import ConjugateGradient, Folds
-from everyfold.evaluate import exact, ladder, views
+from everyfold.evaluate import exact, ladder, standings, views
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -87,6 +89,24 @@ def test_fewer_rows_climb_if_they_are_costly(monkeypatch, rows, seconds, climbs)
     assert "at low rank first" not in str(is_exact)
 
 
+def test_a_ladder_that_would_take_longer_is_not_climbed(monkeypatch):
+    monkeypatch.setattr(ladder, "LADDER_ROWS", 1000)
+    monkeypatch.setattr(ladder, "COSTLY_ROWS", 400)
+    monkeypatch.setattr(ladder, "COSTLY_SECONDS", 0.0)
+    search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID)
+    assert "at low rank first" in str(search.plan(*data()))
+    monkeypatch.setattr(ladder, "FIRST_RANK", 390)
+    assert "at low rank first" not in str(search.plan(*data()))
+
+
+@pytest.mark.parametrize(("n", "count", "climbs"), [(1000, 16, True), (1000, 4, False)])
+def test_what_is_quick_stays_exact(monkeypatch, n, count, climbs):
+    monkeypatch.undo()
+    grid = {"gamma": np.logspace(-4, 1.5, count), "alpha": np.logspace(-4, 2, count)}
+    plan = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=10).plan(*data(n))
+    assert ("at low rank first" in str(plan)) is climbs
+
+
 def waves(kind, seed, n=600):
     """Sums of waves: long ones, short ones or both; some noise."""
     rng = np.random.default_rng(seed)
@@ -109,6 +129,35 @@ def waves(kind, seed, n=600):
 def test_narrow_wide_and_mixed_truths(kind, seed):
     grid = {"alpha": [1e-3, 1e-1], "gamma": np.logspace(-1, 4, 6)}
     check_choice(*searches(grid=grid, xy=waves(kind, seed), cv=5))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_free_ridges_lose_no_winner(seed):
+    wide = {"alpha": loguniform(1e-4, 100.0), "gamma": loguniform(1e-4, 1e3)}
+    found = []
+    for operator in ("auto", "dense"):
+        search = FastRandomizedSearchCV(
+            KernelRidge(kernel="rbf"), wide, n_iter=20, free_ridges=8, cv=KFold(5),
+            refit=False, random_state=seed, operator=operator,
+        )  # fmt: skip
+        found.append(search.fit(*data(600, seed)))
+    assert "estimated" in found[0].cv_results_["status"]
+    check_choice(*found)
+
+
+@pytest.mark.filterwarnings("ignore:the best gamma:UserWarning")
+@pytest.mark.parametrize("seed", [3, 7])
+def test_what_is_better_on_the_same_sample_gets_a_chance(monkeypatch, seed):
+    """Waves so short that half of the rows show next to nothing of them."""
+    monkeypatch.setattr(ladder, "FIRST_RANK", 128)
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0.0, 1.0, (1200, 3))
+    y = np.sin(60.0 * X[:, 0]) + np.sin(50.0 * X[:, 1])
+    grid = {"gamma": [0.1, 0.3, 0.54, 0.6, 0.8, 600.0], "alpha": [3e-4, 3e-3, 0.1, 5.0]}
+    cv = KFold(5, shuffle=True, random_state=seed)
+    climbing, dense = searches(grid=grid, xy=(X, y), cv=cv, refit=False)
+    assert dense.best_params_["gamma"] == 600.0
+    check_choice(climbing, dense)
 
 
 def test_a_narrow_winner_among_many_rows(monkeypatch):
@@ -134,7 +183,7 @@ def test_other_scorers_and_the_mean_convention(scoring):
 
 
 def test_kernels_that_no_rank_captures_are_not_called_converged(monkeypatch):
-    monkeypatch.setattr(ladder, "CONVERGED", 10.0)
+    monkeypatch.setattr(standings, "CONVERGED", 10.0)
     X, y = waves("wide", 1)
     grid = {"alpha": [1e-3, 1e-1], "gamma": [1.0, 3e4]}
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(X, y)
@@ -157,7 +206,7 @@ def test_statuses_mean_what_they_say():
 
 
 def test_certificates_are_the_residual_trace(monkeypatch):
-    monkeypatch.setattr(ladder, "CERTAIN", 1e-12)
+    monkeypatch.setattr(standings, "CERTAIN", 1e-12)
     climbing, _ = searches()
     assert "certified" not in set(climbing.cv_results_["status"])
 
@@ -366,6 +415,44 @@ def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
     assert search.cv_results_["status"][search.best_index_] == "estimated"
     np.testing.assert_allclose(ours[is_exact], truth[is_exact], rtol=1e-6)
     assert search.best_score_ != pytest.approx(truth[search.best_index_], rel=1e-6)
+
+
+class TestLessons:
+    """What full matrices teach about candidates that only samples speak for."""
+
+    @staticmethod
+    def climb(*shares):
+        """Candidates of a kernel each, but for the last two; an error of 0.1 is hoped for."""
+        kernels = [*range(len(shares) - 1), len(shares) - 2]
+        found = [
+            standings.Standing(i, 1e-3, k, 1.0, score=0.5, residual=share, ceiling=0.9)
+            for i, (k, share) in enumerate(zip(kernels, shares, strict=True))
+        ]
+        return standings.Climb(found, "score", views.Curve(1.0, 2000))
+
+    @staticmethod
+    def see(climb, number, score):
+        standing = climb.standings[number]
+        standing.is_full, standing.score = True, score
+        climb._recent = {number}
+        climb._weigh()
+
+    def test_a_mistake_is_shared_by_kernels_that_are_no_harder(self):
+        climb = self.climb(1e-3, 0.5e-3, 0.1, 0.1)
+        self.see(climb, 0, 0.8)
+        shared = 1.0 - 0.1 * 2.0**standings.SHARED
+        assert climb.standings[1].potential == pytest.approx(shared)
+        assert [climb.standings[k].potential for k in (2, 3)] == [0.9, 0.9]
+
+    def test_ridges_of_one_kernel_share_all_of_it(self):
+        climb = self.climb(1e-3, 1e-3, 0.1, 0.1)
+        self.see(climb, 2, 0.7)
+        assert climb.standings[3].potential == pytest.approx(0.7)
+
+    def test_what_turns_out_better_takes_nothing_back(self):
+        climb = self.climb(1e-3, 1e-3, 1e-3, 1e-3)
+        self.see(climb, 0, 0.95)
+        assert [climb.standings[k].potential for k in (1, 2, 3)] == [0.9] * 3
 
 
 class TestSamples:

@@ -205,3 +205,15 @@ def test_single_rows_are_the_folds_of_the_splitter():
             assert_array_equal(mine.test, other.test)
     assert_array_equal(lazy.tests[-1], [6])
     assert_array_equal(list(lazy.tests[2:4]), [[2], [3]])
+
+
+@pytest.mark.parametrize("error_score", ["raise", np.nan])
+@pytest.mark.parametrize("cv", [3, LOO])
+def test_columns_of_folds_are_scikit_learns_whatever_the_error_score(cv, error_score):
+    options = {"cv": cv, "scoring": SQUARED, "error_score": error_score}
+    ours = FastGridSearchCV(RIDGE, ALPHAS, **options).fit(X, Y).cv_results_
+    theirs = ms.GridSearchCV(RIDGE, ALPHAS, **options).fit(X, Y).cv_results_
+    assert [key for key in ours if key in theirs] == list(theirs)
+    for key in theirs:
+        if "score" in key and "time" not in key:
+            assert_allclose(ours[key], theirs[key], rtol=1e-7, atol=1e-9)

@@ -1,5 +1,6 @@
 """Large problems under a memory cap that a dense kernel matrix would break."""
 
+import os
 import platform
 import subprocess
 import sys
@@ -22,6 +23,7 @@ def run_capped(code):
     """
     script = textwrap.dedent(capped) + textwrap.dedent(code)
     environment = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
     return subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
@@ -84,3 +86,47 @@ def test_no_lesson_where_memory_is_scarce(monkeypatch):
 
     monkeypatch.setattr(memory.np, "empty", empty)
     memory.keep_pages()
+
+
+WIDE = """
+    import resource
+    import numpy as np
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
+    from everyfold.operators.memory import PROC, _named
+    from everyfold.streams import IteratedRows
+
+    n, d = 22_000, 500
+    first = np.random.default_rng(0).random((1000, d))
+
+    def rows():
+        for i in range(0, n, 1000):
+            X = first + i / n
+            yield X, X[:, 0] + X[:, 1] ** 2
+
+    model = make_pipeline(StandardScaler(), KernelRegressor(operator=Nystrom(40, random_state=0)))
+    grid = {"kernelregressor__gamma": [1e-3, 1e-2], "kernelregressor__alpha": [1.0, 10.0]}
+    search = FastGridSearchCV(model, grid, cv=3, random_state=0)
+    most = _named(PROC / "self" / "status", "VmData:", 1024) + 220_000_000
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+    search.fit(IteratedRows(rows, n_features=d, n_rows=n))
+    print(len(search.best_estimator_[-1].predict(np.zeros((1, d)))), search.plan_)
+"""
+
+
+@pytest.mark.skipif(platform.system() != "Linux", reason="limits of data are those of Linux")
+def test_landmarks_of_wide_rows_are_drawn_from_as_many_as_memory_allows():
+    """The usual 20,000 rows would take 240 MB, of 220 MB that there are."""
+    found = run_capped(WIDE)
+    assert found.returncode == 0, found.stderr
+    assert "landmarks are drawn from 2500 rows, and not from 20000" in found.stdout
+
+
+@pytest.mark.parametrize(("free", "rows"), [(2 * 10**9, 20_000), (10**9, 10_000), (1000, 1250)])
+def test_a_sample_takes_an_eighth_of_the_memory(free, rows, monkeypatch):
+    monkeypatch.setattr(memory, "memory_limit", lambda: free)
+    assert memory.sample_rows(400, 50) == rows
+    assert memory.sample_rows(400, 1300) >= 1300
+    if rows > 1250:
+        assert memory.sample_bytes(rows, 400, 50) <= 0.125 * free

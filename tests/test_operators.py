@@ -315,3 +315,15 @@ def test_isolated_rows_by_their_sums():
     assert_array_equal(DenseMatrix(K).isolated(1e-3), [True, False, False])
     assert_array_equal(DenseMatrix(np.zeros((2, 2))).isolated(1e-3), [False, False])
     assert_array_equal(DenseMatrix(-K).isolated(1e-3), [True, False, False])
+
+
+@pytest.mark.parametrize("n", [20, 100, 400])
+def test_ends_of_a_spectrum_that_is_one_value(n):
+    """LAPACK's bisection finds neither where K is the identity but for tiny entries."""
+    tiny = 1e-100 * np.random.default_rng(0).uniform(size=(n, n))
+    K = np.eye(n) + np.tril(tiny, -1) + np.tril(tiny, -1).T
+    B, rhos = np.random.default_rng(1).normal(size=(n, 2)), (0.5, 2.0)
+    found = list(factorise(K, "tridiagonal").path(rhos, B))
+    for rho, (system, solved) in zip(rhos, found, strict=True):
+        assert system.condition == pytest.approx(1.0)
+        assert_allclose(solved, B / (1.0 + rho), atol=1e-12)

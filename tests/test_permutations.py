@@ -138,6 +138,15 @@ def test_one_factorisation_serves_all_permutations(monkeypatch):
     assert calls == [41, 41]
 
 
+@pytest.mark.parametrize("cv", [4, ms.KFold(4)])
+def test_folds_that_do_not_look_at_y_are_made_once(cv, monkeypatch):
+    made, split = [], ms.KFold.split
+    monkeypatch.setattr(ms.KFold, "split", lambda *args: made.append(cv) or split(*args))
+    X, y = make_regression(40, 3, random_state=0)
+    permutation_test_score(Ridge(), X, y, cv=cv, n_permutations=20)
+    assert len(made) == 1
+
+
 def test_what_fails_is_raised():
     target = np.where(np.arange(48) < 24, "no", "yes")
     halves = [(np.arange(24), np.arange(24, 48)), (np.arange(24, 48), np.arange(24))]

@@ -17,7 +17,6 @@ from everyfold import LSSVC, FastGridSearchCV, FastRandomizedSearchCV
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, size=(120, 3))
 y = np.sin(2.0 * X[:, 0]) + 0.1 * RNG.normal(size=120)
-EDGE = "is the (smallest|largest) of its grid"
 
 
 def quiet(search, *data):

@@ -378,12 +378,12 @@ def test_what_was_there_is_kept_if_writing_fails(tmp_path, report, monkeypatch):
     search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
     path = tmp_path / "report.html"
     path.write_text("old")
-    monkeypatch.setattr("everyfold.display.files.os.fsync", lambda _: 1 / 0)
+    monkeypatch.setattr("everyfold.rows.disk.os.fsync", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         search.report(path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-    monkeypatch.setattr("everyfold.display.files.os.fsync", lambda _: None)
+    monkeypatch.setattr("everyfold.rows.disk.os.fsync", lambda _: None)
     assert search.report(str(path)) == path
     assert path.read_text() != "old"
     for bad in (tmp_path, tmp_path / "none" / "report.html"):

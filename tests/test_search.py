@@ -138,6 +138,30 @@ def test_regressors_and_splitters(name, cv):
     assert fast.score(X, y) == pytest.approx(slow.score(X, y))
 
 
+@pytest.mark.parametrize("name", ["kernel_ridge", "scaled"])
+def test_splits_that_can_be_read_only_once(name):
+    estimator, grid = REGRESSORS[name]
+    fast, slow = (
+        search(estimator, grid, cv=ms.KFold(3).split(X), **options).fit(X, y)
+        for search, options in (
+            (FastGridSearchCV, {"n_confirm": 1}),
+            (ms.GridSearchCV, {}),
+        )
+    )
+    compare(fast, slow)
+
+
+def test_several_labels_a_row_are_left_to_refits():
+    labels = (Y > 0.0).astype(int)
+    search = {"param_grid": {"alpha": ALPHAS}, "cv": 3}
+    with pytest.warns(UserWarning, match="indicator of 2 labels"):
+        fast = FastGridSearchCV(RidgeClassifier(), **search).fit(X, labels)
+    slow = ms.GridSearchCV(RidgeClassifier(), **search).fit(X, labels)
+    compare(fast, slow)
+    with pytest.raises(ValueError, match="1d array"):  # as SVC itself would
+        FastGridSearchCV(SVC(), {"C": [1.0]}, cv=3).fit(X, labels)
+
+
 @pytest.mark.parametrize("name", ["kernel_ridge", "ridge", "lssvr"])
 def test_leave_one_out(name):
     both(*REGRESSORS[name], cv=ms.LeaveOneOut(), scoring="neg_mean_absolute_error")

@@ -252,10 +252,41 @@ class TestFailures:
 
     def test_errors_are_raised_if_asked_for_or_if_nothing_is_left(self):
         data, model = self.twins(), KernelRegressor(kernel="linear")
-        for alphas, options in (([1e-300, 1.0], {"error_score": "raise"}), ([1e-300], {})):
-            search = FastGridSearchCV(model, {"alpha": alphas}, cv=KFold(4), **options)
-            with pytest.raises(NotPositiveDefiniteError, match="increase alpha"):
-                search.fit(ArrayRows(*data))
+        grid = {"alpha": [1e-300, 1.0]}
+        search = FastGridSearchCV(model, grid, cv=KFold(4), error_score="raise")
+        with pytest.raises(NotPositiveDefiniteError, match="increase alpha"):
+            search.fit(ArrayRows(*data))
+        search = FastGridSearchCV(model, {"alpha": [1e-300]}, cv=KFold(4))
+        with pytest.raises(ValueError, match=r"All the 4 fits failed[\s\S]*increase alpha"):
+            search.fit(ArrayRows(*data))
+
+    @pytest.mark.filterwarnings("ignore:overflow")
+    @pytest.mark.parametrize("scoring", ["r2", "neg_mean_absolute_error"])
+    @pytest.mark.parametrize("has_column", [True, False])
+    def test_a_pass_whose_only_kernel_fails(self, monkeypatch, scoring, has_column):
+        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)  # a pass for every kernel
+        X, y = regression()
+        fold = np.arange(len(y)) % 4 if has_column else None
+        cv = PredefinedSplit(fold) if has_column else KFold(4)
+        good = {"kernel": ["rbf"], "gamma": [0.1], "alpha": [0.1, 1.0]}
+        grid = [{"kernel": ["poly"], "gamma": [9.0], "degree": [999], "alpha": [0.1, 1.0]}, good]
+        options = {"scoring": scoring, "random_state": 0, "cv": cv}
+        model = KernelRegressor(operator=Nystrom(20))
+        whole = FastGridSearchCV(model, good, **options).fit(X, y)
+        options["cv"] = None if has_column else cv
+        search = FastGridSearchCV(model, grid, **options)
+        with pytest.warns(FitFailedWarning, match=r"overflows on these rows"):
+            search.fit(ArrayRows(X, y, fold=fold))
+        assert len(search.plan_.units) == 2
+        found = search.cv_results_["mean_test_score"]
+        assert np.isnan(found[:2]).all()
+        np.testing.assert_allclose(found[2:], whole.cv_results_["mean_test_score"], rtol=1e-9)
+        assert search.best_params_ == whole.best_params_
+        with pytest.raises(ValueError, match=r"All the \d fits failed"):
+            FastGridSearchCV(model, grid[0], **options).fit(ArrayRows(X, y, fold=fold))
+        options["cv"] = PredefinedSplit(np.full(len(y), -1))
+        with pytest.raises(ValueError, match="holds out no row"):
+            FastGridSearchCV(model, grid[0], **options).fit(ArrayRows(X, y))
 
 
 class TestMemory:

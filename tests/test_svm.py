@@ -10,6 +10,7 @@ from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
 from sklearn.svm import SVC, SVR, NuSVR
 
+import everyfold
 from everyfold import (
     FastGridSearchCV,
     HuberSVC,
@@ -20,6 +21,7 @@ from everyfold import (
     QuadraticSVR,
     cross_val_predict,
     cross_val_score,
+    permutation_test_score,
 )
 from everyfold.evaluate import run
 from everyfold.evaluate.workers import local_threads
@@ -83,6 +85,39 @@ def test_many_classes_one_versus_one(model, solver):
 def test_a_class_that_a_fold_does_not_know_gets_no_vote():
     ours = cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3))
     assert_array_equal(ours, ms.cross_val_predict(SVC(gamma=0.3), *IRIS, cv=ms.KFold(3)))
+
+
+def test_a_fold_of_one_class_fails_alone_where_folds_have_kernels_of_their_own():
+    flowers, species = IRIS
+    folds = ms.PredefinedSplit(np.where(species == 0, np.arange(150) % 2, 2))
+    arguments = {"cv": folds, "error_score": 0.0, "scoring": "accuracy"}
+    with pytest.warns(FitFailedWarning):
+        ours = FastGridSearchCV(SVC(), {"C": [1.0, 2.0]}, **arguments).fit(flowers, species)
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(SVC(), {"C": [1.0, 2.0]}, **arguments).fit(flowers, species)
+    for i in range(3):
+        key = f"split{i}_test_score"
+        assert_array_equal(ours.cv_results_[key], theirs.cv_results_[key])
+    with pytest.raises(ValueError, match="have one class only"):
+        cross_val_predict(SVC(), flowers, species, cv=folds)
+
+
+@pytest.mark.parametrize("model", [SVC(gamma=0.3), SVC(class_weight="balanced")], ids=str)
+def test_a_class_whose_training_rows_have_no_weight_gets_no_vote(model):
+    flowers, species = IRIS
+    first = np.arange(150) % 3 < 2  # the training rows of the last of three folds
+    arguments = {"cv": ms.PredefinedSplit(np.arange(150) % 3)}
+    arguments["params"] = {"sample_weight": np.where(first & (species == 2), 0.0, 1.0)}
+    for name in ("cross_val_predict", "cross_val_score"):
+        ours = getattr(everyfold, name)(model, flowers, species, **arguments)
+        assert_array_equal(ours, getattr(ms, name)(model, flowers, species, **arguments))
+    # Weights stay with their rows when labels are permuted.
+    ours = permutation_test_score(model, flowers, species, n_permutations=5, **arguments)[1]
+    theirs = ms.permutation_test_score(model, flowers, species, n_permutations=5, **arguments)[1]
+    assert_allclose(ours, theirs, atol=0.02)
+    arguments["params"] = {"sample_weight": np.where(first & (species > 0), 0.0, 1.0)}
+    with pytest.raises(ValueError, match="positive sample_weight of a fold have one class"):
+        cross_val_predict(model, flowers, species, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What notebooks show: scikit-learn's diagram, and the result of a fitted search below it."""
 
+import re
+
 import numpy as np
 import pytest
 from sklearn import config_context
@@ -87,3 +89,13 @@ def test_a_gradient_search_shows_its_path():
     search = FastGradientSearchCV(LSSVR(), start=start, shrinkage=0.1, cv=3, max_iter=3).fit(X, y)
     shown = search._repr_html_()
     assert shown.count(">path_</th>") == len(search.summary_.splitlines()) > 0
+
+
+def test_one_of_something_is_not_several():
+    X, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20.0)
+    search = FastGridSearchCV(LSSVR(gamma=0.1), {"alpha": [1.0]}, cv=2)
+    words = f"{search.plan(X, y)} {search.fit(X, y).plan_}"
+    assert words.count("1 candidate = 1 kernel with up to 1 ridge, 20 rows, 2 folds") == 2
+    assert "(1 candidate)" in words
+    assert "the candidate equals refits" in words
+    assert not re.search(r"\b1 \w+s\b", words)

@@ -21,6 +21,7 @@ from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
 from everyfold.rows.batches import rows_at_a_time
+from everyfold.rows.telling import counted
 from everyfold.selection.remarks import edge_words
 from everyfold.types import Estimator, Matrix, Params
 
@@ -130,9 +131,9 @@ def _tell(words: str, options: SearchOptions | FitOptions) -> None:
 def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     data, target = job.data, f"target {job.data.layout.target!r}"
     if job.choice.task == "classification":
-        target += f" with {len(np.unique(data.y))} classes"
+        target += f" with {counted(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
-    _tell(f"{job.choice}: {n} rows, {d} features, {target}", options)
+    _tell(f"{job.choice}: {counted(n, 'row')}, {counted(d, 'feature')}, {target}", options)
 
 
 def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:

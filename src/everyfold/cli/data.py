@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -15,6 +14,7 @@ from scipy.sparse import csr_matrix
 from everyfold.cli.manners import BadInput, nearest
 from everyfold.kernels.distances import is_sparse
 from everyfold.rows import RowSource
+from everyfold.rows.telling import warn
 from everyfold.types import AnyArray, Matrix, Params
 
 Column: TypeAlias = AnyArray
@@ -192,20 +192,7 @@ class Table:
         return self._matrix(places, layout.may_miss)
 
     def _find(self, option: str, name: str) -> int:
-        """A column by its name or, failing that, by its position."""
-        names, n = self.names or (), len(self.columns)
-        if names.count(name) > 1:
-            raise BadInput(f"{option} {name!r} names {names.count(name)} columns")
-        if name in names:
-            return names.index(name)
-        if re.fullmatch(r"-?[0-9]{1,9}", name) and -n <= int(name) < n:
-            return int(name) % n
-        if re.fullmatch(r"-?[0-9]+", name):
-            raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
-        if names:
-            raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
-        advice = f"the columns have no names; give a position from 0 to {n - 1}"
-        raise BadInput(f"{option} {name!r}: {advice}")
+        return find_column(self.names or (), len(self.columns), option, name)
 
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """The names of columns, if they tell them apart."""
@@ -216,7 +203,7 @@ class Table:
             i = positions[names.index("")]
             advice = f"leave it out with --drop {i}"
             words = f"column {i} has no name and may be a mere row number; {advice}"
-            warnings.warn(words, stacklevel=2)
+            warn(words)
         return names if len(set(names)) == len(names) else None
 
     def _name(self, i: int) -> str:
@@ -229,6 +216,22 @@ class Table:
         for i in positions:
             _check_feature(self.columns[i], self._call(i), may_miss=may_miss)
         return np.column_stack([self.columns[i] for i in positions]).astype(np.float64)
+
+
+def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
+    """One of n columns by its name or, failing that, by its position."""
+    if names.count(name) > 1:
+        raise BadInput(f"{option} {name!r} names {names.count(name)} columns")
+    if name in names:
+        return names.index(name)
+    if re.fullmatch(r"-?[0-9]{1,9}", name) and -n <= int(name) < n:
+        return int(name) % n
+    if re.fullmatch(r"-?[0-9]+", name):
+        raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
+    if names:
+        raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
+    advice = f"the columns have no names; give a position from 0 to {n - 1}"
+    raise BadInput(f"{option} {name!r}: {advice}")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from everyfold.cli.manners import BadInput
-from everyfold.display.files import is_special, partial_file, remove_dead
+from everyfold.rows.disk import is_special, partial_file, remove_dead
 
 
 def check_outputs(outputs: Mapping[str, Path | None], read: Path) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from everyfold.cli.data import Data, Layout
-from everyfold.cli.manners import BadInput, nearest
+from everyfold.cli.data import Data, Layout, find_column
+from everyfold.cli.manners import BadInput
 from everyfold.cli.models import Choice, decide_task
 from everyfold.cli.options import ModelOptions
 from everyfold.rows import FolderRows, StreamError
@@ -98,7 +98,7 @@ def _sparse_roles(options: ModelOptions) -> tuple[Params, Layout]:
 
 @contextmanager
 def speaking(path: Path) -> Iterator[None]:
-    """What is wrong with the files, as bad input."""
+    """Raise what is wrong with files of rows as bad input."""
     try:
         yield
     except StreamError as error:
@@ -115,9 +115,12 @@ def _refuse(options: ModelOptions) -> None:
     if options.header is False:
         raise BadInput(f"--no-header: files of {options.data} must begin with names; add them")
     for name in (name for name, value in asked.items() if value):
+        instead = "leave it out, or give one file"
+        if name == "groups":  # without it scores promise too much
+            instead = "give one file, or in Python FolderRows(..., fold=COLUMN) with whole groups"
         raise BadInput(
             f"--{name} needs all rows at once, and those of {options.data} are read in blocks; "
-            "leave it out, or give one file"
+            f"{instead}"
         )
     if options.model not in ("ridge", "lssvm"):
         raise BadInput(
@@ -147,12 +150,7 @@ def _roles(options: ModelOptions) -> tuple[Params, Layout]:
 
 
 def _find(names: Sequence[str], option: str, name: str) -> str:
-    """A column by its name or, failing that, by its position."""
-    if name in names:
-        return name
-    if name.lstrip("-").isdigit() and -len(names) <= int(name) < len(names):
-        return names[int(name)]
-    raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
+    return names[find_column(names, len(names), option, name)]
 
 
 def _sample(source: FolderRows) -> tuple[Array, AnyArray]:

@@ -27,6 +27,7 @@ from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.evaluate.journal import JournalError
 from everyfold.models.scaling import fit_to_source
+from everyfold.rows.telling import warn
 from everyfold.selection import FastGridSearchCV, SearchPlan
 from everyfold.selection.bars import Bar
 from everyfold.selection.calibration import FastCalibratedClassifierCV
@@ -214,9 +215,7 @@ def read_job(options: SearchOptions) -> Job:
     choice = replace(choice, ridge_scaling=options.ridge_scaling, operator=options.operator)
     for words in data.repeating if data.groups is None else ():
         advice = "name it as --groups, or the score may promise too much"
-        warnings.warn(
-            f"{words}: if equal cells mean rows that belong together, {advice}", stacklevel=2
-        )
+        warn(f"{words}: if equal cells mean rows that belong together, {advice}")
     grid = read_grid(options.grid, choice, data, options.seed)
     return Job(
         *(data, choice, grid, settings.read(options, choice, data), extras_of(options)),

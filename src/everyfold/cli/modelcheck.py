@@ -19,8 +19,6 @@ from sklearn.svm import SVC, SVR
 from everyfold.kernels.distances import is_sparse
 from everyfold.types import AnyArray
 
-__all__ = ["check_contents"]
-
 _STEPS = (Pipeline, StandardScaler, SimpleImputer, SVC, SVR, KernelRidge)
 _PLAIN = (str, bool, int, type(None), np.bool_, np.integer, np.dtype, np.str_)
 _POSITIVE = {"C", "gamma", "_gamma", "h", "scale_", "tol", "degree", "n_features_in_"}

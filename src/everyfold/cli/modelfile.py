@@ -24,7 +24,6 @@ from everyfold.cli.manners import BadInput, naming
 from everyfold.cli.modelcheck import check_contents
 from everyfold.cli.models import Choice
 from everyfold.cli.settings import check_level
-from everyfold.display.files import writing
 from everyfold.evaluate.foldmodels import Refitted, Shared
 from everyfold.kernels import RBF, Cosine, Laplacian, Linear, Polynomial
 from everyfold.kernels.distances import is_sparse
@@ -42,6 +41,7 @@ from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.features import LinearExpansion, MapExpansion
 from everyfold.operators.nystrom import Nystrom
 from everyfold.operators.randomfourier import RandomFourier, WaveFeatures
+from everyfold.rows.disk import writing
 from everyfold.selection.calibration import FastCalibratedClassifierCV
 from everyfold.selection.intervals import FastCrossConformalRegressor
 from everyfold.types import AnyArray, Estimator, Matrix, Params

@@ -26,7 +26,8 @@ from everyfold.cli.data import is_number
 from everyfold.cli.job import Job, Outcome
 from everyfold.cli.manners import BadInput, printable
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.display.files import writing
+from everyfold.rows.disk import writing
+from everyfold.rows.telling import counted
 from everyfold.selection.remarks import edge_words
 from everyfold.selection.reporting import findings_of, write_report
 from everyfold.types import AnyArray, Params
@@ -177,7 +178,7 @@ def write_results(path: Path, outcome: Outcome) -> str:
     ]
     header = ["rank", *rows[0]["params"], *_SCORES, *splits]
     write_csv(path, header, [[_cell(value) for value in row] for row in cells])
-    return f"{len(rows)} candidates"
+    return counted(len(rows), "candidate")
 
 
 def write_out_of_fold(path: Path, outcome: Outcome) -> str:
@@ -214,7 +215,7 @@ def write_page(path: Path, outcome: Outcome) -> str:
     if len(outcome.plans) > 1:
         found = replace(found, honest="the grid grew as it was searched")
     write_report(path, outcome.search, found)
-    return f"{len(outcome.search.cv_results_['params'])} candidates"
+    return counted(len(outcome.search.cv_results_["params"]), "candidate")
 
 
 def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:

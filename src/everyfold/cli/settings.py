@@ -42,7 +42,7 @@ MOST_FOLDS, MOST_ORDER, MOST_JOBS, MOST_SEED = 100_000, 1000, 1024, 2**32 - 1
 def check(options: SearchOptions) -> None:
     """Raise if a value is not one of its option, before the data are read."""
     _read_order(options.order)
-    _read_whole("--confirm", options.confirm, 0, "auto")
+    _read_whole("--confirm", options.confirm, 0)
     _read_folds(options)
     _read_operator(options.operator)
     choose("--ridge-scaling", options.ridge_scaling, ("sum", "mean"))
@@ -95,7 +95,7 @@ def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
         **{"ridge_scaling": options.ridge_scaling, "refit": options.save is not None},
         "keep_predictions": _keeps(options, data) if has_folds else None,
         **{"order": _read_order(options.order), "preprocessing": options.preprocessing},
-        "n_confirm": _read_whole("--confirm", options.confirm, 0, "auto"),
+        "n_confirm": _read_whole("--confirm", options.confirm, 0),
         **{"n_jobs": options.n_jobs, "random_state": options.seed},
     }
 
@@ -124,18 +124,18 @@ def _read_order(text: str) -> Any:
     if text in ("exact", "screen"):
         return text
     more = ", exact, screen, inf"
-    order = math.inf if text == "inf" else _read_whole("--order", text, 1, "auto", more)
+    order = math.inf if text == "inf" else _read_whole("--order", text, 1, more)
     if order not in ("auto", math.inf) and order > MOST_ORDER:
         raise BadInput(f"--order {order} is more than {MOST_ORDER}; use inf, the limit of them all")
     return order
 
 
-def _read_whole(option: str, text: str, least: int, word: str, more: str = "") -> Any:
-    if text == word:
-        return word
+def _read_whole(option: str, text: str, least: int, more: str = "") -> Any:
+    if text == "auto":
+        return text
     if re.fullmatch("[0-9]{1,9}", text) and int(text) >= least:
         return int(text)
-    raise BadInput(f"{option} {text!r} is not {word}{more} or a whole number of at least {least}")
+    raise BadInput(f"{option} {text!r} is not auto{more} or a whole number of at least {least}")
 
 
 def _read_operator(text: str) -> Any:

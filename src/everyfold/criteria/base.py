@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from traceback import format_exc
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from everyfold.operators.sums import FoldErrors
 from everyfold.operators.symmetric import EPS
 from everyfold.rows.folds import Folds, Merged
 from everyfold.solve import Problem
-from everyfold.types import Array, Route
+from everyfold.types import Array, Index, Route
 
 TRUSTED_ERROR = 1e-6
 """A value whose estimated relative rounding error exceeds this is not called exact."""
@@ -42,6 +43,16 @@ class Failure:
 
     error: Exception
     trace: str
+
+    @classmethod
+    def caught(cls, error: Exception) -> Failure:
+        """That of an error that is being handled, with its traceback."""
+        return cls(error, format_exc())
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """That of an error that was not raised."""
+        return cls(error, f"{type(error).__name__}: {error}\n")
 
 
 @dataclass(frozen=True)
@@ -84,8 +95,39 @@ class OutOfFold:
         """Whether every fold has."""
         return self.is_unique is None or bool(self.is_unique.all())
 
+    @classmethod
+    def beside(cls, parts: Sequence[OutOfFold], values: Array | None = None) -> OutOfFold:
+        """Records of parts of a target as one, with their values side by side or those given."""
+        failures: dict[int, Failure] = {}
+        for part in parts:
+            failures |= part.failures
+        unique = [part.is_unique for part in parts if part.is_unique is not None]
+        return cls(
+            np.column_stack([part.values for part in parts]) if values is None else values,
+            np.logical_and.reduce([part.is_exact for part in parts]),
+            np.maximum.reduce([part.spectral_radius for part in parts]),
+            np.maximum.reduce([part.condition for part in parts]),
+            failures,
+            is_unique=np.logical_and.reduce(unique) if unique else None,
+            words=next((part.words for part in parts if part.words), ""),
+        )
+
+    @classmethod
+    def joined(cls, folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:
+        """Records of groups of folds, by their numbers, as one in the order of all folds."""
+        if len(parts) == 1:
+            return parts[0]
+        values = np.empty((int(folds.bounds[-1]), parts[0].values.shape[1]))
+        exact, radius, condition = (np.empty(len(folds), dtype) for dtype in (bool, float, float))
+        for ids, part in zip(groups, parts, strict=True):
+            exact[ids], radius[ids] = part.is_exact, part.spectral_radius
+            condition[ids] = part.condition
+            for i, own in zip(ids, folds.subset(ids).split(part.values), strict=True):
+                values[folds.bounds[i] : folds.bounds[i + 1]] = own
+        return cls(values, exact, radius, condition)
+
     def apart(self, merged: Merged) -> OutOfFold:
-        """What folds that were merged say, by the folds that they stand for."""
+        """The record of the original folds, from that of folds merged by equal training sets."""
         of = merged.numbers
         return replace(
             self,
@@ -144,12 +186,12 @@ class Predictive(ABC):
     """Whether it runs without the interpreter, so that threads can share the folds out."""
 
     def with_threads(self, threads: int) -> Self:
-        """The same by so many threads at a time, if it uses any by itself."""
+        """The same criterion with this many threads, if it starts threads itself."""
         return self
 
     @property
     def may_merge(self) -> bool:
-        """Whether values of squared loss depend on training sets alone: equal ones are one."""
+        """Whether, for squared loss, folds with equal training sets may be evaluated as one."""
         return False
 
     @abstractmethod
@@ -179,14 +221,3 @@ class Closed(ABC):
         self, problem: Problem, operator: Responds, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """The values, of shape (q,), for each ridge."""
-
-
-__all__ = [
-    "Closed",
-    "Failure",
-    "Folds",
-    "InexactWarning",
-    "OutOfFold",
-    "Predictive",
-    "is_trusted",
-]

@@ -10,7 +10,7 @@ from typing import Self
 import numpy as np
 
 from everyfold.criteria.base import Closed
-from everyfold.criteria.machines import TOLERANCE, Machine, fit_all
+from everyfold.criteria.machines import TOLERANCE, Machine, check_labels, fit_all
 from everyfold.losses import Hinge, HuberHinge, Loss
 from everyfold.operators.base import Quadratic, Responds
 from everyfold.solve import Problem
@@ -74,12 +74,6 @@ class FromFit(Closed):
         """The criterion of each target, given the fit."""
 
 
-def _margins(problem: Problem, u: Array, name: str) -> Array:
-    if not np.isin(problem.y[problem.w > 0.0], (-1.0, 1.0)).all():
-        raise ValueError(f"{name} is for classification: y must be -1 and +1")
-    return problem.y * u
-
-
 def _mean(problem: Problem, rows: Array) -> Array:
     average: Array = problem.w @ rows / problem.w.sum()
     return average
@@ -113,7 +107,8 @@ class GACV(_OfHinge):
     """
 
     def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
-        m = _margins(problem, machine.u, "GACV")
+        check_labels(problem, "GACV")
+        m = problem.y * machine.u
         push = np.abs(machine.a) * operator.diagonal()[:, None]
         # Only rows with a force push. For the hinge those are m <= 1; rounding its kink moves some
         # of them just beyond 1, which must not make them free.
@@ -136,7 +131,7 @@ class SpanRule(_OfHinge):
     stiffness: float = 1e4
 
     def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
-        _margins(problem, machine.u, "SpanRule")
+        check_labels(problem, "SpanRule")
         stiffness = self.stiffness if problem.loss.is_smooth else 1.0
         spans = [
             _span(problem, operator, machine.rho, stiffness * machine.s[:, k])

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
 
+from everyfold.types import Order
+
 _ROUNDING = 1e-12
 
 
@@ -27,6 +29,11 @@ class Granularity:
     folds: int
     order: int
     bound: float
+
+
+def is_finite(order: Order) -> bool:
+    """Whether an order is one of the finite influence series."""
+    return not isinstance(order, str) and float(order) < math.inf
 
 
 def granularity_bound(

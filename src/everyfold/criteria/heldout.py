@@ -24,7 +24,7 @@ import numpy as np
 from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.newtonstep import StepOptions, newton_steps
 from everyfold.criteria.refit import Refit
-from everyfold.criteria.series import mean_series, rows_left, share_of_ridge
+from everyfold.criteria.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.operators.base import Responds, Response, Solution, weights_of_sets
 from everyfold.rows.folds import Folds, Stack
 from everyfold.solve import Problem
@@ -140,18 +140,16 @@ class HeldOut(Predictive):
         left = rows_left(problem, folds)
         if problem.ridge_scaling == "sum":
             left = np.full(len(folds), problem.n_counted)
-        sizes = np.unique(left)
-        groups = [np.flatnonzero(left == size) for size in sizes]
-        parts = [folds if len(groups) == 1 else folds.subset(ids) for ids in groups]
+        sizes, groups, parts = zip(*same_ridge(left, folds), strict=True)
         stacks = [list(part.stacks(problem.w > 0.0)) for part in parts]
-        rhos = [problem.rho(ridge, int(size)) for ridge in ridges for size in sizes]
+        rhos = [problem.rho(ridge, size) for ridge in ridges for size in sizes]
         responses = operator.respond_path(problem.quadratic, rhos, self.route)
         for _ in ridges:
             scored = [
                 self._ridge(problem, operator, next(responses), part, stack)
                 for part, stack in zip(parts, stacks, strict=True)
             ]
-            yield scored[0] if len(scored) == 1 else _join(folds, groups, scored)
+            yield OutOfFold.joined(folds, groups, scored)
 
     def of_response(
         self, problem: Problem, operator: Responds, response: Response, folds: Folds
@@ -283,20 +281,3 @@ def _take(columns: Array, stack: Stack, own: Index | None) -> Array:
     if own is None:
         return columns[stack.rows]
     return columns[stack.rows[:, :, None], own[stack.folds][:, None, :]]
-
-
-def _join(folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:
-    """Put groups of folds back into the order of all folds."""
-    values = np.empty((int(folds.bounds[-1]), parts[0].values.shape[1]))
-    exact = np.empty(len(folds), dtype=bool)
-    radius, condition = np.empty(len(folds)), np.empty(len(folds))
-    for ids, part in zip(groups, parts, strict=True):
-        exact[ids], radius[ids], condition[ids] = (
-            part.is_exact,
-            part.spectral_radius,
-            part.condition,
-        )
-        cuts = folds.subset(ids).split(part.values)
-        for i, fold_values in zip(ids, cuts, strict=True):
-            values[folds.bounds[i] : folds.bounds[i + 1]] = fold_values
-    return OutOfFold(values, exact, radius, condition)

@@ -54,7 +54,7 @@ class Libsvm:
     def fits(
         self, problem: Problem, part: Part, Cs: Sequence[float]
     ) -> tuple[Index, list[LibsvmFit]]:
-        """The training rows with a weight, by their place among them, and a fit to each C."""
+        """Which of the training rows have a positive weight, by position, and a fit for each C."""
         inside = problem.restrict(part.train)
         active = np.flatnonzero(inside.sample_weight > 0.0)
         K = _kernel(part, active)

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from traceback import format_exc
 from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -230,7 +229,7 @@ class _Task(Generic[Shared]):
                 if len(some) > 1:
                     pending += [[j] for j in some]
                 else:
-                    table.failures[self.numbers[some[0]]][i] = Failure(error, format_exc())
+                    table.failures[self.numbers[some[0]]][i] = Failure.caught(error)
                 continue
             for entry, j in enumerate(some):
                 table.put(i, self.numbers[j], answer, entry)

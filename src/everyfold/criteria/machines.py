@@ -49,10 +49,7 @@ class Machine:
 
 
 def fit_all(
-    problem: Problem,
-    operator: Responds,
-    ridges: Sequence[float],
-    tolerance: float = TOLERANCE,
+    problem: Problem, operator: Responds, ridges: Sequence[float], tolerance: float = TOLERANCE
 ) -> Iterator[Machine]:
     """The fits of all ridges, in the order given.
 
@@ -93,6 +90,12 @@ def _by_libsvm(problem: Problem, K: Array, ridge: float, tolerance: float) -> Ma
     return Machine(rho, u, a, np.where(is_free, pin, 0.0), is_converged)
 
 
+def check_labels(problem: Problem, name: object) -> None:
+    """Raise unless the targets of rows that count are labels."""
+    if not np.isin(problem.y[problem.w > 0.0], (-1.0, 1.0)).all():
+        raise ValueError(f"{name} is for classification: y must be -1 and +1")
+
+
 def _check_libsvm(problem: Problem) -> None:
     loss = problem.loss
     if not problem.intercept:
@@ -102,6 +105,5 @@ def _check_libsvm(problem: Problem) -> None:
         )
     if not isinstance(loss, Hinge | EpsilonInsensitive):
         raise ValueError(f"loss={loss} has a kink and no solver here; use {_HINT}")
-    labels = problem.y[problem.w > 0.0]
-    if loss.is_margin and not np.isin(labels, (-1.0, 1.0)).all():
-        raise ValueError(f"{loss} is for classification: y must be -1 and +1")
+    if loss.is_margin:
+        check_labels(problem, loss)

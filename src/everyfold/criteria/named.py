@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from everyfold.criteria.base import Closed
-from everyfold.criteria.closed import (
-    GACV,
-    GCV,
-    EigenvaluePerturbation,
-    EigenvalueRatio,
-    SpanRule,
-)
+from everyfold.criteria.closed import GACV, GCV, EigenvaluePerturbation, EigenvalueRatio, SpanRule
 from everyfold.criteria.radius import RadiusMargin
 
 CLOSED: dict[str, Closed] = {
@@ -23,7 +17,7 @@ CLOSED: dict[str, Closed] = {
 
 
 def find_closed(criterion: str | Closed) -> Closed:
-    """The criterion of a name; one that is given as such is itself.
+    """The criterion of this name; an instance is given back as it is.
 
     Examples
     --------

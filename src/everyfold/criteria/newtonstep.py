@@ -20,13 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold.criteria.base import OutOfFold, is_trusted
-from everyfold.criteria.series import mean_series, rows_left
-from everyfold.operators.base import (
-    DualModel,
-    Responds,
-    Response,
-    Solution,
-)
+from everyfold.criteria.series import mean_series, rows_left, same_ridge
+from everyfold.operators.base import DualModel, Responds, Response, Solution
 from everyfold.operators.series import influence_series
 from everyfold.rows.folds import Folds
 from everyfold.solve import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
@@ -63,15 +58,9 @@ def newton_steps(
 ) -> Iterator[OutOfFold]:
     """Held-out values of every ridge; fits that did not converge give NaN."""
     for fit in _fits(problem, operator, ridges, options.starts):
-        columns = [
-            _column(problem, k, operator, fit, folds, options) for k in range(problem.y.shape[1])
-        ]
-        yield OutOfFold(
-            np.column_stack([c.values[:, 0] for c in columns]),
-            np.logical_and.reduce([c.is_exact for c in columns]),
-            np.maximum.reduce([c.spectral_radius for c in columns]),
-            np.maximum.reduce([c.condition for c in columns]),
-        )
+        targets = range(problem.y.shape[1])
+        columns = [_column(problem, k, operator, fit, folds, options) for k in targets]
+        yield OutOfFold.beside(columns)
 
 
 def _fits(
@@ -88,12 +77,7 @@ def _fits(
 
 
 def _column(
-    problem: Problem,
-    k: int,
-    operator: Responds,
-    fit: Fit,
-    folds: Folds,
-    options: StepOptions,
+    problem: Problem, k: int, operator: Responds, fit: Fit, folds: Folds, options: StepOptions
 ) -> OutOfFold:
     """One target of one ridge, its folds grouped by the ridge that they see."""
     if not fit.converged[k]:
@@ -103,18 +87,10 @@ def _column(
     if problem.ridge_scaling == "sum" or options.order < math.inf:
         # The series expands around the full sample; only its limit knows the fold's own ridge.
         left = np.full(len(folds), problem.n_counted)
-    values = np.empty(int(folds.bounds[-1]))
-    exact, radius = np.zeros(len(folds), dtype=bool), np.full(len(folds), np.nan)
-    condition = np.empty(len(folds))
-    for size in np.unique(left):
-        ids = np.flatnonzero(left == size)
-        step = _Step.at(problem, k, operator, fit, problem.rho(ridge, int(size)))
-        part = folds if len(ids) == len(folds) else folds.subset(ids)
-        held, exact[ids], radius[ids] = step.hold_out(part, options)
-        condition[ids] = step.response.condition
-        for i, fold_values in zip(ids, part.split(held[part.pick]), strict=True):
-            values[folds.bounds[i] : folds.bounds[i + 1]] = fold_values
-    return OutOfFold(values[:, None], exact, radius, condition)
+    sizes, groups, parts = zip(*same_ridge(left, folds), strict=True)
+    steps = [_Step.at(problem, k, operator, fit, problem.rho(ridge, size)) for size in sizes]
+    records = [step.hold_out(part, options) for step, part in zip(steps, parts, strict=True)]
+    return OutOfFold.joined(folds, groups, records)
 
 
 def _unusable(folds: Folds) -> OutOfFold:
@@ -154,10 +130,8 @@ class _Step:
         dual = DualModel(at, -force / (2.0 * rho), b)
         return cls(problem, k, response, u, newton.g, dual, force)
 
-    def hold_out(
-        self, folds: Folds, options: StepOptions
-    ) -> tuple[Array, NDArray[np.bool_], Array]:
-        """Values of all held-out rows, fold after fold; which are exact; spectral radii."""
+    def hold_out(self, folds: Folds, options: StepOptions) -> OutOfFold:
+        """Values of the test rows of some folds, which of these are exact, and spectral radii."""
         radius = np.full(len(folds), np.nan)
         exact = np.zeros(len(folds), dtype=bool)
         is_single = bool((folds.sizes == 1).all())
@@ -170,7 +144,8 @@ class _Step:
                 exact = self._certificate(folds, v)
         if options.with_radius:
             radius = self._radius(folds, is_single)
-        return held, exact, radius
+        condition = np.full(len(folds), self.response.condition)
+        return OutOfFold(held[folds.pick][:, None], exact, radius, condition)
 
     def _resummed(self, folds: Folds, is_single: bool) -> tuple[Array, list[Array]]:
         if is_single:

@@ -286,7 +286,12 @@ def _is_undecided(problem: Problem, values: Array, tolerance: float) -> Mask:
     """Whether most signs are within the tolerance of the solver, by C: (Cs, test rows)."""
     if not problem.loss.is_margin or values.shape[1] == 0:
         return np.zeros(len(values), dtype=bool)
-    return np.asarray(np.median(np.abs(values), axis=1) <= tolerance)
+    size = np.abs(values)
+    # Counting takes a fifth of the time of a median, and nearly always is enough.
+    is_undecided: Mask = 2 * np.count_nonzero(size <= tolerance, axis=1) >= values.shape[1]
+    if is_undecided.any():
+        is_undecided[is_undecided] = np.median(size[is_undecided], axis=1) <= tolerance
+    return is_undecided
 
 
 def solve_paths(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold.criteria.closed import FromFit
-from everyfold.criteria.machines import Machine
+from everyfold.criteria.machines import Machine, check_labels
 from everyfold.losses import Loss, SquaredHinge
 from everyfold.operators.base import Responds
 from everyfold.solve import Problem
@@ -44,8 +44,7 @@ class RadiusMargin(FromFit):
 
     def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
         rows = np.flatnonzero(problem.w)
-        if not np.isin(problem.y[rows], (-1.0, 1.0)).all():
-            raise ValueError("RadiusMargin is for classification: y must be -1 and +1")
+        check_labels(problem, "RadiusMargin")
         slack = machine.rho / problem.w[rows]
         K = operator.restrict(rows).matmat(np.eye(len(rows)))
         a, u = machine.a[rows], machine.u[rows]

@@ -25,6 +25,12 @@ def rows_left(problem: Problem, folds: Folds) -> Index:
     return problem.n_counted - np.array(out, dtype=np.intp)
 
 
+def same_ridge(left: Index, folds: Folds) -> list[tuple[int, Index, Folds]]:
+    """Folds that leave as many rows, and so have one ridge: rows left, numbers, and the folds."""
+    groups = [(int(size), np.flatnonzero(left == size)) for size in np.unique(left)]
+    return [(n, ids, folds if len(groups) == 1 else folds.subset(ids)) for n, ids in groups]
+
+
 def share_of_ridge(problem: Problem, folds: Folds) -> Array:
     r"""What :math:`\Theta` is on the rows that a fold trains on, (t,): -m/(n-m)."""
     left = rows_left(problem, folds)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,15 +81,19 @@ class _Machine:
         return np.asarray(np.abs(np.abs(y - self.u) - loss.tube))
 
     @cached_property
+    def is_support(self) -> NDArray[np.bool_]:
+        """The support vectors."""
+        return np.asarray(self.a != 0.0)
+
+    @cached_property
     def is_free(self) -> NDArray[np.bool_]:
         """The support vectors below their bound: they stay at the kink, whatever moves."""
-        size = np.abs(self.a)
-        return (size > 0.0) & (size < self.C * self.problem.w)
+        return np.asarray(self.is_support & (np.abs(self.a) < self.C * self.problem.w))
 
     @property
     def has_no_bound(self) -> bool:
         """Whether no row is at its bound, so that larger Cs change nothing."""
-        return bool(np.array_equal(self.is_free, self.a != 0.0))
+        return bool(np.array_equal(self.is_free, self.is_support))
 
     @property
     def softness(self) -> float:
@@ -310,16 +315,18 @@ def _spans_of_chain(
 ) -> dict[int, tuple[Array, float]]:
     """The spans of support vectors, from one factorisation for the Cs of a chain."""
     nested = chain[::-1]  # from the smallest set on
-    parts, known = [], np.zeros(operator.n, dtype=bool)
-    for _, _, rows in nested:
-        parts.append(np.flatnonzero(rows & ~known))
-        known |= rows
+    known = nested[0][2]
+    parts = [known.nonzero()[0]]
+    for _, _, rows in nested[1:]:
+        parts.append((rows & ~known).nonzero()[0])
+        known = known | rows
     order = np.concatenate(parts)
-    middle = np.sqrt(chain[0][1].softness * chain[-1][1].softness)
-    softness = middle / chain[0][1].problem.w[order]
-    counts = np.cumsum([len(part) for part in parts]).tolist()
-    system = NestedSpans(operator.K, order, softness, counts, isolated)
-    support = np.flatnonzero(np.logical_or.reduce([machine.a != 0.0 for _, machine, _ in chain]))
+    softness = math.sqrt(chain[0][1].softness * chain[-1][1].softness)
+    counts = list(accumulate(len(part) for part in parts))
+    w = chain[0][1].problem.w[order]
+    system = NestedSpans(operator.K, order, softness / w, counts, isolated)
+    is_support = np.logical_or.reduce([machine.is_support for _, machine, _ in chain])
+    support = is_support.nonzero()[0]
     spans = np.zeros((len(nested), operator.n))
     spans[:, support] = system.of(support)
     return {k: (found, system.condition) for (k, _, _), found in zip(nested, spans, strict=True)}
@@ -351,7 +358,7 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
         w = machine.problem.w
         error = np.sqrt(np.average((y - held) ** 2, weights=w))
         is_in_doubt = DOUBT * share * lost > SEEN * error
-    return np.flatnonzero(is_in_doubt & (machine.a != 0.0))
+    return np.flatnonzero(is_in_doubt & machine.is_support)
 
 
 def _refit_doubtful(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from everyfold.display.markup import Markup, table, tag
-from everyfold.display.table import Table, short
+from everyfold.display.table import Table, metrics_of, short
 from everyfold.types import AnyArray, Index, Mask
 
 MOST_CANDIDATES = 1000
@@ -87,13 +87,12 @@ def _columns(found: Table, is_worse: Mask | str) -> dict[str, list[str] | AnyArr
     rank = f"rank_test_{found.metric}"
     if rank in results:
         columns["rank"] = [str(place) for place in results[rank]]
-    names = [key.removeprefix("param_") for key in results if key.startswith("param_")]
+    names = found.names
     brevity = {short(name) for name in names}
     for name in names:
         shown = short(name) if len(brevity) == len(names) else name
         columns[shown] = [brief(value) for value in results[f"param_{name}"]]
-    metrics = [key.removeprefix("mean_test_") for key in results if key.startswith("mean_test_")]
-    for metric in metrics:
+    for metric in metrics_of(results):
         shown = found.label if metric == found.metric else metric
         columns[shown] = [number(value) for value in results[f"mean_test_{metric}"]]
     if found.n_splits > 1:

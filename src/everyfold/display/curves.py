@@ -152,8 +152,7 @@ class CVCurveDisplay:
 
 def _order(table: Table, x: str, labels: Sequence[str]) -> list[int] | None:
     """The places of lines in the order of the one number they differ in, if they do."""
-    others = [key.removeprefix("param_") for key in table.results if key.startswith("param_")]
-    others = [name for name in others if name != x and len(set(map(str, table.column(name)))) > 1]
+    others = [n for n in table.names if n != x and len(set(map(str, table.column(n)))) > 1]
     if len(others) != 1 or others[0] not in table.numeric():
         return None
     values = {_label_of(params, x): params[others[0]] for params in table.results["params"]}

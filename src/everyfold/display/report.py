@@ -20,8 +20,9 @@ from everyfold.display.inline import figure
 from everyfold.display.markup import Markup, table, tag
 from everyfold.display.ranks import RankCurveDisplay
 from everyfold.display.surfaces import CVSurfaceDisplay
-from everyfold.display.table import Table, pyplot
+from everyfold.display.table import Table, metrics_of, pyplot
 from everyfold.display.worst import worst_rows
+from everyfold.rows.telling import counted
 from everyfold.types import AnyArray, Mask, Search
 
 _HERE = Path(__file__).parent
@@ -96,9 +97,12 @@ def _section(title: str, *children: object) -> Markup:
 
 def _head(search: Search, findings: Findings, found: Table) -> Markup:
     plan = findings.plans[-1]
-    folds = "no folds: a criterion of one fit" if plan.is_closed else f"{found.n_splits} folds"
+    folds = (
+        "no folds: a criterion of one fit" if plan.is_closed else counted(found.n_splits, "fold")
+    )
     count = len(found.results["params"])
-    words = f"{type(search).__name__}: {count} candidates, {plan.rows} rows, {folds}"
+    words = f"{counted(count, 'candidate')}, {counted(plan.rows, 'row')}, {folds}"
+    words = f"{type(search).__name__}: {words}"
     return tag("header", tag("h1", findings.title), tag("p", words, class_="soft"))
 
 
@@ -106,7 +110,7 @@ def _deciding(search: Search) -> str:
     """The metric that decides; the first of several if none does."""
     if not search.multimetric_:
         return "score"
-    names = [key.removeprefix("mean_test_") for key in search.cv_results_ if "mean_test_" in key]
+    names = metrics_of(search.cv_results_)
     return str(search.refit) if search.refit in names else names[0]
 
 
@@ -122,7 +126,7 @@ def _winner(search: Search, findings: Findings, found: Table) -> Iterator[Markup
     yield tag("dl", *_cards(search, findings, found), class_="facts")
     yield tag("ul", *(tag("li", words) for words in _said(findings, found)))
     if search.multimetric_:
-        names = [k.removeprefix("mean_test_") for k in found.results if "mean_test_" in k]
+        names = metrics_of(found.results)
         means = [number(found.results[f"mean_test_{name}"][found.best]) for name in names]
         yield table(["metric", "mean of the winner"], zip(names, means, strict=True))
 
@@ -147,7 +151,7 @@ def _cards(search: Search, findings: Findings, found: Table) -> Iterator[Markup]
     if not isinstance(findings.is_worse, str):
         equal = int(np.count_nonzero(~findings.is_worse))
         small = "not significantly worse than the best (95 %, tests not corrected for their number)"
-        yield _card("As good as the winner", f"{equal} of {count} candidates", small)
+        yield _card("As good as the winner", f"{equal} of {counted(count, 'candidate')}", small)
 
 
 def _error_words(findings: Findings, found: Table, best: int) -> str:
@@ -155,7 +159,9 @@ def _error_words(findings: Findings, found: Table, best: int) -> str:
         return "of all held-out rows together"
     if found.n_splits < 2:
         return "of one fit, without folds"
-    return f"± {number(found.error[best])}, one standard error over {found.n_splits} folds"
+    return (
+        f"± {number(found.error[best])}, one standard error over {counted(found.n_splits, 'fold')}"
+    )
 
 
 def _said(findings: Findings, found: Table) -> Iterator[str]:

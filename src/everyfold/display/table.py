@@ -53,9 +53,9 @@ class Table:
         if metric is None:
             chosen = search.refit if isinstance(search.refit, str) else None
             metric = chosen if search.multimetric_ else "score"
-        if f"mean_test_{metric}" not in results:
-            names = [key.removeprefix("mean_test_") for key in results if "mean_test_" in key]
-            raise ValueError(f"metric={metric!r} is not in cv_results_; use one of {names}")
+        if metric not in metrics_of(results):
+            known = metrics_of(results)
+            raise ValueError(f"metric={metric!r} is not in cv_results_; use one of {known}")
         best = getattr(search, "best_index_", None)
         return cls(results, str(metric), best, search.n_splits_, label_of(search, str(metric)))
 
@@ -73,17 +73,25 @@ class Table:
         error: Array = spread / np.sqrt(max(self.n_splits - 1, 1))
         return error
 
+    @property
+    def names(self) -> list[str]:
+        """The searched parameters."""
+        return [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
+
     def column(self, name: str) -> AnyArray:
         """The values of a searched parameter."""
-        if f"param_{name}" not in self.results:
-            known = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
-            raise ValueError(f"parameter {name!r} was not searched; use one of {known}")
+        if name not in self.names:
+            raise ValueError(f"parameter {name!r} was not searched; use one of {self.names}")
         return np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
 
     def numeric(self) -> list[str]:
         """The searched parameters that are numbers throughout and take several values."""
-        names = [key.removeprefix("param_") for key in self.results if key.startswith("param_")]
-        return [name for name in names if is_numeric(self.column(name))]
+        return [name for name in self.names if is_numeric(self.column(name))]
+
+
+def metrics_of(results: Params) -> list[str]:
+    """The metrics that a table of results has mean scores of."""
+    return [key.removeprefix("mean_test_") for key in results if key.startswith("mean_test_")]
 
 
 def label_of(search: Search, metric: str | None = None) -> str:

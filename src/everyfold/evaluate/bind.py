@@ -146,12 +146,7 @@ class FoldRows(Splits):
         return self.candidate.model.choice.is_precomputed
 
     def _cross(
-        self,
-        kernel: Kernel,
-        operator: Responds,
-        X_train: Matrix,
-        X_test: Matrix,
-        key: Hashable,
+        self, kernel: Kernel, operator: Responds, X_train: Matrix, X_test: Matrix, key: Hashable
     ) -> Array:
         if not X_test.shape[0]:
             return np.empty((0, operator.n))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from traceback import format_exc
 
 from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import UnsetMetadataPassedError
@@ -17,7 +16,7 @@ from everyfold.evaluate.data import Candidate
 from everyfold.evaluate.methods import check_order
 from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
 from everyfold.evaluate.request import Request
-from everyfold.models.adapters import UnknownEstimatorError, read_estimator
+from everyfold.models.adapters import UnknownEstimatorError, is_ours, read_estimator
 from everyfold.models.model import Model
 from everyfold.models.pipelines import MetadataError, Parts, final_step, take_apart, warp_of
 from everyfold.types import Estimator, Params, Scorer
@@ -54,7 +53,7 @@ class Others:
         """Let a candidate fail, with what is being raised."""
         if self.request.options.error_score == "raise":
             raise error
-        self.refused[number] = Failure(error, format_exc())
+        self.refused[number] = Failure.caught(error)
 
     def set_aside(self, number: int, error: Exception) -> None:
         """Leave a candidate to refits, if these are allowed."""
@@ -67,7 +66,7 @@ class Others:
         return {k: getattr(error, "reason", str(error)) for k, error in self.foreign.items()}
 
     def check_any(self, found: Sequence[object]) -> None:
-        """Raise why, if no candidate is left."""
+        """Raise the first refusal, if no candidate is left."""
         if not found and not self.foreign and self.refused:
             raise next(iter(self.refused.values())).error
 
@@ -114,7 +113,7 @@ def _warped(model: Model, estimator: Estimator) -> Model:
 
 
 def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> list[Readable]:
-    """The candidates that are what the first is, classifier or regressor, with a usual score."""
+    """Keep those of the first one's kind, classifier or regressor, with that kind's usual score."""
     kept = []
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
@@ -184,8 +183,8 @@ def _unshared(params: Params) -> Params:
 def _is_valid(estimator: Estimator) -> bool:
     """Whether fitting would take the parameters."""
     try:
-        if hasattr(estimator, "_model"):
-            estimator._model().choice.resolve_for_any()
+        if is_ours(estimator):
+            read_estimator(estimator).choice.resolve_for_any()
         else:
             estimator._validate_params()
     except (TypeError, ValueError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from traceback import format_exc
 
 import numpy as np
 
@@ -62,10 +61,7 @@ def closed_cost(
 
 
 def by_criterion(
-    criterion: Closed,
-    problems: Sequence[Problem],
-    operator: Responds,
-    ridges: Sequence[float],
+    criterion: Closed, problems: Sequence[Problem], operator: Responds, ridges: Sequence[float]
 ) -> list[OutOfFold]:
     """The criterion of every ridge, as one row with a column for each target.
 
@@ -78,7 +74,7 @@ def by_criterion(
     except Exception as error:
         if len(ridges) == 1:
             width = sum(problem.y.shape[1] for problem in problems)
-            failure = Failure(error, format_exc())
+            failure = Failure.caught(error)
             return [replace(_record(np.full(width, np.nan)), failures={0: failure})]
         alone = [by_criterion(criterion, problems, operator, [ridge]) for ridge in ridges]
         return [record for records in alone for record in records]

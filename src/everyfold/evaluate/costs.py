@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 
 from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.operators.base import Outline
-from everyfold.operators.nystrom import SAMPLE
+from everyfold.operators.memory import COPIES, batch_bytes, sample_bytes
 from everyfold.operators.sums import FEW_RIDGES
 from everyfold.rows.batches import BLOCK_BYTES, height_of
+from everyfold.rows.memory import SAMPLE
 
 
 @dataclass(frozen=True)
@@ -215,9 +216,14 @@ def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
 # -- sums over rows ----------------------------------------------------------------------------
 
 
-def sums_bytes(width: int, n_folds: int) -> int:
-    """The sums over the rows of every fold, and over the rows outside it."""
-    return 8 * width**2 * (2 * n_folds + 4)
+def sums_bytes(width: int, n_folds: int, threads: int = 1, maps: int = 1) -> int:
+    """The sums over the rows of every fold, and over the rows outside it; threads have their own.
+
+    Those of threads are added up into a copy. With a map for every fold each of these has the sums
+    over its rows and over the others.
+    """
+    of_thread = n_folds + 1 if maps == 1 else 2 * maps
+    return 8 * width**2 * max(2 * n_folds + 4, (threads > 1) * (threads + 1) * of_thread)
 
 
 def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
@@ -225,21 +231,16 @@ def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
     return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
 
 
-def source_bytes(shape: tuple[int, int], width: int, *, is_scaled: bool) -> int:
-    """What is held of a source beside sums: a batch, or the sample that landmarks are drawn from.
-
-    A batch exists several times on its way: as it was read, as an array, put together, sorted by
-    fold, scaled; so do the columns that are made of it.
-    """
+def source_bytes(
+    shape: tuple[int, int], width: int, sample: int, threads: int, *, is_scaled: bool
+) -> int:
+    """What is held of a source beside sums: batches, or the rows that landmarks are drawn from."""
     n, d = shape
     height = height_of(max(d, width))
     height = min(n or height, height)
-    batch = height * (_COPIES * (d + width) + is_scaled * d)
-    sample = min(n or SAMPLE, SAMPLE) * ((1 + is_scaled) * d + width)
-    return 8 * max(batch, sample + height * (_COPIES - 1) * d)
-
-
-_COPIES = 4
+    batches = threads * batch_bytes(height, d, width, is_scaled=is_scaled)
+    read = (sample * (1 + is_scaled) + height * (COPIES - 1)) * d
+    return max(batches, 8 * read, sample_bytes(sample, d, width, 2 + is_scaled))
 
 
 @dataclass(frozen=True)
@@ -256,11 +257,15 @@ def source_pass(
     kernels: Sequence[SummedKernel],
     n_folds: int,
     passes: int,
+    sample: int = 0,
+    threads: int = 1,
     cost: CostModel = COSTS,
 ) -> Cost:
     """A pass over a source of rows and features for some kernels, and perhaps a second one.
 
-    Reading is not counted: what a row takes to read is known to its source alone.
+    ``sample`` rows are held to choose landmarks from, and ``threads`` work on a batch of rows each,
+    with sums of their own. Reading is not counted: what a row takes to
+    read is known to its source alone.
     """
     n, total = float(shape[0]), 0.0
     for kernel in kernels:
@@ -273,8 +278,9 @@ def source_pass(
         if passes > 1:
             total += 2 * cost.stream * n * c + cost.cube_gram * n * c * k
     widest, is_scaled = max(k.width for k in kernels), any(k.maps > 1 for k in kernels)
-    memory = sum(sums_bytes(kernel.width, n_folds) for kernel in kernels)
-    return Cost(total, memory + source_bytes(shape, widest, is_scaled=is_scaled))
+    memory = sum(sums_bytes(kernel.width, n_folds, threads, kernel.maps) for kernel in kernels)
+    held = source_bytes(shape, widest, sample, threads, is_scaled=is_scaled)
+    return Cost(total, memory + held)
 
 
 # -- what all methods share --------------------------------------------------------------------

@@ -19,16 +19,7 @@ from everyfold.models.model import Model
 from everyfold.models.pipelines import Parts, freeze
 from everyfold.models.targets import Target
 from everyfold.rows.folds import Fold, Folds
-from everyfold.types import (
-    Array,
-    Estimator,
-    Index,
-    Label,
-    Mask,
-    Matrix,
-    Score,
-    Targets,
-)
+from everyfold.types import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 
 REFITTED = "refitted"
 """The status of a candidate that nothing speeds up: its scores are those of its own refits."""
@@ -40,8 +31,10 @@ class Tile:
 
     Attributes
     ----------
+    asked : int array
+        The folds that were asked for, by their numbers in the task, ascending.
     numbers : int array
-        The folds, by their numbers in the task.
+        Those of them that a model can be fitted on.
     folds : Folds
         What is predicted in each: its test rows, and its training rows after them if these are
         scored as well.
@@ -51,11 +44,17 @@ class Tile:
         The training rows of folds that lack a class, by position.
     """
 
+    asked: Index
     numbers: Index
     folds: Folds
     test: Side
     train: Side | None
     lacking: Mapping[int, Index]
+
+    @cached_property
+    def places(self) -> Index:
+        """Where the usable folds stand among those that were asked for."""
+        return np.searchsorted(self.asked, self.numbers)
 
 
 @dataclass(frozen=True)
@@ -117,14 +116,9 @@ class Task:
         return np.arange(len(self.folds))
 
     @cached_property
-    def usable(self) -> Index:
-        """The numbers of the folds that a model can be fitted on."""
-        return np.delete(self.numbers, list(self.failing)) if self.failing else self.numbers
-
-    @cached_property
     def whole(self) -> Tile:
         """All usable folds."""
-        return self._tile(self.usable)
+        return self._tile(self.numbers)
 
     def held_out(self, values: Array) -> Array:
         """Values of the usable folds' test rows without classes that their training rows lack."""
@@ -136,7 +130,7 @@ class Task:
         return self.judge is not None and self.judge.is_pooled
 
     def pooled(self, names: tuple[str, ...]) -> Task:
-        """The same task with these scores of all held-out rows together."""
+        """The same task, with the scores of these names made of all held-out rows together."""
         return replace(self, judge=None if self.judge is None else self.judge.pooled(names))
 
     def as_removals(self) -> Task:
@@ -146,11 +140,10 @@ class Task:
 
     def tile(self, numbers: Sequence[int] | None) -> Tile:
         """Some of the folds, of which only the usable ones count; None for all."""
-        if numbers is None:
-            return self.whole
-        return self._tile(np.array([i for i in numbers if i not in self.failing], dtype=np.intp))
+        return self.whole if numbers is None else self._tile(np.array(numbers, dtype=np.intp))
 
-    def _tile(self, numbers: Index) -> Tile:
+    def _tile(self, asked: Index) -> Tile:
+        numbers = asked[~np.isin(asked, list(self.failing))] if self.failing else asked
         folds = self.folds
         if len(numbers) < len(folds):
             folds = folds.subset(numbers.tolist())
@@ -159,7 +152,7 @@ class Task:
         if self.with_train:
             train = Side(self.target, tuple(fold.train for fold in folds))
             folds = _with_training_rows(folds)
-        return Tile(numbers, folds, test, train, lacking)
+        return Tile(asked, numbers, folds, test, train, lacking)
 
 
 def _with_training_rows(folds: Folds) -> Folds:

@@ -9,10 +9,18 @@ from functools import partial
 from everyfold.evaluate.data import Data, Outcome, join, without_values
 from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.request import Request
 from everyfold.evaluate.run import lost, run, score_together
 from everyfold.evaluate.tiles import Unit, gather
 from everyfold.evaluate.workers import WorkerDiedError, map_unordered
 from everyfold.operators.threads import SINGLE_THREAD_ROWS
+
+
+def outcomes_of(data: Data, request: Request) -> dict[int, Outcome]:
+    """The last outcome of every candidate by number, planned and carried out."""
+    done = carry_out(plan(data, request), data, request.options.n_jobs)
+    return {outcome.number: outcome for some in done for outcome in some}
 
 
 def carry_out(
@@ -68,7 +76,7 @@ def _mapped(
 
 
 def _parts(unit: Unit, data: Data) -> list[Unit]:
-    """What a journal knows a unit by: kernels of a pass, which may be cut otherwise next time."""
+    """What a journal keeps: of a pass each kernel, as passes may be cut otherwise next time."""
     return [unit] if data.stream is None else unit.apart()
 
 

@@ -202,13 +202,17 @@ def _refitted(request: Request, folds: Folds) -> KeptFolds:
     return KeptFolds(Refitted(estimators, trains), held_out, fold_of, True, words)
 
 
+def fit_to(estimator: Estimator, request: Request, train: Index) -> Estimator:
+    """The estimator fitted to some rows of a request, with their share of its metadata."""
+    rows: tuple[Matrix, Targets] = safe_split(estimator, request.X, request.y, train)
+    params = check_method_params(request.X, params=request.metadata.fit, indices=train)
+    return estimator.fit(*rows, **params)
+
+
 def _fit(request: Request, train: Index, test: Index) -> tuple[Estimator, Array]:
     """A clone of the estimator fitted to some rows, and its values of others."""
-    estimator, X, y = clone(request.estimator), request.X, request.y
-    rows: tuple[Matrix, Targets] = safe_split(estimator, X, y, train)
-    params = check_method_params(X, params=request.metadata.fit, indices=train)
-    estimator.fit(*rows, **params)
+    estimator = fit_to(clone(request.estimator), request, train)
     if not len(test):
         return estimator, np.empty(0)
-    X_test, _ = safe_split(estimator, X, None, test, train)
+    X_test, _ = safe_split(estimator, request.X, None, test, train)
     return estimator, np.ravel(estimator.predict(X_test))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ import numpy as np
 from everyfold.criteria import InexactWarning
 from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.evaluate.data import Outcome
+from everyfold.rows.telling import warn
 from everyfold.types import Score
 
 NEAR_IDENTITY = "near identity"
@@ -39,13 +39,12 @@ def warn_if_excluded(outcomes: Sequence[Outcome]) -> None:
     count = sum(outcome.status == NEAR_IDENTITY for outcome in outcomes)
     if not count:
         return
-    warnings.warn(
+    warn(
         f"the kernel of {count} of {len(outcomes)} candidates is near the identity (the largest "
         "similarity to another row is negligible for half of the rows), where an influence series "
         "of finite order only repeats the training error: they have the score -inf. Use "
         "order='auto', or leave out such large values of gamma.",
         InexactWarning,
-        stacklevel=4,
     )
 
 
@@ -56,12 +55,11 @@ def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
     if not conditions or max(conditions) * np.finfo(np.float64).eps <= TRUSTED_ERROR:
         return
     folds = sum(int(np.count_nonzero(~outcome.is_exact)) for outcome in inexact)
-    warnings.warn(
+    warn(
         f"{folds} folds of {len(inexact)} candidates are not known to equal a refit: the linear "
         f"systems have a condition number of up to about {max(conditions):.1g}, so that rounding "
         "may exceed 1e-6. A larger alpha (smaller C) is well determined.",
         InexactWarning,
-        stacklevel=5,
     )
 
 
@@ -69,9 +67,8 @@ def warn_if_approximate(outcome: Outcome) -> None:
     """Say so if a method was taken that does not refit: many folds of losses with kinks."""
     if not outcome.is_approximate:
         return
-    warnings.warn(
+    warn(
         f"the held-out values are an approximation: {outcome.method}. It is close for folds "
         "of single rows; up to 20 folds, or order='exact', give the refits' own values.",
         InexactWarning,
-        stacklevel=5,
     )

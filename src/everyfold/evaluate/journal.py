@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,12 +27,9 @@ from everyfold.evaluate.fingerprint import Fingerprint, difference, fingerprint,
 from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import Unit
+from everyfold.rows.disk import lock, sync_folder
+from everyfold.rows.telling import warn
 from everyfold.types import Splitter
-
-try:
-    import fcntl
-except ImportError:  # not a POSIX system: nothing keeps two processes apart
-    fcntl = None  # type: ignore[assignment]
 
 _MAGIC = b"everyfold-journal-1 "
 
@@ -67,7 +63,7 @@ class Journal:
         except StopIteration:
             self._file.truncate(0)
             self._write(_MAGIC, {"fingerprint": asked})
-            _sync_folder(self._path.parent)
+            sync_folder(self._path.parent)
             return
         if first != 0 or header is None or "fingerprint" not in header:
             raise JournalError(
@@ -146,11 +142,7 @@ class Journal:
             )
 
     def _warn_of_damage(self, place: int) -> None:
-        warnings.warn(
-            f"journal={str(self._path)!r} is damaged at byte {place}: that unit is done again",
-            UserWarning,
-            stacklevel=2,
-        )
+        warn(f"journal={str(self._path)!r} is damaged at byte {place}: that unit is done again")
 
 
 @contextmanager
@@ -194,10 +186,8 @@ def _file(path: Path) -> BufferedRandom:
 
 
 def _lock(file: BufferedRandom, path: str | os.PathLike[str]) -> None:
-    if fcntl is None:
-        return
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)
     except BlockingIOError as error:
         raise JournalError(
             f"journal={str(path)!r} is in use by another search; wait for its end, or name another "
@@ -221,18 +211,6 @@ def check_folds_repeat(cv: Splitter) -> None:
     is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
     if is_drawn:
         raise JournalError(f"cv={cv!r} draws other folds in every call; give it a random_state")
-
-
-def _sync_folder(path: Path) -> None:
-    """Have the name of a new file on disk, where folders can be opened."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _checked(line: bytes) -> Any:

@@ -14,16 +14,11 @@ from typing import Any
 import numpy as np
 
 from everyfold.criteria.base import Closed, Predictive
+from everyfold.criteria.granularity import is_finite
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.loop import FoldSolver
 from everyfold.criteria.ownridge import OwnRidge
-from everyfold.criteria.paths import (
-    REFITTED,
-    FoldPaths,
-    RefittedRows,
-    SingleRows,
-    SmoothedSteps,
-)
+from everyfold.criteria.paths import REFITTED, FoldPaths, RefittedRows, SingleRows, SmoothedSteps
 from everyfold.criteria.refit import Refit
 from everyfold.criteria.sums import BySums
 from everyfold.evaluate import costs
@@ -78,11 +73,6 @@ class Method:
     is_of_another_model: bool = False
     fallback: FoldSolver[Any] = Refit()  # noqa: RUF009  # immutable
     excludes_identity: bool = False
-
-
-def is_finite(order: Order) -> bool:
-    """Whether an order is one of the finite influence series."""
-    return not isinstance(order, str) and float(order) < math.inf
 
 
 def check_order(model: Model, order: Order) -> None:
@@ -252,7 +242,10 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
 
 
 def _resolved(order: Order, n_folds: int, outline: Outline) -> Order:
-    """What "auto" is: one step is near-exact for single rows, but not for larger folds."""
+    """The order that "auto" and "screen" stand for: refits up to 20 folds, one step a fold beyond.
+
+    A step is near-exact for folds of single rows, but not for larger ones.
+    """
     if order not in ("auto", "screen"):
         return order
     if outline.response_rank is not None:

@@ -6,7 +6,6 @@ data, most of it checks; a search makes thousands of such calls on data that wer
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from everyfold.models.private import BaseScorer
 from everyfold.models.targets import Labels, Target
 from everyfold.operators.sums import FoldErrors
 from everyfold.rows.folds import joined, lengths
+from everyfold.rows.telling import warn
 from everyfold.types import AnyArray, Array, Estimator, Index, Scorer
 
 
@@ -156,7 +156,7 @@ def _r2_by_column(side: Side, values: Array) -> Array:
     scores = _explained(side.sum((side.y - values) ** 2), side.spread)
     if side.sizes.min() < 2:
         message = "R^2 score is not well-defined with less than two samples."
-        warnings.warn(message, UndefinedMetricWarning, stacklevel=2)
+        warn(message, UndefinedMetricWarning)
         scores[side.sizes < 2] = np.nan
     return scores
 
@@ -268,7 +268,7 @@ def _huber_hinge(scorer: Scorer, target: Target) -> Metric | None:
 
 @dataclass(frozen=True)
 class Signed:
-    """A metric of which more is better, whatever it was."""
+    """A metric times 1 or -1, so that more is better."""
 
     metric: Metric
     sign: float
@@ -280,7 +280,7 @@ class Signed:
 
 
 def _unsigned(metric: Metric | None) -> tuple[Metric | None, float]:
-    """A metric as it was, and its sign."""
+    """A metric without its sign, and the sign."""
     return (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
 
 

@@ -62,7 +62,7 @@ def permuted(
 def _gives_the_same(cv: Splitter, target: Target) -> bool:
     """Whether a splitter gives the same folds for every order of y."""
     if cv is None or isinstance(cv, Integral):
-        return not hasattr(target, "classes")  # stratified for labels
+        return target.classes is None  # stratified for labels
     if not hasattr(cv, "split"):
         return True  # an iterable of splits
     draws = getattr(cv, "shuffle", hasattr(cv, "random_state"))

@@ -12,6 +12,7 @@ from everyfold.criteria.base import Closed
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
+from everyfold.rows.telling import counted
 from everyfold.types import Params
 
 _PREPROCESSING = {
@@ -194,7 +195,7 @@ class SearchPlan:
         return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
 
     def took(self, seconds: float) -> SearchPlan:
-        """The plan of what was done, as part of something that took so long as a whole."""
+        """The same plan, with the seconds of the whole call that its search was part of."""
         done = self.measured and replace(self.measured, seconds=seconds)
         return replace(self, measured=done)
 
@@ -233,14 +234,18 @@ class SearchPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """What the plan says: names, and words."""
-        folds = "no folds" if self.is_closed else f"{self.folds} folds"
+        folds = "no folds" if self.is_closed else counted(self.folds, "fold")
         return [
             (
                 "search",
-                f"{self.candidates} candidates = {self._shape()}, {self.rows} rows, {folds}",
+                f"{counted(self.candidates, 'candidate')} = {self._shape()}, "
+                f"{counted(self.rows, 'row')}, {folds}",
             ),
             ("operator", self.operator),
-            *(("method", f"{words} ({count} candidates)") for words, count in self.methods),
+            *(
+                ("method", f"{words} ({counted(count, 'candidate')})")
+                for words, count in self.methods
+            ),
             ("preprocessing", self.preprocessing),
             *self._costs(),
             *(("note", note) for note in self.notes),
@@ -248,8 +253,11 @@ class SearchPlan:
 
     def _shape(self) -> str:
         """How the candidates are taken together."""
-        together = f"{self.kernels} kernels with up to {self.ridges} ridges each"
-        alone = f"{len(self.refitted)} that are refitted"
+        each = "" if self.kernels == 1 else " each"
+        ridges = f"up to {counted(self.ridges, 'ridge')}{each}"
+        together = f"{counted(self.kernels, 'kernel')} with {ridges}"
+        one = len(self.refitted) == 1
+        alone = f"{len(self.refitted)} that {'is' if one else 'are'} refitted"
         if not self.refitted:
             return together
         return f"{together}, and {alone}" if self.kernels else alone
@@ -258,14 +266,18 @@ class SearchPlan:
         if self.measured is None:
             cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
             return [("exact", self.exactness), ("estimate", cost)]
-        meaning = "equal refits, to rounding or the solver's own tolerance"
+        is_one = self.candidates == 1
+        meaning = "equals" if is_one else "equal"
+        meaning += " refits, to rounding or the solver's own tolerance"
         if self.is_closed:
-            meaning = "have the criterion as defined, of the fit on all rows"
+            meaning = (
+                f"{'has' if is_one else 'have'} the criterion as defined, of the fit on all rows"
+            )
         cost = f"{self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
         cost += f"about {self.memory / 1e6:.0f} MB a worker"
         lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
         if self.confirmed:
-            lines.append(("confirmed", f"{self.confirmed} candidates by real refits"))
+            lines.append(("confirmed", f"{counted(self.confirmed, 'candidate')} by real refits"))
         return lines
 
 
@@ -289,9 +301,12 @@ def some(numbers: Sequence[int]) -> str:
     '2 candidates (number 3, 5)'
     """
     named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
-    who = "1 candidate" if len(numbers) == 1 else f"{len(numbers)} candidates"
-    return f"{who} (number {named})"
+    return f"{counted(len(numbers), 'candidate')} (number {named})"
 
 
 def _share(part: int, whole: int) -> str:
-    return f"all {whole} candidates" if part == whole else f"{part} of {whole} candidates"
+    if part == whole == 1:
+        return "the candidate"
+    return (
+        f"all {whole} candidates" if part == whole else f"{part} of {counted(whole, 'candidate')}"
+    )

@@ -13,7 +13,13 @@ from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
-from everyfold.evaluate.passes import cut_passes, stand_in_notes, traffic_notes, worker_bytes
+from everyfold.evaluate.passes import (
+    cut_passes,
+    sample_notes,
+    stand_in_notes,
+    traffic_notes,
+    worker_bytes,
+)
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.rankcurve import RankCurve, with_open_ranks
 from everyfold.evaluate.refits import Beside, Confirm, refit_units
@@ -24,8 +30,19 @@ from everyfold.evaluate.tiles import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.evaluate.workers import local_threads
 from everyfold.models.pipelines import Parts
 from everyfold.operators.memory import LOW_RANK, check_workers
+from everyfold.rows.telling import warn
 
 Preprocessing = Literal["none", "per_fold", "once"]
+
+_LADDER = (
+    "with {} rows all candidates were evaluated at low rank first and the best on the full kernel "
+    "matrix; cv_results_['status'] says which, and operator='dense' evaluates all"
+)
+_NO_METRIC = (
+    "no single metric decides between the candidates (there are several, and refit names none of "
+    "them), so that none was set aside at low rank and all were evaluated on the full kernel "
+    "matrix of {} rows; refit='<metric>' is quicker"
+)
 
 
 def plan(data: Data, request: Request) -> SearchPlan:
@@ -73,7 +90,12 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
         kind=kind,
         estimate=seconds / (workers.threads if workers else 1),
         memory=memory,
-        notes=(*stand_in_notes(data), *traffic_notes(data, units, workers), *notes),
+        notes=(
+            *stand_in_notes(data),
+            *sample_notes(data, units),
+            *traffic_notes(data, units, workers),
+            *notes,
+        ),
     )
 
 
@@ -87,12 +109,10 @@ def _foreign(data: Data, request: Request) -> list[str]:
         notes.append(f"not sped up{who}: {reason}")
     if notes and request.options.fallback == "warn":
         words = "; ".join(notes)
-        warnings.warn(
+        warn(
             f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
             f"fold, as scikit-learn does: {words}. fallback='refit' does so silently, and "
-            "fallback='refuse' raises an error.",
-            UserWarning,
-            stacklevel=6,
+            "fallback='refuse' raises an error."
         )
     return notes
 
@@ -152,7 +172,7 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
     rest = {name: scorer for name, scorer in named.items() if name not in pooled}
     notes = [*pooled.values(), *meanings(rest, side)]
     for words in notes:
-        warnings.warn(words, UserWarning, stacklevel=7)
+        warn(words)
     return notes, tuple(pooled)
 
 
@@ -172,23 +192,13 @@ def _rounds(
             f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
             "which these are; use refit='<metric>', or n_confirm=0"
         )
+    full = cut(data, kernels, options.order)
     if is_large and metric is not None:
-        note = (
-            f"with {data.n} rows all candidates were evaluated at low rank first and the best on "
-            "the full kernel matrix; cv_results_['status'] says which, and operator='dense' "
-            "evaluates all"
-        )
-        seed = options.seeds.own
-        rounds: Rounds = Ladder.of(data, kernels, metric, options.order, seed)
-        return _confirmed(rounds, data, request, metric), [note]
-    notes = []
-    if is_large:
-        notes.append(
-            "no single metric decides between the candidates (there are several, and refit names "
-            "none of them), so that none was set aside at low rank and all were evaluated on the "
-            f"full kernel matrix of {data.n} rows; refit='<metric>' is quicker"
-        )
-    rounds = Once(_with_threads(cut(data, kernels, options.order), data, options.n_jobs))
+        ladder = Ladder.of(data, kernels, metric, options.order, options.seeds.own)
+        if ladder.is_quicker(data, full):
+            return _confirmed(ladder, data, request, metric), [_LADDER.format(data.n)]
+    notes = [_NO_METRIC.format(data.n)] if is_large and metric is None else []
+    rounds = Once(_with_threads(full, data, options.n_jobs))
     return _confirmed(rounds, data, request, metric), notes
 
 
@@ -313,7 +323,7 @@ def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, l
         "not on each fold's training rows as GridSearchCV does"
     )
     advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
-    warnings.warn(note + advice, InexactWarning, stacklevel=7)
+    warn(note + advice, InexactWarning)
     return "once", [note]
 
 
@@ -340,10 +350,7 @@ def _check_order(data: Data, options: Options, kind: Preprocessing) -> None:
     for is_wrong, what in (
         (kind == "per_fold", "steps that are fitted per fold; use preprocessing='once'"),
         (task.with_train, "training scores; use return_train_score=False"),
-        (
-            not task.folds.are_removable,
-            "folds that do not just remove rows; use another cv",
-        ),
+        (not task.folds.are_removable, "folds that do not just remove rows; use another cv"),
     ):
         if is_wrong:
             raise ValueError(

@@ -40,9 +40,8 @@ def settled(data: Data, landmarks: int) -> Data:
         return data
     found = {}
     for number, candidate in data.candidates.items():
-        operator = candidate.model.operator
-        if isinstance(operator, Nystrom) and operator.n_landmarks == "auto":
-            operator = replace(operator, n_landmarks=landmarks)
+        if _is_open(candidate):
+            operator = candidate.model.structure_for_any().with_params(n_landmarks=landmarks)
             candidate = replace(candidate, model=replace(candidate.model, operator=operator))
         found[number] = candidate
     return replace(data, candidates=found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.base import is_classifier
@@ -21,16 +22,11 @@ from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.metrics import is_own_score
 from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
-from everyfold.evaluate.scores import Judge, why_not_judged
+from everyfold.evaluate.scores import Judge, by_name, why_not_judged
 from everyfold.evaluate.stream import Stream
 from everyfold.models.adapters import takes_sources
 from everyfold.models.model import Model, read_weights
-from everyfold.models.pipelines import (
-    final_step,
-    freeze,
-    read_rows,
-    take_apart,
-)
+from everyfold.models.pipelines import final_step, freeze, read_rows, take_apart
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.models.scaling import find_moments, scaler_of
 from everyfold.models.sources import check_model, read_source
@@ -54,23 +50,16 @@ def read(request: Request) -> Data:
     own = request
     if is_own_score(request.scorer) and models:  # a candidate may have another last step
         request = replace(request, scorer=check_scoring(models[0].estimator))
-    X, y = request.X, request.y
+    X, y, refused = request.X, request.y, others.refused
     if request.is_source:
-        by_number = {candidate.number: candidate for candidate in candidates}
         stream = _stream(request, candidates, others)
-        return Data(None, None, X.n_rows or 0, (), by_number, others.refused, stream=stream)
+        return Data(None, None, X.n_rows or 0, (), _by_number(candidates), refused, stream=stream)
     candidates, targets = _targets(candidates, y, others)
     if not candidates:
-        refits = _own(own, splits_of(request))
-        return Data(X, y, num_samples(X), (), {}, others.refused, others.reasons, refits)
-    if get_tags(request.estimator).input_tags.pairwise and not hasattr(X, "shape"):
-        raise ValueError(
-            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
-            "matrices."
-        )
+        return _refitted(own, splits_of(request), others)
+    _check_pairwise(request)
     has_steps = any(candidate.parts.steps for candidate in candidates)
-    is_foreign = any(candidate.model.choice.takes_any_rows for candidate in candidates)
-    is_raw = has_steps or is_foreign
+    is_raw = has_steps or any(c.model.choice.takes_any_rows for c in candidates)
     rows = X if is_raw else read_rows(X, request.estimator)
     check_consistent_length(rows, y)
     splits = splits_of(request) if others.foreign else None
@@ -80,22 +69,31 @@ def read(request: Request) -> Data:
         check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
     if _is_left_by_scorer(request, tasks[0], numbered, others):
-        refits = _own(own, [(fold.train, fold.test) for fold in folds])
-        return Data(X, y, num_samples(X), (), {}, others.refused, others.reasons, refits)
-    if request.cvs:
+        return _refitted(own, [(fold.train, fold.test) for fold in folds], others)
+    if request.cvs or request.orders:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
-    if request.orders:
-        splitter = check_cv(request.cv, y, classifier=is_classifier(request.estimator))
-
-        def split(y: Targets) -> Folds:
-            return _folds(replace(request, y=y, cv=splitter), rows, None, literal=has_steps)
-
-        tasks, numbered = permuted(request, numbered[0], tasks[0], split)
     _check_scaling(request.options, tasks)
-    by_number = {candidate.number: candidate for candidate in numbered}
-    refits, n = _own(own, splits), num_samples(rows)
-    refused, reasons = others.refused, others.reasons
-    return Data(rows, y, n, tasks, by_number, refused, reasons, refits, is_raw=is_raw)
+    refits, n, found = _own(own, splits), num_samples(rows), _by_number(numbered)
+    return Data(rows, y, n, tasks, found, refused, others.reasons, refits, is_raw=is_raw)
+
+
+def _by_number(candidates: Sequence[Candidate]) -> dict[int, Candidate]:
+    return {candidate.number: candidate for candidate in candidates}
+
+
+def _refitted(request: Request, splits: Sequence[tuple[Index, Index]], others: Others) -> Data:
+    """The data of candidates that are all left to refits of the estimators themselves."""
+    X, refits = request.X, _own(request, splits)
+    return Data(X, request.y, num_samples(X), (), {}, others.refused, others.reasons, refits)
+
+
+def _check_pairwise(request: Request) -> None:
+    """Raise what scikit-learn says of a kernel matrix that has no shape."""
+    if get_tags(request.estimator).input_tags.pairwise and not hasattr(request.X, "shape"):
+        raise ValueError(
+            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
+            "matrices."
+        )
 
 
 def _is_left_by_scorer(
@@ -219,10 +217,7 @@ def check_partition(folds: Folds, cv: Splitter) -> None:
 
 
 def _tasks(
-    request: Request,
-    candidates: Sequence[Candidate],
-    targets: dict[Reading, Target],
-    folds: Folds,
+    request: Request, candidates: Sequence[Candidate], targets: dict[Reading, Target], folds: Folds
 ) -> tuple[tuple[Task, ...], list[Candidate]]:
     """A task for every way to read y and every set of weights; most grids have one."""
     numbers: dict[Hashable, int] = {}
@@ -241,14 +236,20 @@ def _tasks(
 def _further(
     request: Request, candidate: Candidate, task: Task, rows: Matrix, *, literal: bool
 ) -> tuple[tuple[Task, ...], list[Candidate]]:
-    """A task for each of several ways to split the rows, and a candidate for each."""
-    each = [_folds(replace(request, cv=cv), rows, None, literal=literal) for cv in request.cvs]
-    tasks = tuple(replace(task, folds=folds) for folds in each)
+    """A task for each of several orders of y or ways to split the rows, and a candidate for it."""
+
+    def split(y: Targets, cv: Splitter) -> Folds:
+        return _folds(replace(request, y=y, cv=cv), rows, None, literal=literal)
+
+    if request.orders:
+        return permuted(request, candidate, task, partial(split, cv=_splitter(request)))
+    tasks = tuple(replace(task, folds=split(request.y, cv)) for cv in request.cvs)
     return tasks, [replace(candidate, number=i, task=i) for i in range(len(tasks))]
 
 
 def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
     weights = read_weights(sample_weight, folds.n)
+    target = target.learnt_with(weights)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
@@ -299,7 +300,7 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
         )
     scorer = request.scorer
     several = isinstance(scorer, MultimetricScorer)
-    scorers = scorer._scorers if several else {} if scorer is None else {"score": scorer}
+    scorers = {} if scorer is None else by_name(scorer)
     reader = read_source(source, candidates[0].model)
     rule = read_rule(request.cv, source)
     has_steps = any(candidate.parts.steps for candidate in candidates)

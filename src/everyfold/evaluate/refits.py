@@ -25,7 +25,23 @@ _WORDS = "refits of the estimator itself on every fold"
 
 
 @dataclass(frozen=True)
-class Confirm(Rounds):
+class _Around(Rounds):
+    """Other rounds, and refits of estimators beside them, of which nobody knows what they take."""
+
+    inner: Rounds
+
+    @property
+    def first(self) -> Sequence[Unit]:  # type: ignore[override]
+        """See base class."""
+        return self.inner.first
+
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class; without the refits."""
+        return self.inner.expected(data)
+
+
+@dataclass(frozen=True)
+class Confirm(_Around):
     """Other rounds, and then refits of the best, which decide between them.
 
     Attributes
@@ -38,18 +54,8 @@ class Confirm(Rounds):
         The score that decides.
     """
 
-    inner: Rounds
     count: int | None
     metric: str
-
-    @property
-    def first(self) -> Sequence[Unit]:  # type: ignore[override]
-        """See base class."""
-        return self.inner.first
-
-    def expected(self, data: Data) -> Sequence[Unit]:
-        """See base class; what refits by the estimator itself take is not known."""
-        return self.inner.expected(data)
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
@@ -80,7 +86,7 @@ class Confirm(Rounds):
 
 
 @dataclass(frozen=True)
-class Beside(Rounds):
+class Beside(_Around):
     """Other rounds, and in the first of them refits of the candidates that nothing speeds up.
 
     Attributes
@@ -90,17 +96,12 @@ class Beside(Rounds):
         One for every such candidate and fold.
     """
 
-    inner: Rounds
     units: Sequence[Unit]
 
     @property
     def first(self) -> Sequence[Unit]:  # type: ignore[override]
         """See base class."""
         return [*self.inner.first, *self.units]
-
-    def expected(self, data: Data) -> Sequence[Unit]:
-        """See base class; what refits by the estimator itself take is not known."""
-        return self.inner.expected(data)
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
@@ -132,7 +133,10 @@ def _unit(number: int) -> Unit:
 def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     """Fit and score the estimators of a unit on its folds, as scikit-learn would."""
     folds = range(data.n_folds) if unit.folds is None else unit.folds
-    return [_refit(data, number, folds) for number in unit.numbers]
+    return [
+        _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds])
+        for number in unit.numbers
+    ]
 
 
 def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
@@ -142,11 +146,6 @@ def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
     results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
     found = [_outcome(data, number, folds, results) for number in unit.numbers]
     return [replace(o, failures=dict.fromkeys(folds, failure)) for o in found]
-
-
-def _refit(data: Data, number: int, folds: Sequence[int]) -> Outcome:
-    is_foreign = number in data.foreign
-    return _outcome(data, number, folds, [_fit(data, number, f, is_foreign) for f in folds])
 
 
 def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Params]) -> Outcome:
@@ -177,9 +176,9 @@ def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Pa
     )
 
 
-def _fit(data: Data, number: int, fold: int, is_foreign: bool) -> Params:
-    """One fit; of what it prints and whom it calls, a confirmation has nothing."""
-    own = data.own
+def _fit(data: Data, number: int, fold: int) -> Params:
+    """One fit and its scores; one that confirms others prints nothing and calls no callbacks."""
+    own, is_foreign = data.own, number in data.foreign
     assert own is not None
     train, test = data.splits[fold]
     told: Params = {}

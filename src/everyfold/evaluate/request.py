@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.utils import indexable
 
 from everyfold.criteria import Closed
-from everyfold.criteria.granularity import Granularity
+from everyfold.criteria.granularity import Granularity, is_finite
 from everyfold.criteria.named import find_closed, name_of
 from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
@@ -168,7 +168,7 @@ class Options:
     @property
     def is_finite(self) -> bool:
         """Whether an influence series of finite order was asked for."""
-        return not isinstance(self.order, str) and self.order < math.inf
+        return is_finite(self.order)
 
     @cached_property
     def seeds(self) -> Seeds:
@@ -260,7 +260,7 @@ class Request:
     candidates : sequence of dict
         Parameters to be set on it; one empty dictionary for the estimator as it is.
     X, y, cv
-        As passed.
+        As passed; splits that can be read once only are listed.
     scorer : callable or None
         One of scikit-learn's scorers, several in one of its multi-metric scorers, or any callable.
     metadata : Metadata
@@ -286,11 +286,14 @@ class Request:
     wants: Wants = field(default_factory=Wants)
     orders: Sequence[Index] = ()
     cvs: Sequence[Splitter] = ()
+    verbose: int = 0
 
     def __post_init__(self) -> None:
         asked = self.options.asked
         if self.cv is None and isinstance(asked, Granularity):
             object.__setattr__(self, "cv", asked.folds)
+        if isinstance(self.cv, Iterator):  # read more than once
+            object.__setattr__(self, "cv", list(self.cv))
 
     def check_criterion(self) -> None:
         """Refuse what a criterion without folds takes the place of."""
@@ -306,8 +309,6 @@ class Request:
         ):
             if is_wrong:
                 raise ValueError(f"criterion={name_of(closed)!r} does not go with {what}")
-
-    verbose: int = 0
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""
@@ -326,9 +327,6 @@ class Request:
         if self.is_source:
             return self
         X, y = indexable(self.X, self.y)
-        metadata = Metadata(
-            check_method_params(X, params=self.metadata.fit),
-            check_method_params(X, params=self.metadata.split),
-            check_method_params(X, params=self.metadata.score),
-        )
+        given = self.metadata.fit, self.metadata.split, self.metadata.score
+        metadata = Metadata(*(check_method_params(X, params=params) for params in given))
         return replace(self, X=X, y=y, metadata=metadata)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from traceback import format_exc
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from everyfold.operators.base import Operator, Splits, having
 from everyfold.rows.folds import Folds, chosen
 from everyfold.rows.telling import listening, within
 from everyfold.solve import DidNotConvergeError, Problem
-from everyfold.types import AnyArray, Array, Index, Label, Mask, Params, Score
+from everyfold.types import AnyArray, Array, Label, Mask, Params, Score
 
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
@@ -59,7 +58,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
 
 
 def _on_sample(data: Data, unit: Unit) -> list[Outcome]:
-    """A unit on a sample of the rows; what a scorer says about so few rows is quiet."""
+    """A unit on a sample of the rows; warnings of scorers about so few rows are silenced."""
     seed = data.candidates[unit.numbers[0]].model.seed
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -84,7 +83,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     except (MemoryError, StructureError):
         raise
     except Exception as error:
-        failure = Failure(error, format_exc())
+        failure = Failure.caught(error)
         return list(_lost(data, unit, groups, failure))
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
     outcomes = []
@@ -113,7 +112,7 @@ def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     """The outcomes of a unit that could not be evaluated: all its folds have failed."""
     if data.stream is not None:
         raise error
-    failure = Failure(error, f"{type(error).__name__}: {error}\n")
+    failure = Failure.of(error)
     if unit.order == "refit":
         return lost_refits(data, unit, failure)
     found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
@@ -134,7 +133,7 @@ def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> 
         )
         for number in group.numbers:
             candidate = data.candidates[number]
-            yield _judge(candidate, record, task, tile, unit.folds, group.method, 0.0)
+            yield _judge(candidate, record, task, tile, group.method, 0.0)
 
 
 # -- held-out values ---------------------------------------------------------------------------
@@ -150,19 +149,19 @@ def _group(
     records = _records(candidates, task, tile, operator, group.method, unit.threads)
     seconds = shared + (time.perf_counter() - start) / len(candidates)
     outcomes = [
-        _judge(candidate, record, task, tile, unit.folds, group.method, seconds)
+        _judge(candidate, record, task, tile, group.method, seconds)
         for candidate, record in zip(candidates, records, strict=True)
     ]
-    if _keeps_one(task, unit.folds) and records[0].errors is None:
+    if _keeps_one(task, tile) and records[0].errors is None:
         best = _best(outcomes, str(task.best_by))
         values = _by_side(records[best].values, tile)[0]
         outcomes[best] = replace(outcomes[best], values=values)
     return outcomes
 
 
-def _keeps_one(task: Task, folds: tuple[int, ...] | None) -> bool:
+def _keeps_one(task: Task, tile: Tile) -> bool:
     """Whether the best of candidates that are evaluated together is all that keeps its values."""
-    return task.best_by is not None and folds is None and task.criterion is None
+    return task.best_by is not None and tile is task.whole and task.criterion is None
 
 
 def _best(outcomes: Sequence[Outcome], metric: str) -> int:
@@ -184,7 +183,9 @@ def _records(
     """The held-out values of every candidate; targets may have ridges of their own."""
     if len(tile.folds) == 0:
         empty = np.empty(0)
-        return [OutOfFold(np.empty((0, 1)), empty.astype(bool), empty, empty)] * len(candidates)
+        return [OutOfFold(np.empty((0, task.width)), empty.astype(bool), empty, empty)] * len(
+            candidates
+        )
     models = [candidate.model for candidate in candidates]
     warp, target = models[0].warp, task.target
     warped = None if warp is None else Warped(warp, target.columns, tile.folds)
@@ -248,12 +249,8 @@ def _whole(
             for ridge, record in zip(ridges, records, strict=True):
                 if np.isnan(record.values).any():
                     raise _unconverged(ridge)
-    return [
-        parts[0]
-        if len(parts) == 1
-        else _join(parts, np.column_stack([part.values for part in parts]))
-        for parts in zip(*found, strict=True)
-    ]
+    each = zip(*found, strict=True)
+    return [parts[0] if len(parts) == 1 else OutOfFold.beside(parts) for parts in each]
 
 
 def _unconverged(ridge: float) -> DidNotConvergeError:
@@ -273,30 +270,8 @@ def _without_unconverged(record: OutOfFold, folds: Folds) -> OutOfFold:
             error = DidNotConvergeError(
                 "the fit did not converge; use a larger alpha (smaller C) or a larger h"
             )
-            failures[i] = Failure(error, f"{type(error).__name__}: {error}\n")
+            failures[i] = Failure.of(error)
     return replace(record, failures=failures)
-
-
-def _join(parts: Sequence[OutOfFold], values: Array) -> OutOfFold:
-    """Records of parts of a target as one, with these values."""
-    failures: dict[int, Failure] = {}
-    for part in parts:
-        failures |= part.failures
-    return OutOfFold(
-        values,
-        np.logical_and.reduce([part.is_exact for part in parts]),
-        np.maximum.reduce([part.spectral_radius for part in parts]),
-        np.maximum.reduce([part.condition for part in parts]),
-        failures,
-        is_unique=_all_unique(parts),
-        words=next((part.words for part in parts if part.words), ""),
-    )
-
-
-def _all_unique(parts: Sequence[OutOfFold]) -> Mask | None:
-    """Which folds have one solution for every part; None if all have."""
-    known = [part.is_unique for part in parts if part.is_unique is not None]
-    return np.logical_and.reduce(known) if known else None
 
 
 def _assemble(
@@ -309,41 +284,33 @@ def _assemble(
     values = np.empty_like(parts[0].values)
     for (_, columns), part in zip(owned, parts, strict=True):
         values[:, columns] = part.values[:, columns]
-    return _join(parts, values)
+    return OutOfFold.beside(parts, values)
 
 
 # -- scores ------------------------------------------------------------------------------------
 
 
 def _judge(
-    candidate: Candidate,
-    record: OutOfFold,
-    task: Task,
-    tile: Tile,
-    folds: tuple[int, ...] | None,
-    method: Method,
-    seconds: float,
+    candidate: Candidate, record: OutOfFold, task: Task, tile: Tile, method: Method, seconds: float
 ) -> Outcome:
     start = time.perf_counter()
-    numbers = task.numbers if folds is None else np.array(folds, dtype=np.intp)
-    where = tile.numbers if folds is None else np.searchsorted(numbers, tile.numbers)
     failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
     for i, error in task.failing.items():
-        if folds is None or i in folds:
-            failures[i] = Failure(error, f"ValueError: {error}\n")
-    scores, train = _scores(record, task, tile, _Place(where, len(numbers)))
+        if i in tile.asked:
+            failures[i] = Failure.of(error)
+    scores, train = _scores(record, task, tile)
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     return Outcome(
         candidate.number,
-        numbers,
+        tile.asked,
         scores,
         train,
-        _among_all(record.is_exact, where, len(numbers), False),
-        _among_all(record.condition, where, len(numbers), np.nan),
-        _among_all(record.spectral_radius, where, len(numbers), np.nan),
+        _among_all(record.is_exact, tile, False),
+        _among_all(record.condition, tile, np.nan),
+        _among_all(record.spectral_radius, tile, np.nan),
         failures,
-        _kept(record, task, tile, folds),
+        _kept(record, task, tile),
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.has_one_solution,
@@ -354,35 +321,28 @@ def _judge(
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where the usable folds of a unit stand among all of its folds, and how many these are."""
-
-    where: Index
-    size: int
-
-
 def _scores(
-    record: OutOfFold, task: Task, tile: Tile, place: _Place
+    record: OutOfFold, task: Task, tile: Tile
 ) -> tuple[Sequence[Score], Sequence[Score] | None]:
     """The scores of test rows, and of training rows if these are asked for."""
-    scores: Sequence[Score] = [None] * place.size
+    scores: Sequence[Score] = [None] * len(tile.asked)
     train = scores if task.with_train else None
     if task.criterion is not None or task.judge is None or not len(tile.numbers):
         return scores, train
     if record.errors is not None:
-        return placed(task.judge.score_errors(record.errors), place.where, place.size), train
+        errors = task.judge.score_errors(record.errors)
+        return placed(errors, tile.places, len(tile.asked)), train
     values, inside = _by_side(record.values, tile)
     if not _waits(task, tile):
-        scores = _scored(task.judge, values, tile.test, tile, record.failures, place)
+        scores = _scored(task.judge, values, tile.test, tile, record.failures)
     if tile.train is not None and inside is not None:
-        train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures, place)
+        train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures)
     return scores, train
 
 
-def _kept(record: OutOfFold, task: Task, tile: Tile, folds: tuple[int, ...] | None) -> Array | None:
+def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
     """The held-out values, where they are asked for and not sums alone were taken."""
-    is_asked = task.keeps_values and not _keeps_one(task, folds)
+    is_asked = task.keeps_values and not _keeps_one(task, tile)
     is_asked |= task.judge is None or _waits(task, tile)
     if not is_asked or task.criterion is not None or record.errors is not None:
         return None
@@ -391,7 +351,7 @@ def _kept(record: OutOfFold, task: Task, tile: Tile, folds: tuple[int, ...] | No
 
 def _waits(task: Task, tile: Tile) -> bool:
     """Whether scores need all folds at once and these are some of them."""
-    return task.is_pooled and len(tile.numbers) < len(task.usable)
+    return task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
 
 
 def score_together(outcome: Outcome, task: Task) -> Outcome:
@@ -402,8 +362,7 @@ def score_together(outcome: Outcome, task: Task) -> Outcome:
     tile = task.whole
     known = enumerate(tile.numbers.tolist())
     failures = {i: outcome.failures[k] for i, k in known if k in outcome.failures}
-    place = _Place(tile.numbers, len(outcome.folds))
-    scores = _scored(task.judge, outcome.values, tile.test, tile, failures, place)
+    scores = _scored(task.judge, outcome.values, tile.test, tile, failures)
     return replace(outcome, scores=scores, values=outcome.values if task.keeps_values else None)
 
 
@@ -438,12 +397,12 @@ def _is_approximate(record: OutOfFold, method: Method) -> bool:
     return not record.is_exact.all() if record.words else method.is_approximate
 
 
-def _among_all(found: AnyArray, where: Index, size: int, missing: float) -> AnyArray:
-    """Entries of the usable folds among those of all."""
-    if len(where) == size:
+def _among_all(found: AnyArray, tile: Tile, missing: float) -> AnyArray:
+    """Entries of the usable folds among those of all that were asked for."""
+    if len(found) == len(tile.asked):
         return found
-    entries = np.full(size, missing, dtype=found.dtype)
-    entries[where] = found
+    entries = np.full(len(tile.asked), missing, dtype=found.dtype)
+    entries[tile.places] = found
     return entries
 
 
@@ -457,15 +416,10 @@ def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
 
 
 def _scored(
-    judge: Judge,
-    values: Array,
-    side: Side,
-    tile: Tile,
-    failures: dict[int, Failure],
-    place: _Place,
+    judge: Judge, values: Array, side: Side, tile: Tile, failures: dict[int, Failure]
 ) -> Sequence[Score]:
     """The scores of all folds of a unit; None for those that failed."""
-    where, lacking = place.where, tile.lacking
+    where, lacking = tile.places, tile.lacking
     if failures:
         good = [i for i in range(len(side.parts)) if i not in failures]
         values = values[~np.isin(side.folds, list(failures))]
@@ -473,5 +427,5 @@ def _scored(
         lacking = {good.index(i): train for i, train in lacking.items() if i in good}
         where = where[good]
     if not len(where):
-        return [None] * place.size
-    return placed(judge.score(values, side, lacking), where, place.size)
+        return [None] * len(tile.asked)
+    return placed(judge.score(values, side, lacking), where, len(tile.asked))

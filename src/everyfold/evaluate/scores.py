@@ -272,7 +272,7 @@ class Judge:
         return Judge(scorer, self._target, data, self._params, self._error_score)
 
     def ordered(self, order: Index, target: Target) -> Judge:
-        """The same judge of y in another order of its rows, which is given as a target."""
+        """The same judge for permuted targets: y in this order, which ``target`` is the code of."""
         data = self._X, take(self._y, order)
         return Judge(self._scorer, target, data, self._params, self._error_score)
 

@@ -16,7 +16,7 @@ from everyfold.evaluate.metrics import Metric, Side, is_mean, score_errors
 from everyfold.evaluate.scores import Judge
 from everyfold.evaluate.stream import Kernel, Predictor, Stream
 from everyfold.models.private import MultimetricScorer
-from everyfold.models.sources import Reader, tell_block
+from everyfold.models.sources import Reader, reduced, tell_block
 from everyfold.operators.memory import available_memory
 from everyfold.rows import Block, RowSource
 from everyfold.rows.rules import FoldRule
@@ -134,7 +134,7 @@ class _Adding:
 def _added_up(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[list[Score]]:
     metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
     folds = sorted(kernels[0].models)
-    sums = stream.source.reduce(_Adding(values, metrics, folds), add)
+    sums = reduced(stream.source, _Adding(values, metrics, folds), add, stream.threads)
     parts = kernels[0].parts
     means = sums / np.array([parts[fold].rows for fold in folds])[:, None]
     return [
@@ -198,7 +198,7 @@ class _Keeping:
 
 
 def _all_values(stream: Stream, values: _Values) -> _Kept:
-    found: _Kept = stream.source.reduce(_Keeping(values), add)
+    found: _Kept = reduced(stream.source, _Keeping(values), add, stream.threads)
     return found.in_order()
 
 

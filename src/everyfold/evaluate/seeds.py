@@ -9,7 +9,7 @@ from typing import Any
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 
-from everyfold.models.model import Model
+from everyfold.models.adapters import is_ours, read_estimator
 from everyfold.models.pipelines import final_step
 from everyfold.operators import Nystrom, Structure
 from everyfold.types import Estimator, RandomState
@@ -49,7 +49,7 @@ class Seeds:
         return 0 if self._random_state is None else self.of_operators
 
     def plant(self, value: Any) -> Any:
-        """A parameter as it is, its operators seeded."""
+        """A parameter, or a copy of it whose operator has a seed."""
         if isinstance(value, Structure):
             return value.seeded(lambda: self.of_operators)
         if isinstance(value, BaseEstimator) and not isinstance(value, type):
@@ -64,13 +64,11 @@ class Seeds:
             final.set_params(operator=self.plant(final.operator))
 
     def plant_where_drawn(self, estimator: Estimator, n_rows: int | None) -> None:
-        """The same; and where "auto" means landmarks they are to be those that were scored.
+        """Seed the operator; where "auto" draws landmarks, have it draw those that were scored.
 
         ``n_rows`` is None for rows that never fit in memory.
         """
         self.plant_in(estimator)
         final = final_step(estimator)
-        if self.own != 0 and hasattr(final, "_model"):
-            model: Model = final._model()
-            if model.draws_landmarks(n_rows):
-                final.set_params(operator=Nystrom(random_state=self.own))
+        if self.own != 0 and is_ours(final) and read_estimator(final).draws_landmarks(n_rows):
+            final.set_params(operator=Nystrom(random_state=self.own))

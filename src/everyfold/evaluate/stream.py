@@ -43,6 +43,8 @@ class Stream:
         Whose rows scalers are fitted to: the training rows of each fold, or all.
     has_journal : bool
         Whether finished passes are kept, so that long ones are better cut.
+    threads : int
+        That work on the blocks of a pass, here.
     """
 
     source: RowSource
@@ -54,6 +56,7 @@ class Stream:
     moments: FoldMoments | None = None
     kind: Literal["none", "per_fold", "once"] = "none"
     has_journal: bool = False
+    threads: int = 1
 
     @cached_property
     def n_folds(self) -> int:
@@ -67,18 +70,18 @@ class Stream:
         """Whether every fold scales the rows of a candidate by means and variances of its own."""
         return self.kind == "per_fold" and bool(candidate.parts.steps)
 
-    def views(self, members: Sequence[Candidate]) -> list[View]:
+    def views(self, members: Sequence[Candidate], most_rows: int) -> list[View]:
         """The maps of one kernel: one for all folds, or one for each that scales for itself.
 
         Landmarks are drawn from all rows, scaled by what is known of all; each fold then scales
-        those same rows by what it knows.
+        those same rows by what it knows. ``most_rows`` are held for that at a time.
         """
         first, source = members[0], self.source
         scaler = scaler_of(first.parts)
         if scaler is None or self.moments is None:
-            return [self._view(choose_map(first.model, source), members)]
+            return [self._view(choose_map(first.model, source, most_rows), members)]
         whole = scaling_of(scaler, self.moments.total)
-        features = choose_map(first.model, ScaledRows(source, whole))
+        features = choose_map(first.model, ScaledRows(source, whole), most_rows)
         if not self.is_per_fold(first):
             return [self._view(Standardised.of(features, whole), members)]
         found = []

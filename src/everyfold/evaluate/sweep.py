@@ -7,16 +7,17 @@ follow from the same sums; other scores take a second pass.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from traceback import format_exc
+from operator import add
 
 import numpy as np
 
 from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Candidate, Data, Outcome
-from everyfold.evaluate.passes import block_height, pass_words
+from everyfold.evaluate.passes import block_height, pass_words, widest
 from everyfold.evaluate.secondpass import held_out_values, score_values, scores_from_sums
 from everyfold.evaluate.stream import Kernel, Stream
 from everyfold.evaluate.tiles import Unit
@@ -25,25 +26,37 @@ from everyfold.models.sources import Summing, View, structure_of
 from everyfold.models.targets import Target
 from everyfold.operators import FeatureMap, StructureError
 from everyfold.operators.sums import FoldSums, RidgeModels
-from everyfold.rows import StreamError
+from everyfold.operators.threads import blas_threads
+from everyfold.rows import RowSource, StreamError
+from everyfold.rows.batches import rows_at_a_time
 from everyfold.rows.cluster import ClusterError
+from everyfold.rows.rules import FoldRule
 from everyfold.rows.telling import within
 from everyfold.types import Array, Score
+
+Failures = dict[int, Failure]
+"""Why candidates have no models, by number."""
 
 
 def run_pass(data: Data, unit: Unit) -> list[Outcome]:
     """The outcomes of all candidates of a pass; a kernel or ridge that fails does so alone."""
-    stream, start = data.stream, time.perf_counter()
+    with blas_threads(widest(data)):  # what is factorised is of that size, whatever is summed
+        return _run_pass(data, unit)
+
+
+def _run_pass(data: Data, unit: Unit) -> list[Outcome]:
+    stream, start = replace(data.stream, threads=unit.threads), time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
-    failures: list[_Failed] = []
+    failures: Failures = {}
     with stream.source.remembering():
-        tried = [(own, _views(stream, own, failures)) for own in members]
+        tried = [(own, _views(stream, own, unit.drawn, failures)) for own in members]
     made = [(own, views) for own, views in tried if views]
     height = block_height(data)
     with within(0, 1 if stream.is_one_pass else 2):
         kernels, is_weighted = _summed(stream, made, height, failures)
     if not kernels:
-        raise failures[0].error
+        nobody = _nobody(stream, failures)
+        return [_lost(nobody, number, failure) for number, failure in failures.items()]
     if not stream.scorers:
         return [_predicted(stream, kernels[0], height)]
     scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
@@ -56,20 +69,27 @@ def run_pass(data: Data, unit: Unit) -> list[Outcome]:
         for kernel, of_kernel in zip(kernels, scores, strict=True)
         for k, candidate in enumerate(kernel.members)
     ]
-    return found + [lost for failed in failures for lost in failed.outcomes(found[0])]
+    return found + [_lost(found[0], number, failure) for number, failure in failures.items()]
+
+
+def _lost(other: Outcome, number: int, failure: Failure) -> Outcome:
+    """That of a candidate without models, with the folds of another outcome."""
+    count = len(other.folds)
+    failures = dict.fromkeys(range(count), failure)
+    return replace(other, number=number, scores=[None] * count, failures=failures)
 
 
 def _summed(
     stream: Stream,
     made: Sequence[tuple[Sequence[Candidate], Sequence[View]]],
     height: int,
-    failures: list[_Failed],
+    failures: Failures,
 ) -> tuple[list[Kernel], bool]:
     """Kernels with the models of every fold, by one pass; and whether rows have weights."""
     every = [view for _, views in made for view in views]
     if not every:
         return [], False
-    found = Summing(stream.reader, stream.rule, height, every).over(stream.source)
+    found = Summing(stream.reader, stream.rule, height, every).over(stream.source, stream.threads)
     left = iter(found.sums)
     kernels: list[Kernel] = []
     for own, views in made:
@@ -77,42 +97,58 @@ def _summed(
     return kernels, found.is_weighted
 
 
+class _BadFolds(ValueError):
+    """Folds that no kernel can be fitted on."""
+
+
+def _nobody(stream: Stream, failures: Failures) -> Outcome:
+    """The outcome of a candidate without models, where no other tells what the folds are.
+
+    **Cost**: one pass over the source, which counts the rows of every fold.
+    """
+    number, failure = next(iter(failures.items()))
+    if not stream.scorers:
+        raise failure.error
+    found: Counter[int] = stream.source.reduce(_Counting(stream.rule), add)
+    sizes = [found[fold] for fold in sorted(found) if fold >= 0]
+    if not sizes:
+        raise _BadFolds(_NO_FOLDS)
+    unknown, scores = np.full(len(sizes), np.nan), [None] * len(sizes)
+    is_exact, folds = np.zeros(len(sizes), dtype=bool), np.arange(len(sizes))
+    return Outcome(number, folds, scores, None, is_exact, unknown, unknown, {}, sizes=sizes)
+
+
 @dataclass(frozen=True)
-class _Failed:
-    """Candidates without models, and why."""
+class _Counting:
+    """How many rows every fold has."""
 
-    members: Sequence[Candidate]
-    error: Exception
-    trace: str
+    rule: FoldRule
 
-    def outcomes(self, other: Outcome) -> Iterator[Outcome]:
-        """Theirs, with the folds of a candidate that has models."""
-        failure, nothing = Failure(self.error, self.trace), [None] * len(other.folds)
-        for candidate in self.members:
-            failures = dict.fromkeys(range(len(nothing)), failure)
-            yield replace(other, number=candidate.number, scores=nothing, failures=failures)
+    def __call__(self, source: RowSource) -> Counter[int]:
+        found: Counter[int] = Counter()
+        for block in source.blocks(rows_at_a_time(source.n_features)):
+            found.update(self.rule.numbers(block).tolist())
+        return found
 
 
 @contextmanager
-def _isolated(
-    stream: Stream, members: Sequence[Candidate], failures: list[_Failed]
-) -> Iterator[None]:
+def _isolated(stream: Stream, members: Sequence[Candidate], failures: Failures) -> Iterator[None]:
     """Note an error as that of some candidates, unless it is everyone's or is to be raised."""
     try:
         yield
-    except (MemoryError, StructureError, StreamError, ClusterError):
+    except (MemoryError, StructureError, StreamError, ClusterError, _BadFolds):
         raise
     except Exception as error:
         if stream.error_score == "raise":
             raise
-        failures.append(_Failed(members, error, format_exc()))
+        failures |= dict.fromkeys((own.number for own in members), Failure.caught(error))
 
 
 def _views(
-    stream: Stream, members: Sequence[Candidate], failures: list[_Failed]
+    stream: Stream, members: Sequence[Candidate], drawn: int, failures: Failures
 ) -> list[View] | None:
     with _isolated(stream, members, failures):
-        return stream.views(members)
+        return stream.views(members, drawn)
     return None
 
 
@@ -121,14 +157,14 @@ def _kernels(
     members: Sequence[Candidate],
     views: Sequence[View],
     sums: Sequence[FoldSums],
-    failures: list[_Failed],
+    failures: Failures,
 ) -> list[Kernel]:
     """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
-    failed: list[_Failed] = []
+    failed: Failures = {}
     with _isolated(stream, members, failed):
         return [_kernel(stream, members, views, sums)]
     if len(members) == 1:
-        failures += failed
+        failures |= failed
         return []
     alone = [_kernels(stream, [one], views, sums, failures) for one in members]
     return [kernel for kernels in alone for kernel in kernels]
@@ -186,7 +222,7 @@ def _fold_models(
     models = {}
     for fold, rest in sums.rests():
         if stream.reader.classes is not None and _lacks_a_class(rest.middle):
-            raise ValueError(
+            raise _BadFolds(
                 f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
                 "have it with weight 0 only; give the source a fold column that mixes them, or use "
                 "KFold(shuffle=True)"
@@ -200,14 +236,17 @@ def _fold_models(
     return models
 
 
+_NO_FOLDS = "cv has no folds: it holds out no row of the source"
+
+
 def _check_training(sums: FoldSums) -> None:
     """Refuse folds that leave nothing to learn from."""
     if not sums.folds:
-        raise ValueError("cv has no folds: it holds out no row of the source")
+        raise _BadFolds(_NO_FOLDS)
     total = sum(part.count for part in sums.parts.values())
     for fold in sums.folds:
         if sums.parts[fold].count == total:
-            raise ValueError(
+            raise _BadFolds(
                 f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
                 "the rows out"
             )

@@ -65,6 +65,8 @@ class Unit:
         What it should cost, and bytes at work, kernels included.
     landmarks : int
         Their number where it was left open; 0 if it was not.
+    drawn : int
+        Rows of a source that landmarks are drawn from, at most.
     """
 
     groups: tuple[tuple[Group, ...], ...]
@@ -78,6 +80,7 @@ class Unit:
     seconds: float = 0.0
     memory: int = 0
     landmarks: int = 0
+    drawn: int = 0
 
     @property
     def numbers(self) -> list[int]:

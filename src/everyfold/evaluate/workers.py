@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NoReturn, TypeVar
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from everyfold.operators.threads import SINGLE_THREAD_ROWS, blas_threads
 from everyfold.rows.cluster import Cluster, own_client
+from everyfold.rows.telling import warn
 from everyfold.types import Params
 
 Item = TypeVar("Item")
@@ -129,7 +130,8 @@ def _surviving(
             for i, results in pool(partial(_numbered, task), left.items()):
                 yield from zip(left.pop(i), results, strict=True)
         except BrokenProcessPool as error:
-            _warn(error)
+            words = "a worker process died; what it was at work on is tried again"
+            warn(f"{words} ({type(error).__name__})")
         doubtful = [item for i in list(left)[:jobs] for item in left.pop(i)]
         if len(doubtful) > jobs:
             yield from _surviving(task, [[item] for item in doubtful], pool, lost)
@@ -157,11 +159,6 @@ def _alone(
 
 def _raise(item: object, error: WorkerDiedError) -> NoReturn:
     raise error
-
-
-def _warn(error: BrokenProcessPool) -> None:
-    words = "a worker process died; what it was at work on is tried again"
-    warnings.warn(f"{words} ({type(error).__name__})", UserWarning, stacklevel=4)
 
 
 def _dask_client(n_jobs: int | None) -> Any:
@@ -198,41 +195,31 @@ def _numbered(task: Task[Item, Result], chunk: tuple[int, Sequence[Item]]) -> An
 
 
 def _pool(
-    n_jobs: int | None,
-    parent: int | None,
-    task: Callable[[Item], Result],
-    chunks: Iterable[Item],
+    n_jobs: int | None, parent: int | None, task: Callable[[Item], Result], chunks: Iterable[Item]
 ) -> Iterable[Result]:
-    """The results as they come; all is submitted at once, since a pool may break in between."""
-    pool = _parallel(n_jobs, {} if parent is None else _watching(parent))
+    """The results as they come; all is submitted at once, since a pool may break in between.
+
+    Joblib's pool, with as much of what is wanted as its version knows.
+    """
+    unordered: Params = {"return_as": "generator_unordered"}  # from 1.4 on
+    watched = {} if parent is None else {"initializer": _end_with, "initargs": (parent,)}
+    for known in ({**unordered, **watched}, unordered, {}):
+        with suppress(TypeError, ValueError):
+            pool = Parallel(n_jobs=n_jobs, pre_dispatch="all", **known)
+            break
     found: Iterable[Result] = pool([delayed(task)(chunk) for chunk in chunks])
     return found
-
-
-def _watching(parent: int) -> Params:
-    return {"initializer": _end_with, "initargs": (parent,)}
-
-
-def _parallel(n_jobs: int | None, more: Params) -> Any:
-    """Joblib's pool, with as much of what is wanted as its version knows."""
-    unordered = {"return_as": "generator_unordered"}  # from 1.4 on
-    for known in ({**unordered, **more}, unordered):
-        try:
-            return Parallel(n_jobs=n_jobs, pre_dispatch="all", **known)
-        except (TypeError, ValueError):
-            continue
-    return Parallel(n_jobs=n_jobs, pre_dispatch="all")
 
 
 def _run(
     work: Callable[[Item], Result], threads: int, parent: int | None, items: Sequence[Item]
 ) -> list[Result]:
     if threading.current_thread() is not threading.main_thread():
-        return [work(item) for item in items]
+        return _each(work, items)
     if parent is not None:
         _end_with(parent)
     with threadpool_limits(threads, user_api="blas"):
-        return [work(item) for item in items]
+        return _each(work, items)
 
 
 @cache

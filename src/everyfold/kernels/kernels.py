@@ -21,13 +21,7 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from everyfold.kernels.checks import (
-    check_coef0,
-    check_degree,
-    check_gamma,
-    finite,
-    symmetrised,
-)
+from everyfold.kernels.checks import check_coef0, check_degree, check_gamma, finite, symmetrised
 from everyfold.kernels.distances import (
     count_rows,
     decay,
@@ -129,6 +123,20 @@ class _Plain(Kernel):
         return out
 
 
+class _OfProducts(Kernel):
+    """A function of inner products."""
+
+    base: ClassVar[str | None] = "inner"
+
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
+        """Inner products."""
+        return product(*operands(X, Y))
+
+    def base_diagonal(self, X: Matrix) -> Array:
+        """Squared norms."""
+        return squared_norms(operands(X, None)[0])
+
+
 @dataclass(frozen=True)
 class _Decaying(Kernel):
     """exp(−gamma B) of a distance B that is a sum over the features."""
@@ -147,11 +155,7 @@ class _Decaying(Kernel):
         return decay(B, self.gamma, out)
 
     def _slopes(
-        self,
-        total: Callable[[Array, Array, Array], Array],
-        X: Matrix,
-        Y: Matrix | None,
-        H: Array,
+        self, total: Callable[[Array, Array, Array], Array], X: Matrix, Y: Matrix | None, H: Array
     ) -> Array:
         """−gamma times the distance along each feature, weighted by H and summed by ``total``."""
         rows, others = operands(X, Y)
@@ -232,7 +236,7 @@ class Laplacian(_Decaying):
 
 
 @dataclass(frozen=True)
-class Polynomial(Kernel):
+class Polynomial(_OfProducts):
     r"""The polynomial kernel (gamma ⟨x, x'⟩ + coef0)^degree.
 
     Parameters
@@ -257,20 +261,10 @@ class Polynomial(Kernel):
     gamma: float
     coef0: float
 
-    base: ClassVar[str | None] = "inner"
-
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
         check_degree(self.degree)
         check_coef0(self.coef0)
-
-    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
-        """Inner products."""
-        return product(*operands(X, Y))
-
-    def base_diagonal(self, X: Matrix) -> Array:
-        """Squared norms."""
-        return squared_norms(operands(X, None)[0])
 
     def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
         """(gamma B + coef0)^degree."""
@@ -291,7 +285,7 @@ class Polynomial(Kernel):
 
 
 @dataclass(frozen=True)
-class Linear(_Plain):
+class Linear(_OfProducts, _Plain):
     """The linear kernel ⟨x, x'⟩.
 
     Examples
@@ -303,16 +297,7 @@ class Linear(_Plain):
            [11., 25.]])
     """
 
-    base: ClassVar[str | None] = "inner"
     is_linear: ClassVar[bool] = True
-
-    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
-        """Inner products."""
-        return product(*operands(X, Y))
-
-    def base_diagonal(self, X: Matrix) -> Array:
-        """Squared norms."""
-        return squared_norms(operands(X, None)[0])
 
 
 @dataclass(frozen=True)
@@ -371,13 +356,6 @@ class Precomputed(_Plain):
         if isinstance(Y, np.ndarray) and Y.ndim == 1:
             chosen = chosen[:, Y]
         return np.asarray(dense(chosen), dtype=np.float64)
-
-    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float] | None:
-        r"""Directions ω and a scale s with :math:`k(x, x') = E\cos(s\,\omega^\top(x - x'))`.
-
-        Only kernels of differences are such means. ``size`` is (features, directions).
-        """
-        return None
 
     def anchors(self, taken: Matrix, rows: NDArray[np.intp]) -> Matrix:
         """See base class: rows are known by their columns."""

@@ -30,11 +30,7 @@ Gamma: TypeAlias = float | Literal["scale", "auto"] | Sequence[float] | Array | 
 KernelLike: TypeAlias = str | Kernel | Callable[..., Matrix]
 """A kernel by its name, as an object, or as a function of two rows."""
 
-PLAIN: dict[str, type[Kernel]] = {
-    "linear": Linear,
-    "cosine": Cosine,
-    "precomputed": Precomputed,
-}
+PLAIN: dict[str, type[Kernel]] = {"linear": Linear, "cosine": Cosine, "precomputed": Precomputed}
 WITH_GAMMA: dict[str, type[RBF] | type[Laplacian]] = {"rbf": RBF, "laplacian": Laplacian}
 NAMES = ("rbf", "laplacian", "polynomial", "poly", *PLAIN)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from typing import TypeGuard
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
@@ -13,6 +14,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 from everyfold.models.estimators import KernelClassifier, KernelRegressor
+from everyfold.models.estimators.base import KernelMachine
 from everyfold.models.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.models.targets import Voting
 from everyfold.types import Estimator, Params
@@ -63,6 +65,7 @@ def _ridge_classifier(estimator: Estimator) -> Model:
         bool(estimator.fit_intercept),
         True,
         class_weight=estimator.class_weight,
+        takes_indicators=True,
     )
 
 
@@ -92,7 +95,8 @@ def _svc(estimator: Estimator) -> Model:
             "SVC(probability=True) calibrates by a cross-validation of its own; use "
             "probability=False, and FastCalibratedClassifierCV(SVC()) for probabilities"
         )
-    voting = Voting(estimator.decision_function_shape, bool(estimator.break_ties))
+    shape, break_ties = estimator.decision_function_shape, bool(estimator.break_ties)
+    voting = Voting(shape, break_ties, needs_weight=True)
     return Model(
         _svm_choice(estimator),
         Hinge(),
@@ -175,11 +179,6 @@ def _refuse_positive(estimator: Estimator) -> None:
         )
 
 
-def _ours(estimator: Estimator) -> Model:
-    model: Model = estimator._model()
-    return model
-
-
 _READERS: dict[type, Callable[[Estimator], Model]] = {
     KernelRidge: _kernel_ridge,
     Ridge: _ridge,
@@ -188,8 +187,6 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     SVC: _svc,
     SVR: _svr,
-    KernelRegressor: _ours,
-    KernelClassifier: _ours,
 }
 
 _ADVICE = {
@@ -215,7 +212,8 @@ class UnknownEstimatorError(TypeError):
 
     def __init__(self, name: str) -> None:
         self.reason = f"{name}'s folds do not follow from one fit that this library knows"
-        supported = ", ".join(kind.__name__ for kind in _READERS)
+        kinds = (*_READERS, KernelRegressor, KernelClassifier)
+        supported = ", ".join(kind.__name__ for kind in kinds)
         advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
         super().__init__(
             f"estimator={name} is not supported: its folds do not follow from one fit that this "
@@ -227,6 +225,11 @@ class UnknownEstimatorError(TypeError):
         return TypeError, self.args
 
 
+def is_ours(estimator: Estimator) -> TypeGuard[KernelMachine]:
+    """Whether an estimator is one of this library's, or derives from one."""
+    return isinstance(estimator, KernelRegressor | KernelClassifier)
+
+
 def read_estimator(estimator: Estimator) -> Model:
     """What the estimator asks for, or an error that says what to use instead.
 
@@ -236,20 +239,20 @@ def read_estimator(estimator: Estimator) -> Model:
     >>> read_estimator(KernelRidge(alpha=0.5)).ridges
     (0.5,)
     """
+    if is_ours(estimator):
+        return estimator._model()
     # A subclass of scikit-learn's may override anything: only the classes themselves are known,
     # and the patches that stand for them (on either side: a patch may have come first).
     asked = original(type(estimator))
     for kind, read in _READERS.items():
-        known = isinstance(estimator, kind) if read is _ours else asked is original(kind)
-        if known:
+        if asked is original(kind):
             return read(estimator)
     raise UnknownEstimatorError(type(estimator).__name__)
 
 
 def takes_sources(estimator: Estimator) -> bool:
     """Whether an estimator, or the twin of its model, can be fitted to a source of rows."""
-    kinds = (KernelRidge, Ridge, RidgeClassifier)
-    return hasattr(estimator, "_model") or type(estimator) in kinds
+    return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
 
 
 def twin_of(model: Model) -> KernelRegressor | KernelClassifier:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,21 +9,17 @@ from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
 from everyfold.models.model import Model
-from everyfold.models.sources import (
-    Reader,
-    Summing,
-    View,
-    check_model,
-    choose_map,
-    read_source,
-)
+from everyfold.models.sources import Reader, Summing, View, check_model, choose_map, read_source
 from everyfold.models.targets import Target
 from everyfold.operators import Expansion, FeatureMap, LowRank, Responds, Solution
 from everyfold.operators.base import having
+from everyfold.operators.memory import batch_bytes, threads_that_fit
 from everyfold.operators.sums import Start, Sums
+from everyfold.operators.threads import thread_budget
 from everyfold.rows import RowSource
 from everyfold.rows.batches import height_of
 from everyfold.rows.rules import Everything
+from everyfold.rows.telling import warn
 from everyfold.solve import Fit, solve
 from everyfold.types import Array, Matrix
 
@@ -84,11 +79,10 @@ def fit_columns(model: Model, operator: Responds, target: Target, weights: Array
 def _warn_unconverged(fits: list[Fit]) -> None:
     worst = max(float(fit.stationarity.max(initial=0.0)) for fit in fits)
     if not all(fit.is_converged for fit in fits):
-        warnings.warn(
+        warn(
             f"Newton's method did not converge: the conditions of a minimum are violated by "
             f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
             ConvergenceWarning,
-            stacklevel=6,
         )
 
 
@@ -106,8 +100,11 @@ def fit_source(model: Model, source: RowSource) -> SourceFit:
     reader = read_source(source, model)
     features, ridge = choose_map(model, source), model.ridges[0]
     start = Start.of(features, ridge, source.n_rows or 1, intercept=model.intercept)
-    height = height_of(max(features.raw_width, source.n_features))
-    found = Summing(reader, Everything(), height, [View(features, start)]).over(source)
+    d, width = source.n_features, features.raw_width
+    height = height_of(max(width, d))
+    threads = max(1, min(thread_budget(), (source.n_rows or 0) // (2 * height)))
+    threads = threads_that_fit(threads, batch_bytes(height, d, width) + 16 * width**2)
+    found = Summing(reader, Everything(), height, [View(features, start)]).over(source, threads)
     total = found.sums[0].total
     rho = ridge * (total.count if model.ridge_scaling == "mean" else 1)
     fitted = _fitted(features, total, rho)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -27,6 +26,7 @@ from everyfold.models.warps import Warp
 from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.memory import LOW_RANK, check_memory, fits
 from everyfold.operators.structure import OperatorChoice
+from everyfold.rows.telling import warn
 from everyfold.solve import Classes, Problem, RidgeScaling
 from everyfold.types import AnyArray, Array, Label, Matrix, Targets
 
@@ -112,6 +112,8 @@ class Model:
     """Whether y has to be one column."""
     flattens: bool = False
     """Whether a single column of y is predicted without its second axis."""
+    takes_indicators: bool = False
+    """Whether y may be an indicator of several labels a row, which nothing here reads."""
     warp: Warp | None = None
     """How each training set transforms its targets, and values back."""
     C: float | None = None
@@ -131,6 +133,7 @@ class Model:
             self.is_joint,
             self.has_one_target,
             self.flattens,
+            self.takes_indicators,
         )
 
     def target(self, y: Targets) -> Target:
@@ -253,12 +256,11 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     structure = Nystrom(random_state=seed)
     rank = structure.rank_for(n_rows, n_features)
     check_memory(n_rows, rank)
-    warnings.warn(
+    warn(
         f"the kernel matrix of {n_rows} rows does not fit in memory and was replaced by one of "
         f"rank {rank} at most; pass operator=Nystrom(...) to choose it, or operator='dense' to "
         "insist",
         InexactWarning,
-        stacklevel=2,
     )
     return structure
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from operator import add
 from typing import Any, Generic
@@ -13,9 +13,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold.models.pipelines import Parts
-from everyfold.rows import RowSource
+from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import rows_at_a_time
-from everyfold.rows.checks import Piece
+from everyfold.rows.checks import Piece, check
 from everyfold.rows.moments import FoldMoments, Moments, Scaling
 from everyfold.rows.rules import Everything, FoldRule
 from everyfold.rows.source import Result
@@ -89,11 +89,20 @@ class ScaledRows(RowSource):
     def _take(self, rows: Array) -> Array:
         return self.scaling(self.source.take(rows))
 
+    def blocks(self, size: int) -> Iterator[Block]:
+        """See base class: those of the source, whatever part of its rows they are."""
+        for block in self.source.blocks(size):
+            piece = Piece(self.scaling(block.X), block.y, block.sample_weight, block.fold)
+            yield check(piece, block.start, self.n_features, None)
+
     def reduce(
-        self, work: Callable[[RowSource], Result], merge: Callable[[Result, Result], Result]
+        self,
+        work: Callable[[RowSource], Result],
+        merge: Callable[[Result, Result], Result],
+        threads: int = 1,
     ) -> Result:
         """See base class: where the rows are."""
-        return self.source.reduce(_Scaled(work, self.scaling), merge)
+        return self.source.reduce(_Scaled(work, self.scaling), merge, threads)
 
 
 def fit_to_source(estimator: Estimator, source: RowSource, **params: Any) -> Estimator:

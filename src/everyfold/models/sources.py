@@ -12,14 +12,17 @@ import numpy as np
 from everyfold.models.model import Model
 from everyfold.models.targets import Labels, Numbers, Target
 from everyfold.operators import FeatureMap, Mapped, Nystrom, Primal
+from everyfold.operators.memory import sample_rows
 from everyfold.operators.sums import FoldSums, Start, accumulate
+from everyfold.operators.threads import lone_blas
 from everyfold.rows import Block, RowSource
 from everyfold.rows.batches import Batch, by_fold, rows_at_a_time
 from everyfold.rows.dasks import is_lazy, lazily
-from everyfold.rows.memory import Sampled
+from everyfold.rows.memory import Few, Sampled
 from everyfold.rows.rules import FoldRule
+from everyfold.rows.source import Result
 from everyfold.rows.telling import tell
-from everyfold.types import AnyArray, Array, Estimator, Index, Matrix, Targets
+from everyfold.types import AnyArray, Array, Estimator, Matrix, Targets
 
 
 def check_model(model: Model) -> None:
@@ -67,10 +70,15 @@ def structure_of(model: Model) -> Mapped:
     return Primal() if model.choice.kernel == "linear" else Nystrom(random_state=model.seed)
 
 
-def choose_map(model: Model, rows: Sampled) -> FeatureMap:
-    """The map from rows to features; the number of rows must be known."""
+def choose_map(model: Model, rows: Sampled, most_rows: int | None = None) -> FeatureMap:
+    """The map from rows to features; the number of rows must be known.
+
+    ``most_rows`` may be held for it at a time; as many as memory allows if None.
+    """
     kernel = model.choice.resolve(np.zeros((1, rows.n_features)))
-    return structure_of(model).feature_map(kernel, rows)
+    structure, n, d = structure_of(model), rows.n_rows or 0, rows.n_features
+    most = most_rows or sample_rows(d, structure.raw_width_for(n, d))
+    return structure.feature_map(kernel, Few(rows, most))
 
 
 @dataclass(frozen=True)
@@ -96,9 +104,8 @@ class Reader:
         """The target of some rows."""
         if self.classes is None:
             return Numbers.read(y)
-        codes: Index = np.asarray(np.searchsorted(self.classes, np.asarray(y)), dtype=np.intp)
-        columns = 2.0 * (codes[:, None] == np.arange(len(self.classes))) - 1.0
-        return Labels(self.classes, codes, columns[:, 1:] if len(self.classes) == 2 else columns)
+        codes = np.asarray(np.searchsorted(self.classes, np.asarray(y)), dtype=np.intp)
+        return Labels.coded(self.classes, codes)
 
     def weights(self, block: Block, target: Target) -> Array | None:
         """The weights of a block's rows; None if all are 1."""
@@ -145,6 +152,17 @@ def tell_block(block: Block, source: RowSource) -> None:
     """Say how far a pass over a source is, now that a block is done."""
     if source.n_rows:
         tell(min(1.0, (block.start + len(block)) / source.n_rows))
+
+
+def reduced(
+    source: RowSource,
+    work: Callable[[RowSource], Result],
+    merge: Callable[[Result, Result], Result],
+    threads: int,
+) -> Result:
+    """What ``work`` makes of a source in so many threads, with one thread of BLAS in each."""
+    with lone_blas(threads):
+        return source.reduce(work, merge, threads)
 
 
 @dataclass(frozen=True)
@@ -196,9 +214,9 @@ class Summing:
     height: int
     views: Sequence[View]
 
-    def over(self, source: RowSource) -> Pass:
+    def over(self, source: RowSource, threads: int = 1) -> Pass:
         """The sums of every view, from one pass."""
-        found: Pass = source.reduce(self, add)
+        found: Pass = reduced(source, self, add, threads)
         if not any(part.count for part in found.sums[0].parts.values()):
             raise ValueError(
                 "the weight (sample_weight, times class_weight) is zero for every row of the "

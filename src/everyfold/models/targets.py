@@ -49,6 +49,14 @@ class Target(ABC):
     def among(self, rows: Index) -> Self:
         """The same target of some of the rows; labels keep all their classes."""
 
+    def permuted(self, order: Index) -> Self:
+        """The same with its rows in another order, and weights as they are."""
+        return self.among(order)
+
+    def learnt_with(self, weights: Array) -> Self:
+        """The same for models that are fitted with these weights of the rows."""
+        return self
+
     def emptied(self) -> Self:
         """The same without its rows, to decide about others."""
         return self.among(np.empty(0, dtype=np.intp))
@@ -148,7 +156,7 @@ class Versions(Target):
         return len(self.orders)
 
     def __getitem__(self, i: int) -> Target:
-        return self.base.among(self.orders[i])
+        return self.base.permuted(self.orders[i])
 
     def predict(self, values: Array) -> AnyArray:
         """See base class; versions are asked one by one."""
@@ -169,6 +177,10 @@ class Labels(Target):
     codes: Index
     columns: Array
     has_probabilities: bool = field(default=False, kw_only=True)
+    needs_weight: bool = field(default=False, kw_only=True)
+    """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
+    counted: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    """The rows that make their class known; None for all."""
 
     @classmethod
     def read(cls, y: Targets) -> Labels:
@@ -191,6 +203,11 @@ class Labels(Target):
                 f"y has one class only ({classes.tolist()}); a classifier needs at least two "
                 "different labels"
             )
+        return cls.coded(classes, codes)
+
+    @classmethod
+    def coded(cls, classes: AnyArray, codes: Index) -> Labels:
+        """Labels by their numbers among the classes."""
         columns = 2.0 * (codes[:, None] == np.arange(len(classes))) - 1.0
         return cls(classes, codes, columns[:, 1:] if len(classes) == 2 else columns)
 
@@ -224,15 +241,36 @@ class Labels(Target):
 
     def among(self, rows: Index) -> Self:
         """See base class."""
-        return replace(self, codes=self.codes[rows], columns=self.columns[rows])
+        return replace(
+            self,
+            codes=self.codes[rows],
+            columns=self.columns[rows],
+            counted=None if self.counted is None else self.counted[rows],
+        )
+
+    def permuted(self, order: Index) -> Self:
+        """See base class."""
+        return replace(self.among(order), counted=self.counted)
+
+    def learnt_with(self, weights: Array) -> Self:
+        """See base class."""
+        has_weight = weights > 0.0
+        is_known = has_weight.all() or not self.needs_weight
+        return self if is_known else replace(self, counted=has_weight)
+
+    def _seen(self, train: Index) -> NDArray[np.bool_]:
+        """Which classes a model of these training rows knows."""
+        rows = train if self.counted is None else train[self.counted[train]]
+        return np.asarray(np.bincount(self.codes[rows], minlength=len(self.classes)) > 0)
 
     def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have cannot be predicted."""
-        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        seen = self._seen(train)
         if seen.sum() < 2:
+            weighted = "" if self.counted is None else " with positive sample_weight"
             raise ValueError(
-                "the training rows of a fold have one class only; use a stratified cv, fewer "
-                "folds, or more rows of the rare class"
+                f"the training rows{weighted} of a fold have one class only; use a stratified cv, "
+                "fewer folds, or more rows of the rare class"
             )
         if seen.all():
             return values
@@ -243,15 +281,17 @@ class Labels(Target):
     def incomplete(self, folds: Folds) -> list[int]:
         """See base class."""
         size, fold = len(self.classes), np.repeat(np.arange(len(folds)), folds.sizes)
+        counts = np.ones(len(self.codes)) if self.counted is None else self.counted
+        rows = folds.held_rows
         held = np.bincount(
-            fold * size + self.codes[folds.held_rows], minlength=len(folds) * size
+            fold * size + self.codes[rows], counts[rows], minlength=len(folds) * size
         ).reshape(len(folds), size)
-        kept = np.bincount(self.codes, minlength=size) - held
+        kept = np.bincount(self.codes, counts, minlength=size) - held
         return np.flatnonzero((kept == 0).any(axis=1)).tolist()
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
-        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        seen = self._seen(train)
         if seen.all():
             return self, values
         kept = values[:, seen] if seen.sum() > 2 else values[:, [np.flatnonzero(seen)[-1]]]
@@ -264,6 +304,8 @@ class Voting:
 
     shape: Literal["ovr", "ovo"] = "ovr"
     break_ties: bool = False
+    needs_weight: bool = False
+    """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
 
 
 @dataclass(frozen=True)
@@ -293,7 +335,14 @@ class Pairs(Labels):
         codes = labels.codes[:, None]
         takes_part = (codes == first) | (codes == second)
         columns = np.where(codes == first, 1.0, -1.0)
-        return cls(labels.classes, labels.codes, columns, takes_part, voting)
+        return cls(
+            labels.classes,
+            labels.codes,
+            columns,
+            takes_part,
+            voting,
+            needs_weight=labels.needs_weight,
+        )
 
     @staticmethod
     def _pairs(n_classes: int) -> tuple[Index, Index]:
@@ -311,31 +360,28 @@ class Pairs(Labels):
 
     def among(self, rows: Index) -> Self:
         """See base class."""
-        return replace(
-            self,
-            codes=self.codes[rows],
-            columns=self.columns[rows],
-            takes_part=self.takes_part[rows],
-        )
+        return replace(super().among(rows), takes_part=self.takes_part[rows])
+
+    def _sums(self, of_first: AnyArray, of_second: AnyArray) -> Array:
+        """What the pairs give to the first and to the second of their classes, by class."""
+        total = np.zeros((len(of_first), len(self.classes)))
+        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
+            total[:, i] += of_first[:, k]
+            total[:, j] += of_second[:, k]
+        return total
 
     def _votes(self, values: Array) -> Array:
-        votes = np.zeros((len(values), len(self.classes)))
-        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
-            votes[:, i] += values[:, k] > 0.0
-            votes[:, j] += ~(values[:, k] > 0.0)
-        return votes
+        """The votes for each class, by one product."""
+        first, second = self._pairs(len(self.classes))
+        every = np.eye(len(self.classes))
+        # Whole numbers: the second of each pair has its vote, unless the first takes it away.
+        taken = (values > 0.0).astype(np.float64) @ (every[first] - every[second])
+        return np.asarray(taken + every[second].sum(axis=0))
 
     def _confidence(self, values: Array) -> Array:
         """Votes, with ties broken by the sums of the decision values."""
-        total = np.zeros((len(values), len(self.classes)))
-        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
-            total[:, i] += values[:, k]
-            total[:, j] -= values[:, k]
-        votes = np.zeros_like(total)
-        for k, (i, j) in enumerate(zip(*self._pairs(len(self.classes)), strict=True)):
-            votes[:, i] += values[:, k] >= 0.0
-            votes[:, j] += values[:, k] < 0.0
-        return votes + total / (3.0 * (np.abs(total) + 1.0))
+        total = self._sums(values, -values)
+        return self._sums(values >= 0.0, values < 0.0) + total / (3.0 * (np.abs(total) + 1.0))
 
     @property
     def predicts_by_sign(self) -> bool:
@@ -353,7 +399,7 @@ class Pairs(Labels):
 
     def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have loses every vote."""
-        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        seen = self._seen(train)
         if seen.all():
             return values
         super().mask(np.empty((0, len(self.classes))), train)
@@ -366,7 +412,7 @@ class Pairs(Labels):
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
-        seen = np.bincount(self.codes[train], minlength=len(self.classes)) > 0
+        seen = self._seen(train)
         if seen.all():
             return self, values
         first, second = self._pairs(len(self.classes))
@@ -397,6 +443,8 @@ class Reading:
         Whether y has to be one column of numbers.
     flattens : bool
         Whether a single column is predicted without its second axis.
+    takes_indicators : bool
+        Whether y may be an indicator of several labels a row, which nothing here reads.
     """
 
     is_classifier: bool
@@ -405,6 +453,7 @@ class Reading:
     is_joint: bool = False
     has_one_target: bool = False
     flattens: bool = False
+    takes_indicators: bool = False
 
     def read(self, y: Targets) -> Target:
         """Check and read y.
@@ -418,6 +467,11 @@ class Reading:
             numbers = Numbers.read(_one_column(y) if self.has_one_target else y)
             is_single = self.flattens and numbers.columns.shape[1] == 1
             return replace(numbers, is_flat=numbers.is_flat or is_single)
+        if self.takes_indicators and np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise NotSpedUpError(
+                f"y is an indicator of {np.shape(y)[1]} labels, and this library reads one label "
+                "a row; search each column for itself"
+            )
         labels = Labels.read(y)
         if self.is_joint and len(labels.classes) > 2:
             raise NotSpedUpError(
@@ -426,6 +480,8 @@ class Reading:
             )
         if self.has_log_odds:
             labels = replace(labels, has_probabilities=self.voting is None)
+        if self.voting is not None:
+            labels = replace(labels, needs_weight=self.voting.needs_weight)
         if self.voting is None or len(labels.classes) == 2:
             return labels
         return Pairs.of(labels, self.voting)

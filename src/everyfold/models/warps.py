@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from traceback import format_exc
 
 import numpy as np
 from sklearn.base import clone
@@ -96,7 +95,7 @@ class Warped:
             block[train] = found
             return block
         except Exception as error:
-            self.failures[k] = Failure(error, format_exc())
+            self.failures[k] = Failure.caught(error)
             return None
 
     def back(self, record: OutOfFold) -> OutOfFold:
@@ -113,5 +112,5 @@ class Warped:
                 found = np.asarray(self._rules[at].inverse_transform(block), dtype=np.float64)
                 values[part] = found.reshape(len(block), -1)
             except Exception as error:
-                failures[k] = Failure(error, format_exc())
+                failures[k] = Failure.caught(error)
         return replace(record, values=values, failures=failures)

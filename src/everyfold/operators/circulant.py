@@ -25,6 +25,7 @@ from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold.kernels import RBF, Kernel, Laplacian
+from everyfold.kernels.distances import dense, is_sparse
 from everyfold.operators.base import StructureError
 from everyfold.operators.dense import Dense
 from everyfold.operators.fourier import (
@@ -36,6 +37,7 @@ from everyfold.operators.fourier import (
 )
 from everyfold.operators.grid import Grid, balance, nearest_factors
 from everyfold.operators.structure import Structure
+from everyfold.rows.telling import warn
 from everyfold.types import Array, Index, Matrix, RandomState
 
 _PAIRS = 1000
@@ -217,13 +219,12 @@ class Circulant(Structure):
     def _balanced(self, n: int) -> Grid:
         factors = balance(n, self.levels)
         if len(factors) < self.levels:
-            warnings.warn(
+            warn(
                 f"n_samples={n} has no {self.levels} factors > 1, so the circulant matrix has the "
                 f"factors {factors}: all rows are kept, for {spell_counts(Grid(factors))} folds "
                 f"only. For others, take a sub-sample: Circulant(levels={self.levels}).sample({n}, "
                 "n_folds=...)",
                 CirculantWarning,
-                stacklevel=4,
             )
         return Grid(factors)
 
@@ -267,8 +268,7 @@ def _typical_distance(X: Matrix, rows: Index, others: Index, kernel: Kernel) -> 
     difference = abs(X[others] - X[rows])
     is_squared = kernel.base == "squared_distance"
     if is_squared:
-        is_sparse = hasattr(difference, "multiply")
-        difference = difference.multiply(difference) if is_sparse else difference**2
+        difference = difference.multiply(difference) if is_sparse(difference) else difference**2
     sums = np.asarray(difference.sum(axis=1), dtype=np.float64).ravel()
     distances = np.sqrt(sums) if is_squared else sums
     return float(np.median(distances)) or float(distances.mean())
@@ -282,12 +282,11 @@ def _check_order(measured: Sequence[float], kernel: Kernel, X: Matrix) -> None:
         return
     anywhere = _typical_distance(X, rows, others, kernel)
     if anywhere > 0.0 and float(np.mean(measured)) >= _AS_FAR_AS_ANY * anywhere:
-        warnings.warn(
+        warn(
             "neighbouring rows are as far apart as any others, so that a circulant matrix, which "
             "knows their order only, says nothing about the kernel's and its scores are noise; "
             "put X and y in order first: rows = Circulant().arrange(X)",
             CirculantWarning,
-            stacklevel=4,
         )
 
 
@@ -295,9 +294,7 @@ def _components(X: Matrix, count: int) -> Array:
     """The coordinates of the rows along their leading principal directions, largest first."""
     n, d = X.shape
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
-    gram = X.T @ X
-    scatter = np.asarray(gram.toarray() if hasattr(gram, "toarray") else gram, dtype=np.float64)
-    scatter = scatter - n * np.outer(mean, mean)
+    scatter = np.asarray(dense(X.T @ X), dtype=np.float64) - n * np.outer(mean, mean)
     _, directions = eigh(scatter, subset_by_index=(max(0, d - count), d - 1))
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
     directions = directions * np.sign(largest)  # a sign that does not depend on the library

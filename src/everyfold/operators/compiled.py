@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -14,6 +13,7 @@ from numba.core import event
 from numba.core.errors import NumbaError
 
 from everyfold.operators.collector import paused_collector
+from everyfold.rows.telling import warn
 from everyfold.types import Params
 
 _LIKE = (".nbi", ".nbc")
@@ -111,11 +111,10 @@ class Entry:
                     path.unlink(missing_ok=True)
                 except OSError:  # not ours to delete: the next trial goes without it
                     continue
-        warnings.warn(
+        warn(
             f"the cache of compiled code in {folder} could not be read "
             f"({type(error).__name__}: {error}); {self._function.__name__} was compiled again",
             RuntimeWarning,
-            stacklevel=4,
         )
 
     @property

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from everyfold.kernels import Kernel
+from everyfold.kernels.distances import dense, is_sparse
 from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
@@ -127,7 +128,7 @@ class Plain(FeatureMap):
 
     def base(self, X: Matrix) -> Array:
         """See base class."""
-        return as_columns(X) if hasattr(X, "toarray") else np.array(X, dtype=np.float64, order="C")
+        return as_columns(X) if is_sparse(X) else np.array(X, dtype=np.float64, order="C")
 
     @property
     def raw_width(self) -> int:
@@ -145,8 +146,7 @@ class Plain(FeatureMap):
 
 def as_columns(X: Matrix) -> Array:
     """Rows as a dense array in C order, themselves where they are one."""
-    V: Matrix = X.toarray() if hasattr(X, "toarray") else X
-    return np.ascontiguousarray(V, dtype=np.float64)
+    return np.ascontiguousarray(dense(X), dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ the eigenvalue of the constant vector to 0: :math:`C = G - G11^\top G / 1^\top G
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import cached_property, reduce
 
@@ -30,6 +29,7 @@ from everyfold.operators.grid import Grid, Spectrum, balance, divisors_of
 from everyfold.operators.series import influence_series
 from everyfold.operators.symmetric import EPS, refuse
 from everyfold.rows.folds import lengths
+from everyfold.rows.telling import warn
 from everyfold.types import Array, Index, Route
 
 CLIPPED_SHARE = 0.01
@@ -77,13 +77,12 @@ class CirculantMatrix(Responds):
         self.clipped_share = grid.total(np.maximum(-values, 0.0)) / size
         self.values = np.maximum(values, 0.0, out=values)
         if self.clipped_share > CLIPPED_SHARE:
-            warnings.warn(
+            warn(
                 f"{self.clipped_share:.1%} of the spectrum of the circulant matrix is negative and "
                 f"was clipped at 0: {kernel} has not decayed over half a period of the grid "
                 f"{grid.factors} with steps {steps}. Scores of this candidate mean little; use a "
                 "larger gamma or larger steps",
                 CirculantWarning,
-                stacklevel=4,
             )
 
     @property

@@ -86,6 +86,11 @@ def rp_cholesky(kernel: Kernel, X: Matrix, count: int, tol: float, random: Rando
     """
     diagonal = kernel.diagonal(X)
     n, total = len(diagonal), float(diagonal.sum())
+    if not np.isfinite(total):
+        raise ValueError(
+            f"{kernel} overflows on these rows, so that none of them can be a landmark; scale the "
+            "features, or use a smaller gamma or degree"
+        )
     columns = np.empty((count, n))
     rows: list[int] = []
     residual = diagonal.copy()

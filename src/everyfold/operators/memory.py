@@ -9,6 +9,8 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from everyfold.rows.memory import SAMPLE
+
 UNKNOWN = 1 << 62
 """Bytes where nothing is known of a limit."""
 
@@ -28,16 +30,29 @@ def shared_memory() -> int:
 
 def process_memory() -> int:
     """Bytes that the limits of the address space and of data leave this process."""
+    left = UNKNOWN
+    for limit, used in _process_limits():
+        left = min(left, max(0, limit - _named(PROC / "self" / "status", used, 1024)))
+    return left
+
+
+def memory_limit() -> int:
+    """Bytes this process could have if nothing were in use: the same for every call."""
+    machine = _named(PROC / "meminfo", "MemTotal:", 1024) or UNKNOWN
+    of_groups = (_number(folder / names[0]) for folder, names in _folders())
+    return min(machine, *of_groups, *(limit for limit, _ in _process_limits()), UNKNOWN)
+
+
+def _process_limits() -> Iterator[tuple[int, str]]:
+    """Limits of the address space and of data, and the names of what is in use of each."""
     try:
         import resource  # not on Windows
     except ImportError:
-        return UNKNOWN
-    left = UNKNOWN
+        return
     for kind, used in ((resource.RLIMIT_AS, "VmSize:"), (resource.RLIMIT_DATA, "VmData:")):
         limit = resource.getrlimit(kind)[0]
         if limit != resource.RLIM_INFINITY:
-            left = min(left, max(0, limit - _named(PROC / "self" / "status", used, 1024)))
-    return left
+            yield limit, used
 
 
 def _machine() -> int:
@@ -51,8 +66,14 @@ def _machine() -> int:
 
 
 def _groups() -> Iterator[int]:
-    """What each limit of the control groups leaves (version 2 and 1), and of those above them."""
+    """What each limit of the control groups leaves, and of those above them."""
     yield UNKNOWN
+    for folder, names in _folders():
+        yield _left(folder, *names)
+
+
+def _folders() -> Iterator[tuple[Path, tuple[str, str, str]]]:
+    """Control groups (version 2 and 1), and the names of limit, usage and cached files there."""
     for line in _text(PROC / "self" / "cgroup").splitlines():
         _, kinds, name = line.split(":", 2)
         if not kinds:
@@ -64,17 +85,22 @@ def _groups() -> Iterator[int]:
             continue
         group = PurePosixPath(name.lstrip("/"))
         for folder in (group, *group.parents):
-            yield _left(root / folder, *names)
+            yield root / folder, names
 
 
 def _left(folder: Path, limit: str, usage: str, cached: str) -> int:
     """The limit of a control group less what is in use; cached files give way."""
-    try:
-        most = int(_text(folder / limit))
-        used = int(_text(folder / usage))
-    except ValueError:  # no such file, or "max"
+    most, used = _number(folder / limit), _number(folder / usage)
+    if UNKNOWN in (most, used):
         return UNKNOWN
     return max(0, most - max(0, used - _named(folder / "memory.stat", cached, 1)))
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(_text(path))
+    except ValueError:  # no such file, or "max"
+        return UNKNOWN
 
 
 def _named(path: Path, name: str, unit: int) -> int:
@@ -101,6 +127,51 @@ def fits(n: int, rank: int) -> bool:
     """Whether an n×rank matrix fits in memory while it is at work."""
     needed = 8 * n * rank * 3
     return needed <= TRIFLE or needed <= available_memory()
+
+
+SHARE_OF_MEMORY = 0.25
+"""What a single use of memory may take of what is free: the sums of a pass."""
+
+SHARE_OF_LIMIT = 0.125
+"""What a sample of rows may take of all memory that there could be."""
+
+LEAST_SAMPLE = 1250
+
+
+def sample_bytes(rows: int, n_features: int, width: int, copies: int = 3) -> int:
+    """What it takes to choose so many landmarks from rows: these as read, scaled and centred."""
+    return 8 * rows * (copies * n_features + 2 * width)
+
+
+def sample_rows(n_features: int, width: int) -> int:
+    """How many rows landmarks are chosen from: halves of the usual number, until they are small.
+
+    They then take an eighth of the memory that there could be, not of what is free: a search that
+    goes on later, and the fit of its best model, are to have the same landmarks.
+    """
+    rows, room = SAMPLE, SHARE_OF_LIMIT * memory_limit()
+    while rows // 2 >= max(LEAST_SAMPLE, width) and sample_bytes(rows, n_features, width) > room:
+        rows //= 2
+    return rows
+
+
+COPIES = 4
+
+
+def batch_bytes(height: int, n_features: int, width: int, *, is_scaled: bool = True) -> int:
+    """So many rows of a source on their way into sums of ``width`` columns.
+
+    They exist several times: as they were read, as an array, put together, sorted by fold, scaled;
+    so do the columns that are made of them.
+    """
+    return 8 * height * (COPIES * (n_features + width) + is_scaled * n_features)
+
+
+def threads_that_fit(threads: int, needed: int) -> int:
+    """As many of these threads, with so many bytes each, as half of the free memory holds."""
+    if threads == 1:
+        return 1
+    return max(1, min(threads, int(2 * SHARE_OF_MEMORY * available_memory()) // max(1, needed)))
 
 
 LOW_RANK = "operator=Nystrom(...), or a linear kernel with fewer features than rows"

@@ -20,14 +20,11 @@ from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankRes
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.symmetric import CHUNK
-from everyfold.rows.memory import Held, Sampled
+from everyfold.rows.memory import SAMPLE, Held, Sampled
 from everyfold.types import Array, Index, Matrix, Order, RandomState
 
 DEFAULT_LANDMARKS = 1000
 """The most landmarks that are taken where no number is asked for."""
-
-SAMPLE = 20_000
-"""Rows, drawn uniformly, that landmarks of a longer source are chosen from."""
 
 _POWER_STEPS = 30
 
@@ -197,6 +194,10 @@ class Nystrom(Mapped):
         """See base class."""
         return self.count(n_rows)
 
+    def looks_at(self, n_rows: int, most: int) -> int:
+        """See base class."""
+        return min(n_rows, self.count(n_rows) + PROBE if self.sampling == "uniform" else most)
+
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
         return n_rows if self.replaces == "response" else self._kept(self.count(n_rows))
@@ -240,7 +241,7 @@ class Nystrom(Mapped):
         return X if self.rank is None else None
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
-        """See base class; of more than ``SAMPLE`` rows, so many are looked at."""
+        """See base class; of more than ``rows.most_rows``, so many are looked at."""
         n = rows.n_rows
         assert n is not None
         random = check_random_state(self.random_state)
@@ -251,14 +252,15 @@ class Nystrom(Mapped):
             X = rows.take(drawn)
             landmarks = kernel.anchors(X[:count], drawn[:count])
             W = kernel(X[:count], landmarks)
-            probe = X[count:] if len(drawn) > count else X
+            probe = _own(X[count:]) if len(drawn) > count else X
             return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count), probe)
-        X = rows.take(np.arange(n) if n <= SAMPLE else np.sort(uniform(n, SAMPLE, random)))
+        most = rows.most_rows
+        X = rows.take(np.arange(n) if n <= most else np.sort(uniform(n, most, random)))
         if self.sampling == "kmeans":
             _refuse_centres(kernel)
             landmarks = centres(X, count, random)
             W = kernel(landmarks, landmarks)
-            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count), X[:PROBE])
+            return LandmarkFeatures.of(kernel, landmarks, W, self._kept(count), _own(X[:PROBE]))
         return self._pivoted(kernel, X, count, random)[0]
 
     def _pivoted(
@@ -268,11 +270,16 @@ class Nystrom(Mapped):
         found = rp_cholesky(kernel, X, count, self.tol, random)
         landmarks = kernel.anchors(X[found.rows], found.rows)
         L = found.F[found.rows]
-        features = LandmarkFeatures.of_factor(kernel, landmarks, L, X[:PROBE])
+        features = LandmarkFeatures.of_factor(kernel, landmarks, L, _own(X[:PROBE]))
         if self.rank is None:
             return features, found.F, found.rows
         features, rotation = features.truncated(self._kept(len(found.rows)))
         return features, np.ascontiguousarray(product(found.F, rotation)), found.rows
+
+
+def _own(rows: Matrix) -> Matrix:
+    """Rows without those that they are a part of, which would be held as long as they are."""
+    return rows.copy() if isinstance(rows, np.ndarray) else rows
 
 
 def _is_count(value: object) -> TypeGuard[int]:

@@ -72,46 +72,52 @@ class NestedSpans:
         counts: Sequence[int],
         isolated: NDArray[np.bool_],
     ) -> None:
-        self._K, self._counts = K, np.asarray(counts)[:, None]
-        self._place = np.full(len(K), len(order), dtype=np.intp)
-        self._place[order] = np.arange(len(order))
+        m = len(order)
+        self._K, self._diagonal, self._counts = K, K.diagonal(), np.array(counts)[:, None]
+        self._place = np.full(len(K), m, dtype=np.intp)
+        self._place[order] = np.arange(m)
         self._softness = np.zeros(len(K))
         self._softness[order] = softness
-        self._isolated = isolated
-        is_coupled = ~isolated[order]
-        self._coupled = order[is_coupled]
-        self._ends = np.cumsum(is_coupled)[self._counts[:, 0] - 1].tolist()
+        self._isolated, self._ends, lonely = isolated, list(counts), np.zeros(0)
+        self._coupled, self._position = order, self._place
+        is_lonely = isolated[order]
+        if is_lonely.any():
+            self._coupled = order[~is_lonely]
+            ends = np.cumsum(~is_lonely)
+            self._ends = ends[self._counts[:, 0] - 1].tolist()
+            self._position = np.append(ends - 1, 0)[self._place]
+            lonely = np.cumsum(is_lonely / (self._diagonal[order] + softness))
         own = self._softness[self._coupled]
         least = float(own.min(initial=np.inf))
-        A = K.take(self._coupled, 0).take(self._coupled, 1)
+        self._rows = K.take(self._coupled, 0)
+        A = self._rows.take(self._coupled, 1)
         A.ravel()[:: len(A) + 1] += own - least
         self._system = CholeskySystem(A, least, overwrite=True)
         self.condition = self._system.condition
         # X 1, whose first k entries are those of each smaller set.
-        self._z = self._system.columns.sum(axis=0)
-        lonely = np.where(is_coupled, 0.0, 1.0 / (K.diagonal()[order] + softness))
-        self._kappa = np.cumsum(lonely)[self._counts - 1] + self._sums(self._z[None])[0]
+        self._z = np.add.reduce(self._system.columns, 0)
+        self._kappa = np.array([[self._z[:end] @ self._z[:end]] for end in self._ends])
+        if len(lonely):
+            self._kappa += lonely[self._counts - 1]
 
     def of(self, rows: Index) -> Array:
         """S² of some rows with respect to every set, (sets, rows)."""
         spans = np.empty((len(self._ends), len(rows)))
-        is_member = self._place[rows] < self._counts[-1]
-        is_lonely = self._isolated[rows]
-        is_other = ~(is_member | is_lonely)
-        others = rows[is_other]
-        if others.size:
-            # Whole rows of memory first: most often they are fewer than the columns.
-            k = self._K.take(self._coupled, 0).take(others, 1).T
-            spans[:, is_other] = self._outside(others, self._system.halves(k))
+        is_coupled, is_lonely = self._place[rows] < self._counts[-1], self._isolated[rows]
+        is_other = ~is_coupled
         if is_lonely.any():
             spans[:, is_lonely] = self._of_isolated(rows[is_lonely])
-        is_coupled = is_member & ~is_lonely
-        position = np.searchsorted(self._place[self._coupled], self._place[rows[is_coupled]])
-        spans[:, is_coupled] = self._of_coupled()[:, position]
+            is_coupled &= ~is_lonely
+            is_other &= ~is_lonely
+        others = rows[is_other]
+        if len(others):
+            halves = self._system.halves(self._rows.take(others, 1).T)
+            spans[:, is_other] = self._outside(others, halves)
+        spans[:, is_coupled] = self._of_coupled()[:, self._position[rows[is_coupled]]]
         return spans
 
     def _of_isolated(self, rows: Index) -> Array:
-        diagonal, softness = self._K.diagonal()[rows], self._softness[rows]
+        diagonal, softness = self._diagonal[rows], self._softness[rows]
         own = 1.0 / (diagonal + softness)
         inside = self._left(own, own, rows)
         is_inside = self._place[rows] < self._counts
@@ -121,9 +127,9 @@ class NestedSpans:
         """S² of rows of the sets, from their G_ii and h_i."""
         C_ii = own - h**2 / self._kappa
         # If the row is the only one of its set, the others do not fix the intercept: keep it.
-        with np.errstate(divide="ignore"):
-            spans = 1.0 / np.maximum(C_ii, 0.0) - self._softness[rows]
-        return np.where(np.isfinite(spans), spans, self._K.diagonal()[rows])
+        is_alone = C_ii <= 0.0
+        spans: Array = 1.0 / np.where(is_alone, 1.0, C_ii) - self._softness[rows]
+        return np.where(is_alone, self._diagonal[rows], spans) if is_alone.any() else spans
 
     def _of_coupled(self) -> Array:
         """S² of the coupled rows of the largest set, with respect to every set."""
@@ -141,15 +147,19 @@ class NestedSpans:
     def _outside(self, rows: Index, halves: Array) -> Array:
         """S² of rows that are in none of the sets, from X K_{Ai} of each."""
         size, fit = self._sums(halves)
-        spans: Array = self._K.diagonal()[rows] - size + (1.0 - fit) ** 2 / self._kappa
+        spans: Array = self._diagonal[rows] - size + (1.0 - fit) ** 2 / self._kappa
         return spans
 
     def _sums(self, rows: Array) -> tuple[Array, Array]:
         """Over the first entries of each row, as many as each set has: squares, products with z."""
-        squares, products, start = [], [], 0
-        for end in self._ends:
+        squares, products = np.empty((2, len(self._ends), len(rows)))
+        start = 0
+        for k, end in enumerate(self._ends):
             part = rows[:, start:end]
-            squares.append(np.einsum("ij,ij->i", part, part))
-            products.append(np.einsum("ij,j->i", part, self._z[start:end]))
+            np.einsum("ij,ij->i", part, part, out=squares[k])
+            products[k] = part @ self._z[start:end]
             start = end
-        return np.cumsum(squares, axis=0), np.cumsum(products, axis=0)
+        if len(self._ends) > 1:
+            np.cumsum(squares, axis=0, out=squares)
+            np.cumsum(products, axis=0, out=products)
+        return squares, products

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 
 from everyfold.operators.features import FeatureMap
-from everyfold.operators.products import product
+from everyfold.operators.products import add_gram, product
 from everyfold.operators.symmetric import (
     NotPositiveDefiniteError,
     cholesky,
@@ -98,8 +98,8 @@ class Sums:
             V *= root
             z, z_middle = z * root, z_middle * root
         if V.size:
-            self.gram = blas.dsyrk(1.0, V.T, beta=1.0, c=self.gram, lower=1, overwrite_c=1)
-            self.cross += blas.dgemm(1.0, V.T, np.asfortranarray(z))
+            self.gram = add_gram(V, self.gram)
+            self.cross += V.T @ z
         self.squares += np.einsum("ij,ij->j", z, z)
         self.spread += np.einsum("ij,ij->j", z_middle, z_middle)
         self._move(weight, origin, target_origin, middle)
@@ -416,7 +416,7 @@ def accumulate(
             for i, C in _columns(batch.X, maps, members):
                 features, owner = maps[i], owners[i]
                 if features.T is not None and found[i].T is None:
-                    C = np.ascontiguousarray(product(C, features.T))
+                    C = C @ features.T
                 found[i].add(C, batch if owner is None else batch.seen_by(owner))
     return found
 

@@ -32,6 +32,16 @@ def thread_budget() -> int:
 
 
 @contextmanager
+def lone_blas(threads: int) -> Iterator[None]:
+    """Limit BLAS to one thread in each of several threads of ours."""
+    if threads < 2:
+        yield
+        return
+    with _controller().limit(limits=1):
+        yield
+
+
+@contextmanager
 def blas_threads(n_rows: int) -> Iterator[None]:
     """Limit BLAS to one thread while matrices of ``n_rows`` rows are at work, if they are small."""
     if n_rows >= SINGLE_THREAD_ROWS or thread_budget() == 1:

@@ -43,7 +43,7 @@ class Batch:
     sets: list[tuple[int, slice | Index]]
 
     def seen_by(self, fold: int) -> Batch:
-        """The same rows, of which those of other folds are in none."""
+        """The same batch as one fold sees it: rows of other folds are held out by none."""
         sets = [(number if number == fold else NEVER, rows) for number, rows in self.sets]
         return Batch(self.X, self.z, self.w, sets)
 

@@ -54,6 +54,11 @@ class Block:
     def __len__(self) -> int:
         return len(self.X)
 
+    def copy(self) -> Block:
+        """The same in arrays of its own, which nobody writes to."""
+        weight, fold = (v if v is None else v.copy() for v in (self.sample_weight, self.fold))
+        return Block(self.X.copy(), self.y.copy(), weight, fold, self.start)
+
     def part(self, start: int, stop: int) -> Block:
         """The block's rows from ``start`` to before ``stop``, as views."""
         weight, fold = (v if v is None else v[start:stop] for v in (self.sample_weight, self.fold))
@@ -237,7 +242,7 @@ def positive(value: SupportsIndex | None, name: str) -> int:
 
 
 def row_numbers(rows: ArrayLike, n_rows: int | None) -> Array:
-    """Numbers of rows that a source has."""
+    """Check that numbers of rows are whole and within the source."""
     numbers = np.asarray(rows)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iu"):
         raise StreamError(

@@ -161,9 +161,14 @@ class DaskRows(RowSource):
         return tell
 
     def reduce(
-        self, work: Callable[[RowSource], Result], merge: Callable[[Result, Result], Result]
+        self,
+        work: Callable[[RowSource], Result],
+        merge: Callable[[Result, Result], Result],
+        threads: int = 1,
     ) -> Result:
-        """See base class."""
+        """See base class: by the workers of the cluster; by threads only where there is none."""
+        if threads > 1 and self.cluster is None:
+            return super().reduce(work, merge, threads)
         found = self._run(_OnRows(work, self.names), _Merging(merge), self._partitions)
         self._compare(found.tallies)
         result: Result = found.result

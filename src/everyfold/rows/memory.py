@@ -10,9 +10,15 @@ from numpy.typing import NDArray
 
 from everyfold.types import Matrix
 
+SAMPLE = 20_000
+"""Rows, drawn uniformly, that landmarks of more rows than that are chosen from."""
+
 
 class Sampled(Protocol):
     """Rows of which some can be taken by their numbers: those of a source, or of an array."""
+
+    @property
+    def most_rows(self) -> int: ...  # noqa: D102
 
     @property
     def n_rows(self) -> int | None: ...  # noqa: D102
@@ -28,6 +34,7 @@ class Held:
     """The rows of an array or a CSR matrix, as they are: no copies, no checks."""
 
     X: Matrix
+    most_rows: int = SAMPLE
 
     @property
     def n_rows(self) -> int:
@@ -42,3 +49,25 @@ class Held:
     def take(self, rows: NDArray[np.intp]) -> Matrix:
         """Some of the rows."""
         return self.X[rows]
+
+
+@dataclass(frozen=True)
+class Few:
+    """The same rows, of which no more than so many are to be held at a time."""
+
+    rows: Sampled
+    most_rows: int
+
+    @property
+    def n_rows(self) -> int | None:
+        """The number of rows."""
+        return self.rows.n_rows
+
+    @property
+    def n_features(self) -> int:
+        """The number of columns."""
+        return self.rows.n_features
+
+    def take(self, rows: NDArray[np.intp]) -> Matrix:
+        """Some of the rows."""
+        return self.rows.take(rows)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +27,9 @@ from everyfold.rows.checks import (
     span,
 )
 from everyfold.rows.cluster import Workers
+from everyfold.rows.memory import SAMPLE
 from everyfold.rows.stamps import Stamp
+from everyfold.rows.turns import Turns, by_threads
 from everyfold.types import Params
 
 Result = TypeVar("Result")
@@ -59,6 +61,8 @@ class RowSource(ABC):
         False for rows that are only to be predicted; their y has no columns.
     first_row : int
         The number of the first row, where the source is a part of another one.
+    most_rows : int
+        How many rows are held to choose landmarks from, at most.
     """
 
     n_features: int
@@ -66,6 +70,7 @@ class RowSource(ABC):
     names: tuple[str, ...] | None = None
     has_target: bool = True
     first_row: int = 0
+    most_rows: int = SAMPLE
     watch: Callable[[int, int | None], None] | None = None
     """Told how many rows of a pass are done, and of how many; not in other processes."""
     _first: Tally | None = None
@@ -114,14 +119,22 @@ class RowSource(ABC):
         return self._pass(positive(size, "the size of blocks"))
 
     def reduce(
-        self, work: Callable[[RowSource], Result], merge: Callable[[Result, Result], Result]
+        self,
+        work: Callable[[RowSource], Result],
+        merge: Callable[[Result, Result], Result],
+        threads: int = 1,
     ) -> Result:
-        """What ``work`` makes of a pass over the rows, where they are.
+        """What ``work`` makes of one pass over the rows, where they are.
 
         A source whose rows are in several places has each of them worked on there, and the results
-        put together by ``merge``, in the order of the rows.
+        put together by ``merge``, in the order of the rows. Here, ``threads`` have every so-manyth
+        block each, in arrays of its own.
         """
-        return work(self)
+        if threads < 2:
+            return work(self)
+        turns = Turns[Block](threads)
+        shares = [_Share(self, turns, k) for k in range(threads)]
+        return by_threads([partial(work, share) for share in shares], merge, turns)
 
     def take(self, rows: ArrayLike) -> Array:
         """X of some rows, in the order asked; rows may repeat.
@@ -229,6 +242,25 @@ class RowSource(ABC):
             f"the {self.n_rows} of the first pass; every pass must give the same rows in the same "
             "order (a callable must return a fresh iterator each time)"
         )
+
+
+class _Share(RowSource):
+    """The blocks of a source that one of several threads works on, for one pass."""
+
+    def __init__(self, source: RowSource, turns: Turns[Block], number: int) -> None:
+        self.n_features, self.n_rows, self.names = source.n_features, source.n_rows, source.names
+        self.has_target, self.first_row = source.has_target, source.first_row
+        self._source, self._number = source, number
+        self._turns: Turns[Block] | None = turns
+
+    def blocks(self, size: int) -> Iterator[Block]:
+        """See base class: those whose turn it is."""
+        turns, self._turns = self._turns, None
+        assert turns is not None, "there is one pass"
+        return turns.of(self._number, lambda: (block.copy() for block in self._source.blocks(size)))
+
+    def _pieces(self, size: int) -> Generator[Piece, None, None]:
+        raise NotImplementedError
 
 
 def piece_rows(size: int, n_features: int) -> int:

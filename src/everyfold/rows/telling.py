@@ -1,10 +1,13 @@
-"""Who is told how far a loop over rows or folds is: whoever listens around it, or nobody."""
+"""Who is told: how far a loop is, what is wrong, and how many of something, in words."""
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import TypeVar
 
 Listener = Callable[[float], None]
@@ -55,3 +58,30 @@ def told(items: Sequence[Item]) -> Iterator[Item]:
     for k, item in enumerate(items, start=1):
         yield item
         tell(k / len(items))
+
+
+_BETWEEN = ("everyfold", "sklearn")
+
+
+def warn(words: str, category: type[Warning] = UserWarning) -> None:
+    """Warn in the name of the line that called this library, or scikit-learn around it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and _package(frame) in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(words, category, stacklevel=level)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
+
+
+def counted(count: int, noun: str) -> str:
+    """So many of something, in words.
+
+    Examples
+    --------
+    >>> counted(1, "candidate"), counted(0, "row"), counted(3, "class")
+    ('1 candidate', '0 rows', '3 classes')
+    """
+    ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
+    return f"{count} {noun}{ending}"

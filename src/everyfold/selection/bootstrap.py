@@ -41,11 +41,7 @@ class HeldOutTable:
 
 
 def bootstrap(
-    table: HeldOutTable,
-    judge: Judge,
-    groups: Index | None,
-    count: int,
-    random_state: int | None,
+    table: HeldOutTable, judge: Judge, groups: Index | None, count: int, random_state: int | None
 ) -> Array:
     """The scores of ``count`` bootstraps, (count,).
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from inspect import signature
 from typing import Literal
 
@@ -27,6 +26,7 @@ from everyfold.models.private import (
     fit_calibrator,
     fit_context,
 )
+from everyfold.rows.telling import warn
 from everyfold.selection.functions import cross_val_predict
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
@@ -178,12 +178,10 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         asked = self.estimator.estimator if self._uses_search else self.estimator
         if "sample_weight" in signature(asked.fit).parameters:
             return {**fit_params, "sample_weight": sample_weight}
-        warnings.warn(
+        warn(
             f"{type(asked).__name__}.fit has no sample_weight, so that the weights are used for "
             "the calibration only, which is then likely to be wrong; of a Pipeline, pass them as "
-            "step__sample_weight, too",
-            UserWarning,
-            stacklevel=4,
+            "step__sample_weight, too"
         )
         return fit_params
 
@@ -246,10 +244,9 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
     search.fit(X, y, **params)
     found = search.out_of_fold(method="decision_function")
     if not found.is_exact:
-        warnings.warn(
+        warn(
             f"the held-out values of the winner, which the calibration rests on, are {found.status}"
             ": they may differ from those of refits",
             InexactWarning,
-            stacklevel=5,
         )
     return np.asarray(found.values, dtype=np.float64)

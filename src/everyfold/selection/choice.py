@@ -98,7 +98,7 @@ def check_weightless(data: Data) -> None:
 
 
 def scale_ridge(estimator: Estimator, n: int) -> None:
-    """The ridge of all rows in the "mean" convention, which estimators do not know."""
+    """Multiply an estimator's ridge by n: the "mean" convention, which estimators do not know."""
     final = final_step(estimator)
     if getattr(final, "C", None) is not None:
         final.set_params(C=final.C / n)
@@ -107,7 +107,7 @@ def scale_ridge(estimator: Estimator, n: int) -> None:
 
 
 def settle_rank(estimator: Estimator, landmarks: int) -> None:
-    """The number of landmarks that a search has found, where it was left open."""
+    """Give an estimator with ``n_landmarks="auto"`` the number that a search has found."""
     operator = getattr(estimator, "operator", None)
     if isinstance(operator, Nystrom) and operator.n_landmarks == "auto":
         estimator.set_params(operator=replace(operator, n_landmarks=landmarks))

@@ -12,9 +12,8 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, indexable
 
-from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.inexact import warn_if_inexact
-from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.private import translate_train_sizes, warn_or_raise_about_fit_failures
@@ -240,8 +239,7 @@ def _subsets(
 def _entries(request: Request) -> list[list[Params]]:
     """What became of every fold of every candidate."""
     data = check_read(read(request), request)
-    done = carry_out(plan(data, request), data, request.options.n_jobs)
-    outcomes = {outcome.number: outcome for some in done for outcome in some}
+    outcomes = outcomes_of(data, request)
     failed = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
     if failed and request.options.error_score == "raise":
         raise failed[0].error

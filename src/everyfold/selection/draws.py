@@ -22,7 +22,10 @@ _Options: TypeAlias = Mapping[str, Any]
 
 
 def check_free_ridges(estimator: Estimator, distributions: Grid, count: int) -> None:
-    """Refuse further ridges where there is no distribution of them, or where they are not free."""
+    """Refuse ``free_ridges`` that is no count, or that estimator or distributions do not allow.
+
+    Ridges must share a kernel, and have a distribution to be drawn from.
+    """
     if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 0:
         raise ValueError(f"free_ridges={count!r} is not a number of ridges; use 0, 1, 2, ...")
     if not count:
@@ -39,11 +42,7 @@ def check_free_ridges(estimator: Estimator, distributions: Grid, count: int) -> 
 
 
 def draw(
-    estimator: Estimator,
-    distributions: Grid,
-    n_iter: int,
-    random_state: RandomState,
-    count: int,
+    estimator: Estimator, distributions: Grid, n_iter: int, random_state: RandomState, count: int
 ) -> list[Params]:
     """What scikit-learn's search would draw, and then ``count`` further ridges for every kernel.
 

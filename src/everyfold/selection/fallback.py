@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from functools import wraps
 from inspect import signature
@@ -13,6 +12,7 @@ from sklearn import model_selection
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
+from everyfold.rows.telling import warn
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,11 +60,9 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
             return function(*given.args, **given.kwargs)
         except NotSpedUp as left:
             if left.says_so:
-                warnings.warn(
+                warn(
                     f"the estimator is refitted on every fold, as scikit-learn does: {left}. "
-                    "fallback='refit' does so silently, and fallback='refuse' raises an error.",
-                    UserWarning,
-                    stacklevel=2,
+                    "fallback='refit' does so silently, and fallback='refuse' raises an error."
                 )
         known = {name: value for name, value in given.arguments.items() if name in theirs}
         return twin(**known)  # type: ignore[no-any-return]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +15,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.door import carry_out
-from everyfold.evaluate.inexact import (
-    warn_if_approximate,
-    warn_if_excluded,
-    warn_if_inexact,
-)
+from everyfold.evaluate.inexact import warn_if_approximate, warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
@@ -29,6 +24,7 @@ from everyfold.models.pipelines import final_step
 from everyfold.models.targets import Target
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows.sources import as_rows
+from everyfold.rows.telling import counted, warn
 from everyfold.selection.fallback import (
     check_read,
     check_sped_up,
@@ -231,10 +227,9 @@ def cross_val_score(
             f"where. The first of them:\n{outcome.failures[0].trace}"
         ) from outcome.failures[0].error
     for i, failure in sorted(outcome.failures.items()):
-        warnings.warn(
+        warn(
             f"Fold {i} could not be fitted and gets error_score={error_score}: {failure.trace}",
             FitFailedWarning,
-            stacklevel=2,
         )
         scores[i] = error_score
     return np.array(scores, dtype=np.float64)
@@ -275,7 +270,8 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:
         certainty = "exact" if outcome.is_exact.all() else "not all exact"
-        print(f"{made.rows} rows, {len(outcome.folds)} folds: {outcome.method}, {certainty}")
+        sizes = f"{counted(made.rows, 'row')}, {counted(len(outcome.folds), 'fold')}"
+        print(f"{sizes}: {outcome.method}, {certainty}")
     warn_if_inexact([outcome])
     warn_if_approximate(outcome)
     warn_if_excluded([outcome])

@@ -37,13 +37,7 @@ from everyfold.selection.outerchoice import OuterChoice, shares_of, summary_of
 from everyfold.selection.reporting import ResultView
 from everyfold.selection.scales import Machine, read_machine
 from everyfold.selection.starts import grid_of
-from everyfold.selection.walks import (
-    MOST_OUTER_FOLDS,
-    Outer,
-    Walked,
-    Walks,
-    outer_folds,
-)
+from everyfold.selection.walks import MOST_OUTER_FOLDS, Outer, Walked, Walks, outer_folds
 from everyfold.types import (
     AnyArray,
     Estimator,
@@ -54,8 +48,6 @@ from everyfold.types import (
     Splitter,
     Targets,
 )
-
-__all__ = ["FastGradientSearchCV"]
 
 SHRINKAGES = (0.03, 0.003)
 """Strengths that "auto" tries, besides staying at the start; from strong to weak."""

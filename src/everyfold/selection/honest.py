@@ -12,6 +12,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold.display.table import metrics_of
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import num_samples
@@ -231,10 +232,10 @@ class HonestSearch:
         check_is_fitted(self, "cv_results_")
         if metric is None:
             metric = self.refit if self.multimetric_ and isinstance(self.refit, str) else "score"
-        if f"mean_test_{metric}" not in self.cv_results_:
-            names = [name[10:] for name in self.cv_results_ if name.startswith("mean_test_")]
-            raise ValueError(f"metric={metric!r} is not one of the search; use one of {names}")
-        if getattr(self.plan_, "pooled", ()):
+        known = metrics_of(self.cv_results_)
+        if metric not in known:
+            raise ValueError(f"metric={metric!r} is not one of the search; use one of {known}")
+        if self.plan_.pooled:
             raise ValueError(
                 "scores are pooled: every fold has that of all rows, so that nothing tells how "
                 "much they vary; use pooled=False, or folds of several rows"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from numbers import Real
@@ -22,6 +21,7 @@ from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.private import num_samples
+from everyfold.rows.telling import warn
 from everyfold.selection.functions import route
 from everyfold.types import (
     Array,
@@ -250,11 +250,9 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
     def _say_fallback(self, request: Request) -> None:
         reason = not_sped_up(request)
         if reason and self.fallback == "warn":
-            warnings.warn(
+            warn(
                 f"the estimator is refitted on every fold: {reason}. fallback='refit' does so "
-                "silently, and fallback='refuse' raises an error.",
-                UserWarning,
-                stacklevel=3,
+                "silently, and fallback='refuse' raises an error."
             )
 
     def _keep(self, kept: KeptFolds, X: Matrix, y: Array) -> None:
@@ -268,7 +266,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
             raise ValueError("a fold has no finite predictions; use a larger ridge")
         if kept.remark:
             words = f"the models of the folds may differ from refits: {kept.remark}"
-            warnings.warn(words, InexactWarning, stacklevel=3)
+            warn(words, InexactWarning)
 
     # -- new rows ------------------------------------------------------------------------------
 

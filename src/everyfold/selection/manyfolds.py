@@ -1,4 +1,4 @@
-"""The table of a search with so many folds that none has a column of its own."""
+"""The folds of a candidate as one entry of the table, and as arrays beside it."""
 
 from __future__ import annotations
 
@@ -38,13 +38,15 @@ def condensed(
     failed = failed_score(request)
     sides = ("test", "train") if request.wants.train_scores else ("test",)
     if outcome is None:
-        entry = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
-        return Condensed(entry | {f"{side}_scores": failed for side in sides})
-    times = np.array([[seconds / size for seconds in outcome.seconds]])
-    times = np.array(outcome.times) if outcome.times else times
-    columns = {"fit_time": times[:, 0], "score_time": times[:, 1]}
+        lost = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
+        return Condensed(lost | {f"{side}_scores": failed for side in sides})
+    columns: dict[str, Array] = {}
+    entry: Params = {}
+    for k, name in enumerate(("fit_time", "score_time")):
+        if outcome.times:
+            columns[name] = np.array([taken[k] for taken in outcome.times])
+        entry[name] = _mean(columns[name]) if outcome.times else outcome.seconds[k] / size
     all_failed = len(outcome.failures) == size
-    entry = {name: float(taken.mean()) for name, taken in columns.items()}
     entry["fit_error"] = next(iter(outcome.failures.values())).trace if all_failed else None
     for side in sides:
         scores = outcome.scores if side == "test" else outcome.train_scores or ()

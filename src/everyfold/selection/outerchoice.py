@@ -8,12 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from everyfold.kernels.distances import dense
 from everyfold.selection.descent import Descent, Point
 from everyfold.selection.scales import params_of
 from everyfold.selection.walks import Walked
 from everyfold.types import Array, Params
-
-__all__ = ["OuterChoice", "shares_of", "summary_of"]
 
 MARGIN = 1.0 + 1e-9
 """Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
@@ -65,7 +64,7 @@ def _gains(scores: Array) -> tuple[Array, Array]:
 
 def shares_of(descent: Descent, gamma: Array) -> Array:
     """The share of each feature: its gamma times its spread."""
-    X = descent.X.toarray() if hasattr(descent.X, "toarray") else descent.X
+    X = dense(descent.X)
     spread = X.std(axis=0) if descent.model.choice.kernel == "laplacian" else X.var(axis=0)
     share: Array = gamma * spread
     return share / (float(share.sum()) or 1.0)

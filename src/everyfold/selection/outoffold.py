@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 
 from everyfold.evaluate.data import Data, Outcome, Task
-from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.foldscores import FoldScores
-from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
 from everyfold.models.targets import Target
@@ -278,5 +277,4 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all has been said in the search itself
-        ((outcome,),) = carry_out(plan(data, request), data, options.n_jobs)
-    return outcome
+        return outcomes_of(data, request)[number]

@@ -12,9 +12,8 @@ from sklearn.utils import check_random_state, indexable
 
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Outcome, Task
-from everyfold.evaluate.door import carry_out
+from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.inexact import warn_if_approximate, warn_if_inexact
-from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.pipelines import take_apart
@@ -151,9 +150,8 @@ def _outcomes(request: Request, orders: list[Index]) -> Iterator[tuple[Task, Out
         requests = (replace(request, y=safe_indexing(request.y, order)) for order in orders)
     for own in requests:
         data = check_read(read(own), own)
-        done = carry_out(plan(data, own), data, own.options.n_jobs)
-        found = sorted((o for some in done for o in some), key=lambda outcome: outcome.number)
-        yield from ((data.tasks[data.candidates[o.number].task], o) for o in found)
+        for number, outcome in sorted(outcomes_of(data, own).items()):
+            yield data.tasks[data.candidates[number].task], outcome
 
 
 def _means(task: Task, outcome: Outcome) -> Array:

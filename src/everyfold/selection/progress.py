@@ -15,6 +15,7 @@ from everyfold.evaluate.tiles import Unit
 from everyfold.evaluate.watch import Watch
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows import RowSource
+from everyfold.rows.telling import counted
 from everyfold.selection.bars import Bar, find_bar
 from everyfold.types import Estimator, Matrix, Params, Search
 
@@ -127,9 +128,7 @@ class Progress(Watch):
             return {}
         refits = [(n, i) for n in plan.refitted for i in range(plan.folds)]
         tasks = self._root.subcontext(
-            task_name="search",
-            max_subtasks=self._total + len(refits),
-            sequential_subtasks=False,
+            task_name="search", max_subtasks=self._total + len(refits), sequential_subtasks=False
         )
         self._tasks = tasks.call_on_fit_task_begin(estimator=self._search)
         name = "candidate-split-evaluation"
@@ -142,8 +141,9 @@ class Progress(Watch):
         if self._search.verbose <= 0:
             return
         if self._total:
-            folds = f", {plan.folds} folds each" if plan.folds else ""
-            print(f"{self._candidates} candidates on {self._total} kernels{folds}", flush=True)
+            folds = f", {counted(plan.folds, 'fold')} each" if plan.folds else ""
+            words = counted(self._candidates, "candidate")
+            print(f"{words} on {counted(self._total, 'kernel')}{folds}", flush=True)
         if plan.refitted:
             count = len(plan.refitted)
             print(
@@ -192,7 +192,8 @@ class Progress(Watch):
 
     def _words(self) -> str:
         seconds = time.perf_counter() - self._start
-        words = f"{self._kernels.n_candidates}/{self._candidates} candidates, {seconds:.1f} s"
+        every = counted(self._candidates, "candidate")
+        words = f"{self._kernels.n_candidates}/{every}, {seconds:.1f} s"
         return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
 
     def advance(self, numbers: Sequence[int]) -> None:
@@ -207,7 +208,7 @@ class Progress(Watch):
             print(self._words(), flush=True)
 
     def within(self, done: int, total: int | None) -> None:
-        """So many of all rows of a pass over a source are done."""
+        """Say how many rows a pass over a source has read; ``total`` may be unknown."""
         if self._search.verbose > 0 and self._bar is None:
             self._say_within(done, total, partial(print, flush=True))
 
@@ -228,7 +229,8 @@ class Progress(Watch):
         """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
         if self._search.verbose > 0 and self._bar is None:
             seconds = time.perf_counter() - self._start
-            print(f"{n_candidates} candidates again, more exactly, {seconds:.1f} s", flush=True)
+            words = counted(n_candidates, "candidate")
+            print(f"{words} again, more exactly, {seconds:.1f} s", flush=True)
 
     def close(self) -> None:
         """Leave the terminal as it was, whatever happened."""

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold.display.files import writing
 from everyfold.display.report import Findings, page
 from everyfold.display.views import result_view
 from everyfold.evaluate.fingerprint import versions
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.rows import RowSource
+from everyfold.rows.disk import writing
 from everyfold.selection.honest import HonestScore
 from everyfold.types import AnyArray, Estimator, Matrix, Params, Search
 

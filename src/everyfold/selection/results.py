@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -15,16 +14,8 @@ from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.evaluate.inexact import NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
-from everyfold.models.private import (
-    insert_error_scores,
-    warn_or_raise_about_fit_failures,
-)
-from everyfold.selection.manyfolds import (
-    Condensed,
-    condensed,
-    failed_score,
-    fit_errors,
-)
+from everyfold.models.private import insert_error_scores, warn_or_raise_about_fit_failures
+from everyfold.selection.manyfolds import Condensed, condensed, failed_score, fit_errors
 from everyfold.types import Array, Mask, Params, Scorer, Search
 
 
@@ -44,24 +35,19 @@ class Table:
 def tabulate(
     search: Search, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
 ) -> Table:
-    """The table of the finished candidates; ``search`` formats it, being scikit-learn's."""
+    """The table of the finished candidates, made by scikit-learn's own ``_format_results``."""
     numbers = sorted({*outcomes, *data.refused})
     sizes = sizes_of(data, outcomes)
     params = [request.candidates[number] for number in numbers]
     found = [outcomes.get(number) for number in numbers]
-    short: list[Condensed] = []
-    if len(sizes) > MOST_COLUMNS:
-        short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
-        fits = fit_errors(found, list(data.refused.values()), len(sizes))
-        out = [item.entry for item in short]
-    else:
-        entries = [entries_of(request, data, outcomes.get(k), k, sizes) for k in numbers]
-        fits = out = list(chain.from_iterable(entries))
+    short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
+    fits = fit_errors(found, list(data.refused.values()), len(sizes))
+    out = [item.entry for item in short]
     warn_or_raise_about_fit_failures(fits, request.options.error_score)
     if callable(search.scoring):
         insert_error_scores(out, request.options.error_score)
-    results = _formatted(search, params, len(out) // len(numbers), out, found)
-    by_fold = _without_columns(results, short, request, len(sizes)) if short else {}
+    means = _formatted(search, params, out, found)
+    results, by_fold = _with_folds(means, short, request, len(sizes))
     exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
     results["is_exact"] = exact
     results["status"] = np.array(
@@ -77,27 +63,36 @@ def tabulate(
     )
 
 
-def _without_columns(
-    results: Params, short: Sequence[Condensed], request: Request, size: int
-) -> dict[str, list[Array]]:
-    """Take the columns of the only fold out of a table, and write deviations into it."""
+def _with_folds(
+    means: Params, short: Sequence[Condensed], request: Request, size: int
+) -> tuple[Params, dict[str, list[Array]]]:
+    """The table of means with the deviations, and with the scores of folds or these beside it."""
+    results: Params = {}
     by_fold: dict[str, list[Array]] = {}
-    for name in [key.removeprefix("std_") for key in results if key.startswith("std_")]:
-        columns = [item.columns.get(name) for item in short]
-        with np.errstate(invalid="ignore"):
-            stds = [0.0 if values is None else float(np.std(values)) for values in columns]
-        is_finite = np.isfinite(results[f"std_{name}"])
-        results[f"std_{name}"] = np.where(is_finite, stds, np.nan)
-        if results.pop(f"split0_{name}", None) is not None:
-            missing = np.broadcast_to(np.float64(request.options.error_score), size)
-            by_fold[name] = [missing if values is None else values for values in columns]
-    return by_fold
+    score = request.options.error_score
+    missing = np.broadcast_to(np.nan if score == "raise" else np.float64(score), size)
+    for key, column in means.items():
+        side, _, name = key.partition("_")
+        if side == "std":
+            found = (item.columns.get(name) for item in short)
+            with np.errstate(invalid="ignore"):
+                stds = [0.0 if values is None else float(np.std(values)) for values in found]
+            results[key] = np.where(np.isfinite(column), stds, np.nan)
+        elif side == "split0":
+            rows = [item.columns.get(name, missing) for item in short]
+            if size > MOST_COLUMNS:
+                by_fold[name] = rows
+            else:
+                by_column = np.stack(rows, axis=1, dtype=np.float64)
+                results |= {f"split{i}_{name}": by_column[i] for i in range(size)}
+        else:
+            results[key] = column
+    return results, by_fold
 
 
 def _formatted(
     search: Search,
     params: list[Params],
-    n_splits: int,
     out: list[Params],
     found: Sequence[Outcome | None],
 ) -> Params:
@@ -105,7 +100,7 @@ def _formatted(
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         if any(outcome is not None and outcome.status == NEAR_IDENTITY for outcome in found):
             warnings.filterwarnings("ignore", message="One or more of the test scores")
-        results: Params = search._format_results(params, n_splits, out)
+        results: Params = search._format_results(params, 1, out)
     return results
 
 

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold.kernels import Linear, Scaled
 from everyfold.losses import Squared
-from everyfold.models.adapters import read_estimator, twin_of
+from everyfold.models.adapters import is_ours, read_estimator, twin_of
 from everyfold.models.model import KernelChoice, Model
 from everyfold.operators import Dense, Nystrom
 from everyfold.rows import Folds
@@ -101,7 +101,7 @@ class Machine:
             machine = self._bare.set_params(C=self._penalty(point, rows, scoring))
             return make_pipeline(ScaledColumns(np.sqrt(point.gamma)), machine)
         choice, params = self.model.choice, params_of(point)
-        takes_arrays = hasattr(self.estimator, "_model")
+        takes_arrays = is_ours(self.estimator)
         if self.is_linear:
             params |= {"kernel": choice.kernel, "degree": choice.degree, "coef0": choice.coef0}
         is_plain = not self.is_linear and not isinstance(params["gamma"], np.ndarray)
@@ -249,7 +249,7 @@ def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
 
 def _has_penalty(estimator: Estimator) -> bool:
     """Whether a machine of this library has its ridge by another name."""
-    return hasattr(estimator, "_model") and getattr(estimator, "C", None) is not None
+    return is_ours(estimator) and getattr(estimator, "C", None) is not None
 
 
 def _is_plain(operator: Nystrom) -> bool:

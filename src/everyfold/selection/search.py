@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -29,11 +28,12 @@ from everyfold.evaluate.rankcurve import settled
 from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.evaluate.rounds import Once, mean_score
-from everyfold.models.adapters import twin_of
+from everyfold.models.adapters import is_ours, twin_of
 from everyfold.models.pipelines import final_step, with_final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
 from everyfold.rows.sources import as_rows
+from everyfold.rows.telling import warn
 from everyfold.selection.choice import (
     ONE_STANDARD_ERROR,
     best_index,
@@ -48,12 +48,7 @@ from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, evaluate_again
 from everyfold.selection.progress import Progress, watched
-from everyfold.selection.remarks import (
-    Remark,
-    constant_remarks,
-    edge_remarks,
-    identity_remarks,
-)
+from everyfold.selection.remarks import Remark, constant_remarks, edge_remarks, identity_remarks
 from everyfold.selection.reporting import Given, ReportedSearch
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
@@ -331,7 +326,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     def _say(self, remarks: Sequence[Remark]) -> None:
         for remark in remarks:
             if remark.is_warning:
-                warnings.warn(remark.words, UserWarning, stacklevel=6)
+                warn(remark.words)
 
     def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
@@ -347,11 +342,9 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         except Exception as other:
             error.add_note(f"what was finished before could not all be kept: {other!r}")
             return
-        warnings.warn(
+        warn(
             f"the search was interrupted: cv_results_ has {len(state.finished)} of "
-            f"{len(state.request.candidates)} candidates, and best_estimator_ is the best of these",
-            UserWarning,
-            stacklevel=4,
+            f"{len(state.request.candidates)} candidates, and best_estimator_ is the best of these"
         )
 
     def _tabulate(self, state: _Run) -> Table:
@@ -410,7 +403,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        if state.data.stream is not None and not hasattr(final_step(best), "_model"):
+        if state.data.stream is not None and not is_ours(final_step(best)):
             twin = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
             best = with_final_step(best, twin)
         if self.ridge_scaling == "mean":

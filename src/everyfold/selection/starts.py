@@ -52,7 +52,7 @@ def _read_gamma(gamma: Any, X: Matrix) -> Any:
 
 
 def _read_alpha(alpha: Any) -> float:
-    """A ridge to begin from."""
+    """Check the ridge that a descent starts from: one number > 0, as its logarithm is tuned."""
     (ridge,) = read_ridge(alpha)
     if ridge <= 0.0:
         raise ValueError(f"the start, alpha={alpha!r}, must have numbers > 0, for their logarithm")

@@ -11,13 +11,12 @@ from sklearn.metrics import check_scoring
 
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data
+from everyfold.evaluate.foldmodels import fit_to
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.private import (
     aggregate_score_dicts,
-    check_method_params,
     insert_error_scores,
     normalize_score_results,
-    safe_split,
     warn_or_raise_about_fit_failures,
 )
 from everyfold.operators.structure import OperatorChoice
@@ -177,10 +176,8 @@ def _fitted(request: Request, folds: Folds) -> list[Estimator]:
 
 def _fit(request: Request, train: Index) -> Estimator:
     estimator = clone(request.options.seeds.plant(request.estimator))
-    X, y = safe_split(estimator, request.X, request.y, train)
-    params = check_method_params(request.X, params=request.metadata.fit, indices=train)
     try:
-        return estimator.fit(X, y, **params)
+        return fit_to(estimator, request, train)
     except Exception:
         if request.options.error_score == "raise":
             raise

@@ -24,6 +24,9 @@ SIGN_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
 """Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 certain, and goes on to the next one only if it is not."""
 
+SHORT = 500
+"""Up to that many rows an interrupt may wait for the steps of all, and no thread is started."""
+
 
 @dataclass(frozen=True)
 class HeldOutRows:
@@ -284,7 +287,10 @@ def _held_out(
                 held.is_sure,
             )
 
-    map_interruptibly(solve, [0], 1, stop)
+    if len(kernel) <= SHORT:
+        solve(0)
+    else:
+        map_interruptibly(solve, [0], 1, stop)
     return [_finite(held) for held in found]
 
 

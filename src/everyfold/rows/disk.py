@@ -1,4 +1,4 @@
-"""Files that take their names only once they are complete; what was there is kept until then."""
+"""Files that are on disk before they count: whole ones by their names, and locks of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import IO
 
 try:
     import fcntl
-except ImportError:  # a system without such locks, where partial files of dead runs stay
+except ImportError:  # no POSIX system: partial files of dead runs stay, and nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -46,12 +46,23 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(target)
-    with suppress(OSError):  # not every system can do that with a directory
-        folder = os.open(target.parent, os.O_RDONLY)
+    sync_folder(target.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Have the names of new files on disk, where the system can do that with a folder."""
+    with suppress(OSError):
+        folder = os.open(path, os.O_RDONLY)
         try:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def lock(file: IO[bytes]) -> None:
+    """Lock an open file until it is closed or the process ends; OSError if another one has it."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 # -- partial files ---------------------------------------------------------------------------------
@@ -83,8 +94,7 @@ def remove_dead(target: Path) -> None:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which ends with the process; OSError if another one has it."""
+    """Hold the lock of a file."""
     with path.open("rb") as file:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(file)
         yield
