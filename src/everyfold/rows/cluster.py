@@ -8,7 +8,7 @@ from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import cycle, pairwise
 from typing import TypeVar
 
 from everyfold.types import Lazy
@@ -107,17 +107,20 @@ class Cluster:
         return self._info()
 
     @contextmanager
-    def sent(self, item: object) -> Iterator[Lazy]:
-        """Something that every worker has a copy of, as long as it is used."""
+    def sent(self, item: object, broadcast: bool = True) -> Iterator[Lazy]:
+        """Something that every worker has a copy of, as long as it is used.
+
+        Without ``broadcast`` one worker has it, and the others ask for it with their first task.
+        """
         with self._speaking():
-            future = self._scattered(item)
+            future = self._scattered(item, broadcast)
         try:
             yield future
         finally:
             future.release()
 
-    def _scattered(self, item: object) -> Lazy:
-        options = {"broadcast": True, "hash": False}
+    def _scattered(self, item: object, broadcast: bool) -> Lazy:
+        options = {"broadcast": broadcast, "hash": False}
         try:  # straight to a worker, and from there to the others: one copy for each
             return self._client.scatter([item], direct=True, **options)[0]
         except OSError:  # workers that this process cannot reach
@@ -128,7 +131,9 @@ class Cluster:
     ) -> Iterator[tuple[int, Result]]:
         """Every item's number with ``work`` of it, in the order in which they get done.
 
-        What was sent is sent again if all workers that had it died.
+        Every worker gets ``work`` and its data with its first item. Sent to all beforehand, the
+        copies would have no task that waits for them, and the memory manager of the scheduler
+        drops those. What was sent is sent again if all workers that had it died.
         """
         left = dict(enumerate(items))
         for tries in reversed(range(_TRIES)):
@@ -146,10 +151,13 @@ class Cluster:
     ) -> Iterator[tuple[int, Result]]:
         from distributed import as_completed
 
-        with self.sent(work) as function, self._speaking():
+        with self.sent(work, broadcast=False) as function, self._speaking():
+            homes = self._threads()
             futures = {
-                self._client.submit(_call, function, item, pure=False): k
-                for k, item in items.items()
+                self._client.submit(
+                    _call, function, item, pure=False, workers=home, allow_other_workers=True
+                ): k
+                for (k, item), home in zip(items.items(), cycle(homes), strict=False)
             }
             try:
                 for future in as_completed(list(futures)):
@@ -157,6 +165,13 @@ class Cluster:
                     future.release()
             finally:
                 self._cancel(list(futures))
+
+    def _threads(self) -> list[str]:
+        """The address of the worker of each thread, one thread of every worker first."""
+        info = self._info() or self._awaited()
+        counts = {address: int(worker["nthreads"]) for address, worker in info.items()}
+        most = max(counts.values())
+        return [address for i in range(most) for address, count in counts.items() if i < count]
 
     def _cancel(self, futures: list[Lazy]) -> None:
         """Have nobody work on these any longer, if there is a cluster to tell."""
