@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from everyfold.kernels import RBF, Linear
+from everyfold.kernels import RBF, Linear, Polynomial
 from everyfold.operators import (
     Dense,
     DenseMatrix,
@@ -21,6 +21,7 @@ from everyfold.operators.gathered import solve_gathered
 from everyfold.operators.spans import NestedSpans
 from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.operators.systems import ROUTES, factorise
+from everyfold.svm.kernel32 import Kernel32
 from tests import cases, reference
 
 RHO = 0.4
@@ -327,3 +328,49 @@ def test_ends_of_a_spectrum_that_is_one_value(n):
     for rho, (system, solved) in zip(rhos, found, strict=True):
         assert system.condition == pytest.approx(1.0)
         assert_allclose(solved, B / (1.0 + rho), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "kernel", [RBF(0.2), RBF(500.0), Linear(), Polynomial(3, 0.5, 1.0)], ids=str
+)
+class TestLazyMatrix:
+    """A dense matrix that holds its base alone, until K is asked for."""
+
+    @pytest.fixture
+    def pair(self, kernel):
+        X = cases.features(70)
+        lazy = Dense().bind_shared(kernel, X, kernel.base_matrix(X))
+        return lazy, Dense().bind(kernel, X)
+
+    def test_parts_are_those_of_the_matrix(self, pair):
+        lazy, eager = pair
+        some, others = np.array([3, 1, 40]), np.arange(50)
+        assert_array_equal(lazy.diagonal(), eager.diagonal())
+        assert_array_equal(lazy.cross(some, others), eager.cross(some, others))
+        assert_array_equal(lazy.restrict(some).K, eager.restrict(some).K)
+        assert lazy.is_identity == eager.is_identity
+        assert lazy.is_near_identity == eager.is_near_identity
+        assert not lazy.is_made
+        assert_array_equal(lazy.K, eager.K)
+        assert lazy.is_made
+        assert_array_equal(lazy.restrict(some).K, eager.restrict(some).K)
+
+    def test_rows_in_single_precision(self, pair):
+        lazy, eager = pair
+        made = Kernel32.filled(lazy.diagonal(), lazy.write_rows)
+        assert not lazy.is_made
+        copied = Kernel32(eager.K)
+        assert made.rows.shape == copied.rows.shape
+        assert_allclose(made.rows, copied.rows, rtol=1e-7, atol=1e-7)
+        assert_array_equal(made.rows[:, 70:], 0.0)
+        assert_array_equal(made.diagonal, copied.diagonal)
+        assert not np.any((made.rows != 0.0) & (np.abs(made.rows) < 1e-30))
+
+
+def test_rows_that_are_not_finite_are_refused():
+    X = cases.features(40)
+    base = RBF(1.0).base_matrix(X)
+    base[7, 9] = np.nan
+    lazy = Dense().bind_shared(RBF(1.0), X, base)
+    with pytest.raises(ValueError, match="K must be finite"):
+        Kernel32.filled(lazy.diagonal(), lazy.write_rows)

@@ -104,10 +104,11 @@ class FoldPaths(FoldSolver[_Shared]):
         stop = np.zeros(1, dtype=np.int64)
         if operator.is_indefinite or not isinstance(operator, DenseMatrix):
             return _Shared(None, operator.is_indefinite, stop)
-        kernel = Kernel32(operator.K)
         if len(problems) == 1 or problems[0].classes is None:
-            return _Shared(kernel, False, stop)
-        return _Shared(ClassKernel.of(kernel, problems[0].classes.codes), False, stop)
+            return _Shared(_single(operator), False, stop)
+        # Pairs of classes predict test rows by K itself, so that it is made in any case.
+        kernel = ClassKernel.of(Kernel32(operator.K), problems[0].classes.codes)
+        return _Shared(kernel, False, stop)
 
     def cancel(self, shared: _Shared) -> None:
         """See base class."""
@@ -168,7 +169,7 @@ class FoldPaths(FoldSolver[_Shared]):
     ) -> FoldAnswer:
         """The training set has a kernel of its own; a product predicts its test rows."""
         inside = problem.restrict(part.train)
-        y, kernel = inside.y[:, 0], Kernel32(having(part.operator, DenseMatrix).K)
+        y, kernel = inside.y[:, 0], _single(having(part.operator, DenseMatrix))
         paths = self._paths(y, multiples(inside), inside, ridges, kernel, shared, None)
         assert paths.coef is not None
         values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
@@ -182,7 +183,8 @@ class FoldPaths(FoldSolver[_Shared]):
         """Every pair of classes on its own rows."""
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
         if kernel is None:
-            kernel = ClassKernel.of(Kernel32(having(part.operator, DenseMatrix).K), pairs.codes)
+            own = having(part.operator, DenseMatrix)
+            kernel = ClassKernel.of(_single(own), pairs.codes)
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
         values = np.full((k, len(part.test), len(problems)), np.nan)
@@ -264,6 +266,13 @@ class FoldPaths(FoldSolver[_Shared]):
             keep=keep,
             stop=shared.stop,
         )
+
+
+def _single(operator: DenseMatrix) -> Kernel32:
+    """The kernel as the solver reads it; one that is only to be made is made in float32."""
+    if operator.is_made:
+        return Kernel32(operator.K)
+    return Kernel32.filled(operator.diagonal(), operator.write_rows)
 
 
 def _coef(paths: Solved) -> Array | None:

@@ -185,7 +185,8 @@ def fold_paths(
             path = _path(work, rows, rows if is_of_pairs else work.n, cost)
             copied = cost.gather * rows**2 if is_of_pairs else 0.0
             seconds += count * (path * (_COARSE_SHARE if is_staged else 1.0) + copied)
-    return Cost(seconds, 16 * work.n**2)
+    # In float32 for the solver; pairs of classes also hold it in float64, to predict by.
+    return Cost(seconds, (16 if is_of_pairs else 8) * work.n**2)
 
 
 def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
@@ -203,7 +204,7 @@ def single_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
     step = (cost.cube_cholesky + cost.cube_inverse) * free**3 + cost.block_gram * n * free**2
     doubtful = _DOUBTFUL * n * _LEFT_STEPS * n * cost.pair
     seconds = cost.entry32 * n**2 + _path(work, n, n, cost)
-    return Cost(seconds + work.ridges * (step + doubtful), 24 * work.n**2)
+    return Cost(seconds + work.ridges * (step + doubtful), 32 * work.n**2)
 
 
 def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
@@ -306,7 +307,7 @@ def kernel_cost(
     if outline.rank >= n:
         entries = float(n) ** 2
         seconds = entries * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
-        return Cost(cost.kernel + seconds, 16 * n**2)
+        return Cost(cost.kernel + seconds, 8 * n**2)
     if not is_low_rank:
         return Cost(cost.kernel + 2 * cost.cube_gram * n * float(rank) ** 2, 16 * n * rank)
     made = feature_seconds(n, rank, features, cost) + landmark_seconds(n, rank, cost)

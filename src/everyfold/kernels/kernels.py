@@ -270,10 +270,13 @@ class Polynomial(_OfProducts):
         """(gamma B + coef0)^degree."""
         out = room_for(B, out)
         for rows in row_blocks(B):
-            block = out[rows]
+            # In float64 whatever the type of out: powers would raise the error of a float32.
+            block = out[rows] if out.dtype == np.float64 else np.empty(B[rows].shape)
             np.multiply(B[rows], self.gamma, out=block)
             block += self.coef0
             raise_to(block, int(self.degree))
+            if out.dtype != np.float64:
+                out[rows] = block
         return out
 
     def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:

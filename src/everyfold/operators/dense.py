@@ -22,7 +22,7 @@ from everyfold.operators.denseresponse import DenseResponse
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import factorise
-from everyfold.types import Array, Index, Matrix, Route
+from everyfold.types import AnyArray, Array, Index, Matrix, Route
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Dense(Structure):
 
     def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> DenseMatrix:
         """See base class."""
-        return DenseMatrix(kernel.from_base(base), kernel, X)
+        return DenseMatrix(None, kernel, X, base)
 
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """See base class."""
@@ -59,13 +59,55 @@ _SINGLE = float(np.finfo(np.float32).eps)
 
 
 class DenseMatrix(Responds, Differentiates):
-    """A symmetric matrix held in memory."""
+    """A symmetric matrix held in memory.
 
-    def __init__(self, K: Array, kernel: Kernel | None = None, X: Matrix = None) -> None:
-        self.K = K
-        self.n = len(K)
+    Given the base matrix of its kernel in place of K, it makes K when that is first asked for: an
+    SVM reads its rows in float32 and never does.
+    """
+
+    def __init__(
+        self,
+        K: Array | None,
+        kernel: Kernel | None = None,
+        X: Matrix = None,
+        base: Array | None = None,
+    ) -> None:
         self._kernel = kernel
         self._X = X
+        self._base = base
+        if K is not None:
+            self.K = K
+        self.n = len(self._made)
+
+    @cached_property
+    def K(self) -> Array:
+        """All entries, in float64."""
+        return self._entries(self._made)
+
+    @property
+    def is_made(self) -> bool:
+        """Whether K is held, and not only its base matrix."""
+        return "K" in self.__dict__
+
+    @property
+    def _made(self) -> Array:
+        """K, or the base matrix where there is only that."""
+        made: Array | None = self.__dict__.get("K", self._base)
+        assert made is not None
+        return made
+
+    def _entries(self, some: Array, out: AnyArray | None = None) -> Array:
+        """Entries of K from those of what there is, written to ``out`` in its type."""
+        if not self.is_made:
+            assert self._kernel is not None
+            return self._kernel.from_base(some, out=out)
+        if out is not None:
+            np.copyto(out, some, casting="same_kind")
+        return some
+
+    def write_rows(self, rows: slice, out: AnyArray) -> None:
+        """Some rows of K into an array, in its type."""
+        self._entries(self._made[rows], out)
 
     @property
     def outline(self) -> Outline:
@@ -106,7 +148,7 @@ class DenseMatrix(Responds, Differentiates):
             return False
         scale = np.sqrt(np.abs(self.diagonal()))
         for i in range(self.n):
-            apart = np.abs(self.K[i])
+            apart = np.abs(self._entries(self._made[i]))
             apart[i] = 0.0
             if np.any(apart > _NOTHING * scale[i] * scale):
                 return False
@@ -120,7 +162,7 @@ class DenseMatrix(Responds, Differentiates):
         scale = np.sqrt(np.abs(self.diagonal()))
         largest = np.empty(self.n)
         for i in range(0, self.n, _ROWS):
-            apart = np.abs(self.K[i : i + _ROWS])
+            apart = np.abs(self._entries(self._made[i : i + _ROWS]))
             apart[np.arange(len(apart)), np.arange(i, i + len(apart))] = 0.0
             limit = scale[i : i + _ROWS, None] * scale
             apart /= np.where(limit > 0.0, limit, 1.0)
@@ -156,7 +198,7 @@ class DenseMatrix(Responds, Differentiates):
 
     def diagonal(self) -> Array:
         """See base class."""
-        return self.K.diagonal()
+        return self._entries(self._made.diagonal())
 
     def eigenvalues(self) -> Array:
         """All eigenvalues, ascending; 4/3 n³ flops."""
@@ -180,12 +222,11 @@ class DenseMatrix(Responds, Differentiates):
 
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
-        return DenseMatrix(self.K[np.ix_(rows, rows)])
+        return DenseMatrix(self._entries(self._made[np.ix_(rows, rows)]))
 
     def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of K between the two sets."""
-        K_new: Array = self.K[np.ix_(new, rows)]
-        return K_new
+        return self._entries(self._made[np.ix_(new, rows)])
 
     def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and these."""

@@ -19,7 +19,8 @@ _MANY_SETS = 4  # sets of rows are many if there are a quarter as many as rows
 class HeldMatrix(Protocol):
     """A kernel matrix K in memory, with and without its diagonal."""
 
-    K: Array
+    @property
+    def K(self) -> Array: ...  # noqa: D102
 
     @property
     def hollow(self) -> Array: ...  # noqa: D102

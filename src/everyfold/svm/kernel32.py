@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from everyfold.operators.collector import paused_collector
 
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
+_BLOCK = 2**15  # entries written at a time, which stay in the second-level cache
+_NOT_FINITE = "K must be finite; it has NaN or infinite entries."
 
 
 class Kernel32:
@@ -52,9 +55,38 @@ class Kernel32:
                 f"K must be a square matrix with at least one row, got shape {K.shape}."
             )
         if not np.isfinite(K.sum(axis=1)).all():
-            raise ValueError("K must be finite; it has NaN or infinite entries.")
+            raise ValueError(_NOT_FINITE)
         self.diagonal = np.array(K.diagonal(), dtype=np.float64)
         self.rows = _padded(K, 1e-30 * float(np.abs(self.diagonal).max()))
+
+    @classmethod
+    def filled(
+        cls,
+        diagonal: npt.NDArray[np.float64],
+        write_rows: Callable[[slice, npt.NDArray[np.float32]], None],
+    ) -> Kernel32:
+        """The kernel whose rows ``write_rows`` writes where it is told, some at a time.
+
+        No other copy of K is needed then.
+        """
+        from everyfold.svm.core import flush
+
+        kernel = object.__new__(Kernel32)
+        kernel.diagonal = np.array(diagonal, dtype=np.float64)
+        n, tiny = len(diagonal), 1e-30 * float(np.abs(diagonal).max())
+        kernel.rows = _room(n, is_zero=False)
+        height = max(_BLOCK // n, 1)
+        room = np.empty((height, n), dtype=np.float32)
+        for start in range(0, n, height):
+            block = kernel.rows[start : start + height]
+            made = room[: len(block)]
+            write_rows(slice(start, start + height), made)
+            if not (np.isfinite(made.min()) and np.isfinite(made.max())):
+                raise ValueError(_NOT_FINITE)
+            block[:, :n] = made
+            block[:, n:] = 0.0
+            flush(block, tiny)
+        return kernel
 
     @classmethod
     def of(cls, K: npt.NDArray[np.floating] | Kernel32) -> Kernel32:
@@ -103,12 +135,16 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
     return padded
 
 
-def _room(n: int) -> npt.NDArray[np.float32]:
-    """Zeros for n rows of whole vectors, on cache lines, which no row straddles needlessly."""
+def _room(n: int, *, is_zero: bool = True) -> npt.NDArray[np.float32]:
+    """Zeros for n rows of whole vectors, on cache lines, which no row straddles needlessly.
+
+    Memory that need not be zero is used again, and not cleared by the system first.
+    """
     from everyfold.svm.core import LANES
 
     width, line = -(-n // LANES) * LANES, 64 // 4
-    flat = np.zeros(n * width + line, dtype=np.float32)
+    make = np.zeros if is_zero else np.empty
+    flat = make(n * width + line, dtype=np.float32)
     first = -(flat.ctypes.data // 4) % line
     return flat[first : first + n * width].reshape(n, width)
 
