@@ -222,11 +222,12 @@ class DenseMatrix(Responds, Differentiates):
 
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
-        return DenseMatrix(self._entries(self._made[np.ix_(rows, rows)]))
+        return DenseMatrix(self.K[np.ix_(rows, rows)])
 
     def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of K between the two sets."""
-        return self._entries(self._made[np.ix_(new, rows)])
+        K_new: Array = self.K[np.ix_(new, rows)]
+        return K_new
 
     def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and these."""
