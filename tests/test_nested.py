@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import (
@@ -20,8 +21,10 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
 import everyfold.selection.functions as functions
+import everyfold.selection.nested as nested
 from everyfold import (
     LSSVC,
+    LSSVR,
     FastGridSearchCV,
     FastRandomizedSearchCV,
     cross_val_score,
@@ -128,6 +131,65 @@ def test_groups_of_kernel_ridge(numbers, shared):
     ours, theirs = both(KernelRidge(kernel="rbf"), RIDGES, *numbers, inner=GroupKFold(3), **how)
     assert shared
     np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+
+class TestCostly:
+    """Searches that together are costly begin at low rank, each on the rows of its outer fold."""
+
+    GRID = {"alpha": np.logspace(-3, 1, 5), "gamma": np.logspace(-2, 1, 4)}  # noqa: RUF012
+
+    @pytest.fixture
+    def rows(self):
+        return make_friedman1(360, noise=1.0, random_state=3)
+
+    @pytest.fixture
+    def climbed(self, monkeypatch):
+        """The winners of searches that began at low rank."""
+        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_ROWS", 200)
+        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_SECONDS", 0.0)
+        monkeypatch.setattr("everyfold.evaluate.ladder.FIRST_RANK", 64)
+        monkeypatch.setattr("everyfold.evaluate.ladder.Ladder.is_quicker", lambda *_: True)
+        found, original = [], nested._winners_from_low_rank
+
+        def spy(*args):
+            winners = original(*args)
+            found.extend(winners)
+            return winners
+
+        monkeypatch.setattr(nested, "_winners_from_low_rank", spy)
+        return found
+
+    @pytest.mark.parametrize("model", [KernelRidge(kernel="rbf"), LSSVR()], ids=str)
+    @pytest.mark.parametrize("scoring", [None, "neg_mean_absolute_error"])
+    def test_scores_are_those_of_the_loop(self, rows, climbed, model, scoring):
+        outer, inner = KFold(3, shuffle=True, random_state=0), KFold(4)
+        how = {"inner": inner, "cv": outer, "scoring": scoring}
+        ours, theirs = both(model, self.GRID, *rows, **how)
+        assert len(climbed) == 3
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+    def test_groups_and_weights(self, rows, climbed):
+        X, y = rows
+        groups = np.arange(len(y)) % 12
+        fast = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=GroupKFold(3))
+        slow = GridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=GroupKFold(3))
+        how = {"cv": GroupKFold(4), "params": {"groups": groups}}
+        with sklearn.config_context(enable_metadata_routing=True):
+            ours, theirs = cross_val_score(fast, X, y, **how), their_score(slow, X, y, **how)
+        assert len(climbed) == 4
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8)
+
+    @pytest.mark.parametrize("option", [{"order": "exact"}, {"operator": "dense"}])
+    def test_exact_searches_do_not(self, rows, climbed, option):
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3, **option)
+        assert len(cross_val_score(search, *rows, cv=3)) == 3
+        assert not climbed
+
+    def test_quick_searches_do_not(self, rows, climbed, monkeypatch):
+        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_SECONDS", 1e9)
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3)
+        assert len(cross_val_score(search, *rows, cv=3)) == 3
+        assert not climbed
 
 
 def test_another_metric_outside_and_several_inside(numbers, shared):

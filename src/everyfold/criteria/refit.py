@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from everyfold.criteria.base import is_trusted
 from everyfold.criteria.loop import FoldAnswer, FoldSolver
-from everyfold.operators.base import Part, Responds, Solution, Splits
-from everyfold.operators.products import product
+from everyfold.operators.base import Part, Responds, RidgeModels, Solution, Splits
 from everyfold.solve import Fit, Problem, solve_path
 from everyfold.types import Array, Route
 
@@ -59,16 +58,27 @@ class Refit(FoldSolver[Starts | None]):
     ) -> FoldAnswer:
         """See base class; a fit that did not converge has no values."""
         begins: Sequence[Sequence[Solution] | None] = shared or [None] * len(problems)
-        fits = [
-            self._fits(problem.restrict(part.train), part, ridges, own)
+        found = [
+            self._solutions(problem.restrict(part.train), part, ridges, own)
             for problem, own in zip(problems, begins, strict=True)
         ]
-        values = np.concatenate([_predict(part, own) for own in fits], axis=2)
-        condition = np.max([[fit.condition for fit in own] for own in fits], axis=0)
-        for k, of_ridge in enumerate(zip(*fits, strict=True)):
-            if not all(fit.is_converged for fit in of_ridge):
-                values[k], condition[k] = np.nan, np.inf
+        values = np.concatenate([own.values(part.cross) for own in found], axis=2)
+        condition = np.max([own.condition for own in found], axis=0)
+        if not problems[0].loss.has_constant_curvature:
+            values[condition == np.inf] = np.nan
         return FoldAnswer(values, condition, np.array([is_trusted(c) for c in condition]))
+
+    def _solutions(
+        self,
+        problem: Problem,
+        part: Part,
+        ridges: Sequence[float],
+        starts: Sequence[Solution] | None,
+    ) -> RidgeModels:
+        if problem.loss.has_constant_curvature:
+            rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
+            return part.operator.solutions(problem.quadratic, rhos, self.route)
+        return _side_by_side(list(self._fits(problem, part, ridges, starts)))
 
     def _fits(
         self,
@@ -76,21 +86,20 @@ class Refit(FoldSolver[Starts | None]):
         part: Part,
         ridges: Sequence[float],
         starts: Sequence[Solution] | None,
-    ) -> list[Fit]:
+    ) -> Iterator[Fit]:
         if starts is None:
-            return list(solve_path(problem, part.operator, ridges, self.route))
-        fits: list[Fit] = []
+            yield from solve_path(problem, part.operator, ridges, self.route)
+            return
         for ridge, start in zip(ridges, starts, strict=True):
             coef = part.operator.inherit(start.coef, part.train)
             begin = Solution(coef, start.intercept)
-            fits.extend(solve_path(problem, part.operator, [ridge], start=begin))
-        return fits
+            yield from solve_path(problem, part.operator, [ridge], start=begin)
 
 
-def _predict(part: Part, fits: Sequence[Fit]) -> Array:
-    """Values (ridges, test rows, targets) by one product."""
-    coef = np.concatenate([fit.solution.coef for fit in fits], axis=1)
-    intercept = np.concatenate([fit.solution.intercept for fit in fits])
-    u = product(part.cross, coef) + intercept
-    values: Array = u.reshape(len(part.test), len(fits), -1).transpose(1, 0, 2)
-    return values
+def _side_by_side(fits: Sequence[Fit]) -> RidgeModels:
+    """The solutions of fits, with an infinite condition number where one did not converge."""
+    return RidgeModels(
+        np.stack([fit.solution.coef for fit in fits]),
+        np.stack([fit.solution.intercept for fit in fits]),
+        np.array([fit.condition if fit.is_converged else np.inf for fit in fits]),
+    )

@@ -11,7 +11,7 @@ from everyfold.criteria.base import OutOfFold, Predictive, is_trusted
 from everyfold.criteria.series import rows_left
 from everyfold.operators.base import Responds, StructureError
 from everyfold.operators.lowrank import LowRank
-from everyfold.operators.sums import RidgeModels
+from everyfold.operators.response import RidgeModels
 from everyfold.rows.batches import height_of
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem

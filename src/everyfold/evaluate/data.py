@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
@@ -383,9 +384,19 @@ class Outcome:
         return next(iter(self.failures.values()), None)
 
 
+def noted(outcome: Outcome, **facts: object) -> Outcome:
+    """The same outcome with something else noted beside its scores.
+
+    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several notes.
+    """
+    found = copy(outcome)
+    found.__dict__.update(facts)
+    return found
+
+
 def without_values(outcome: Outcome) -> Outcome:
     """The same, to be remembered: values of thousands of candidates would be most of the memory."""
-    return outcome if outcome.values is None else replace(outcome, values=None)
+    return outcome if outcome.values is None else noted(outcome, values=None)
 
 
 def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:

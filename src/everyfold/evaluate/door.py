@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from everyfold.evaluate.data import Data, Outcome, join, without_values
+from everyfold.evaluate.data import Data, Outcome, join, noted, without_values
 from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
@@ -42,10 +42,10 @@ def carry_out(
             complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
-                statuses = plan.rounds.statuses(history)
                 whole = [outcome for outcome in complete if not outcome.sample]
                 if whole:
-                    yield [replace(o, status=statuses.get(o.number, o.status)) for o in whole]
+                    statuses = plan.rounds.statuses(history)
+                    yield [noted(o, status=statuses.get(o.number, o.status)) for o in whole]
         units = plan.rounds.after(history, data)
 
 

@@ -41,9 +41,15 @@ ITERATIVE_ROWS = 10_000
 ITERATIVE_RANK = 1000
 
 
-def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
+def climbs(
+    data: Data,
+    kernels: Sequence[KernelPlan],
+    order: Order,
+    seconds: float,
+) -> bool:
     """Whether a search begins with low ranks: its kernels are costly, and nobody asked otherwise.
 
+    ``seconds`` is what all full matrices should take, of all searches if it is one of several.
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
     if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LADDER_ROWS):
@@ -55,7 +61,7 @@ def climbs(data: Data, kernels: Sequence[KernelPlan], order: Order) -> bool:
     candidates = list(data.candidates.values())
     if len(candidates) <= CONTENDERS or not all(_is_plain(c) for c in candidates):
         return False
-    return data.n >= LADDER_ROWS or _seconds(cut(data, kernels, order)) > COSTLY_SECONDS
+    return data.n >= LADDER_ROWS or seconds > COSTLY_SECONDS
 
 
 def _seconds(units: Sequence[Unit]) -> float:
@@ -130,12 +136,17 @@ class Ladder(Rounds):
         ladder = cls(steps, rhos, metric, order, seed, curve)
         return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
 
+    @property
+    def climbs(self) -> bool:
+        """See base class."""
+        return True
+
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         climb = self._climb(history)
         views = [round_[0].sample for round_ in history if round_ and round_[0].sample]
         rank = FIRST_RANK * 2 ** len(history)
-        if not climb.has_full and not views and rank <= data.n // 4:
+        if not climb.has_full and not views and rank <= max(data.n // 4, 2 * FIRST_RANK):
             standings = climb.uncertain()
             if standings:
                 return self._units(data, standings, rank)
@@ -166,17 +177,20 @@ class Ladder(Rounds):
         numbers = climb.hopeful() if len(left) == 1 else climb.suspects()
         return self._units(data, climb.beside_known(numbers), None, left)
 
-    def _climb(self, history: History) -> Climb:
-        standings = [
+    def _standings(self) -> list[Standing]:
+        """Every candidate at the start."""
+        return [
             Standing(number, self.rhos[number], k, step.trace)
             for k, step in enumerate(self.kernels)
             for number in step.numbers
         ]
-        return Climb.replay(standings, self.metric, self.curve, history)
+
+    def _climb(self, history: History) -> Climb:
+        return Climb.replay(self._standings(), self.metric, self.curve, history)
 
     def statuses(self, history: History) -> dict[int, str]:
         """See base class."""
-        climb = self._climb(history)
+        climb = Climb.scored(self._standings(), self.metric, self.curve, history)
         return {number: climb.status(standing) for number, standing in climb.standings.items()}
 
     def _units(

@@ -181,7 +181,6 @@ def _rounds(
 ) -> tuple[Rounds, list[str]]:
     """The rounds, and what is to be said about them."""
     options = request.options
-    is_large = options.closed is None and climbs(data, kernels, options.order)
     is_confirmed = options.n_confirm not in ("auto", 0)
     metric = _deciding_metric(data, request)
     if with_open_ranks(data):
@@ -193,6 +192,8 @@ def _rounds(
             "which these are; use refit='<metric>', or n_confirm=0"
         )
     full = cut(data, kernels, options.order)
+    seconds = options.repeats * sum(unit.seconds for unit in full)
+    is_large = options.closed is None and climbs(data, kernels, options.order, seconds)
     if is_large and metric is not None:
         ladder = Ladder.of(data, kernels, metric, options.order, options.seeds.own)
         if ladder.is_quicker(data, full):

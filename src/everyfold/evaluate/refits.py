@@ -35,6 +35,11 @@ class _Around(Rounds):
         """See base class."""
         return self.inner.first
 
+    @property
+    def climbs(self) -> bool:
+        """See base class."""
+        return self.inner.climbs
+
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class; without the refits."""
         return self.inner.expected(data)

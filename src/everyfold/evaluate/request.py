@@ -44,7 +44,9 @@ from everyfold.types import (
 class Options:
     """What a search asks for besides the grid, checked.
 
-    ``asked`` is an order, or a number of folds and an order for them.
+    ``asked`` is an order, or a number of folds and an order for them. ``repeats`` says how many
+    searches like this one are asked for together, one for each outer fold: what all of them cost
+    decides whether they begin at low rank.
     """
 
     asked: Order | Granularity = "auto"
@@ -57,6 +59,7 @@ class Options:
     random_state: RandomState = None
     criterion: str | Closed | None = None
     fallback: Fallback = "warn"
+    repeats: int = 1
 
     def __post_init__(self) -> None:
         order = self.order

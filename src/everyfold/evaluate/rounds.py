@@ -26,6 +26,11 @@ class Rounds(ABC):
     first: Sequence[Unit]
     """The units of the first round."""
 
+    @property
+    def climbs(self) -> bool:
+        """Whether candidates begin at low rank, and only the best get further."""
+        return False
+
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """The units of the next round; none if there is nothing left to do."""
         return ()

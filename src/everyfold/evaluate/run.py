@@ -13,7 +13,7 @@ from everyfold.criteria.base import Closed, Failure, OutOfFold, Predictive
 from everyfold.criteria.loop import FoldSolver, fit_parts
 from everyfold.evaluate.bind import Bases, FoldRows, bind
 from everyfold.evaluate.closed import AS_DEFINED, by_criterion
-from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile
+from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile, noted
 from everyfold.evaluate.foldscores import FoldScores, column, placed
 from everyfold.evaluate.inexact import exclude
 from everyfold.evaluate.methods import Method
@@ -42,7 +42,7 @@ def run(data: Data, unit: Unit) -> list[Outcome]:
 def _run(data: Data, unit: Unit) -> list[Outcome]:
     if unit.landmarks:
         found = _run(settled(data, unit.landmarks), replace(unit, landmarks=0))
-        return [replace(outcome, landmarks=unit.landmarks) for outcome in found]
+        return [noted(outcome, landmarks=unit.landmarks) for outcome in found]
     if data.stream is not None:
         return run_pass(data, unit)
     if unit.order == "refit":
@@ -63,7 +63,7 @@ def _on_sample(data: Data, unit: Unit) -> list[Outcome]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = _run(sampled(data, unit.sample, seed), replace(unit, sample=()))
-    return [replace(outcome, sample=unit.sample) for outcome in found]
+    return [noted(outcome, sample=unit.sample) for outcome in found]
 
 
 def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> list[Outcome]:
@@ -91,7 +91,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         with within(k, len(groups)):
             found = _group(data, unit, group, operator, shared)
         facts = _facts(operator)  # kernels of folds tell afterwards
-        found = [replace(o, **facts) for o in found]
+        found = [noted(o, **facts) for o in found]
         if group.method.excludes_identity and operator.is_near_identity:
             found = [exclude(o) for o in found]
         outcomes += found
@@ -116,7 +116,7 @@ def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     if unit.order == "refit":
         return lost_refits(data, unit, failure)
     found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
-    return [replace(outcome, sample=unit.sample) for outcome in found]
+    return [noted(outcome, sample=unit.sample) for outcome in found]
 
 
 def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
@@ -155,7 +155,7 @@ def _group(
     if _keeps_one(task, tile) and records[0].errors is None:
         best = _best(outcomes, str(task.best_by))
         values = _by_side(records[best].values, tile)[0]
-        outcomes[best] = replace(outcomes[best], values=values)
+        outcomes[best] = noted(outcomes[best], values=values)
     return outcomes
 
 

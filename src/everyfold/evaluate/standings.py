@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,16 +22,24 @@ CAPTURED = 0.01
 OUT_OF_REACH = 0.5
 """Where the residual trace is more than this share, the next rank will not capture it either."""
 
-CONVERGED = 1e-3
-"""A score has converged where twice the rank moves it by less than this share of their spread."""
+CONVERGED, NEARLY = 1e-3, 5e-3
+"""A score has converged where twice the rank moves it by less than this share of their spread.
+
+And by less than so much of the error of the best, which is all that counts where fits are good.
+"""
 
 PROMISE, SETBACK = 2.0, 1.0
 """A score may still rise by these multiples of what the last doubling of the rank gave or took."""
 
 CONTENDERS = 3
-"""How many candidates are evaluated on the full matrix at first."""
+"""How many candidates are evaluated on the full matrix at first; so many need no ladder."""
+
+_ROUNDING = 1e-9
 
 MOST_EXACT = 12
+
+NEAR = 10.0
+"""Ridges of two kernels within this factor are compared."""
 
 SIMILAR, SHARED = 10.0, 0.25
 """Kernels whose residual traces differ by less than this factor share this power of a mistake."""
@@ -58,6 +67,8 @@ class Standing:
     """What samples of rows promise, where low rank says nothing."""
     ceiling: float = np.inf
     """What they leave possible, where low rank has not settled."""
+    width: float = np.inf
+    """The share that the first rank left out, by which kernels are ordered from wide to narrow."""
 
     @property
     def is_sampled(self) -> bool:
@@ -106,6 +117,12 @@ class Standing:
         rise = PROMISE * self.gain if self.gain >= 0.0 else -SETBACK * self.gain
         return max(self.score, min(self.score + rise, self.ceiling))
 
+    def may_reach(self, score: float) -> bool:
+        """Whether ranks do not exclude so good a score; samples of rows are not asked."""
+        if self.is_full or self.is_certified or not np.isfinite(self.score):
+            return False
+        return not self.is_captured or self.score + PROMISE * max(self.gain, 0.0) >= score
+
 
 class Climb:
     """The standings of all candidates."""
@@ -113,7 +130,7 @@ class Climb:
     def __init__(self, standings: Iterable[Standing], metric: str, curve: Curve | None) -> None:
         self._curve, self._metric = curve, metric
         self._recent: set[int] = set()
-        self._known_spread: float | None = None
+        self._known_margin: float | None = None
         self.standings = {standing.number: standing for standing in standings}
 
     @classmethod
@@ -134,8 +151,20 @@ class Climb:
             climb._weigh()
         return climb
 
+    @classmethod
+    def scored(
+        cls, standings: Iterable[Standing], metric: str, curve: Curve | None, history: History
+    ) -> Climb:
+        """The same without what samples promise, which is all that a status needs."""
+        climb = cls(standings, metric, curve)
+        for outcomes in history:
+            for outcome in outcomes:
+                if not outcome.sample:
+                    climb._read(outcome)
+        return climb
+
     def _read(self, outcome: Outcome) -> None:
-        self._known_spread = None
+        self._known_margin = None
         standing = self.standings[outcome.number]
         score = mean_score(outcome, self._metric)
         is_first = not np.isfinite(standing.score)
@@ -144,6 +173,7 @@ class Climb:
         standing.is_full = not outcome.is_of_another_model
         if not standing.is_full:
             standing.residual = outcome.residual_trace
+            standing.width = standing.share if is_first else standing.width
         standing.is_exact = standing.is_full and bool(outcome.is_exact.all())
 
     def _read_sample(self, outcome: Outcome) -> None:
@@ -176,7 +206,7 @@ class Climb:
             return "exact"
         if standing.is_certified:
             return "certified"
-        has_settled = abs(standing.gain) <= CONVERGED * self._spread
+        has_settled = abs(standing.gain) <= self._margin
         return "converged" if has_settled and standing.is_captured else "estimated"
 
     @property
@@ -184,12 +214,22 @@ class Climb:
         return np.array([standing.score for standing in self.standings.values()])
 
     @property
-    def _spread(self) -> float:
-        """From the median to the best score: a unit that suits any scorer."""
-        if self._known_spread is None:
+    def _margin(self) -> float:
+        """A difference between two scores that does not count.
+
+        The unit is from the median to the best score, which suits any scorer, or the error of the
+        best, where perfect scores are known and it is less.
+        """
+        if self._known_margin is None:
             scores = self._scores[np.isfinite(self._scores)]
-            self._known_spread = float(scores.max() - np.median(scores)) if scores.size else 0.0
-        return self._known_spread
+            best = float(scores.max(initial=-np.inf))
+            spread = best - float(np.median(scores)) if scores.size else 0.0
+            margin = CONVERGED * spread
+            if self._curve is not None and scores.size:
+                error = max(self._curve.best - best, _ROUNDING * spread)
+                margin = min(margin, NEARLY * error)
+            self._known_margin = margin
+        return self._known_margin
 
     @property
     def _trusted(self) -> float:
@@ -199,7 +239,7 @@ class Climb:
 
     def uncertain(self) -> list[int]:
         """Those whose score is not certain and may still turn out to be the best."""
-        floor = float(np.max(self._scores)) - CONVERGED * self._spread
+        floor = float(np.max(self._scores)) - self._margin
         return [
             number
             for number, standing in self.standings.items()
@@ -216,7 +256,8 @@ class Climb:
     def hopeful(self) -> list[int]:
         """Those of them that the last sample leaves a chance."""
         seen = [s for s in map(self.standings.__getitem__, self.suspects()) if s.is_sampled]
-        return [s.number for s in seen if s.potential >= self._trusted]
+        trusted = self._trusted
+        return [s.number for s in seen if s.potential >= trusted]
 
     def beside_known(self, numbers: list[int]) -> list[int]:
         """The same and, to compare them with, the best candidate whose score is known."""
@@ -262,20 +303,34 @@ class Climb:
             return alike
         order = sorted(self.standings.values(), key=lambda s: (-s.potential, s.number))
         known = max(standing.score for standing in full)
-        is_settled = order[0].potential <= known + CONVERGED * self._spread
+        is_settled = order[0].potential <= known + self._margin
         if not is_settled and len(full) < MOST_EXACT:
             return [self._spokesman(order[0]).number]
         leader = max(self.standings.values(), key=lambda s: (s.score, -s.number))
         return self._beside(leader) if leader.is_full else [leader.number]
 
     def _beside(self, leader: Standing) -> list[int]:
-        """The next smaller and larger ridge, where only samples spoke for the leader's kernel."""
-        if leader.promise is None:
-            return []
+        """The neighbours of the leader that may be better: the next ridges, the next kernels.
+
+        Errors are smooth in ridge and width of a kernel: whatever ranks and samples were mistaken
+        about, the winner is better than all around it.
+        """
         same = [s for s in self.standings.values() if s.kernel == leader.kernel]
         below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
         above = min((s for s in same if s.rho > leader.rho), key=lambda s: s.rho, default=leader)
-        return [standing.number for standing in (below, above) if not standing.is_full]
+        around = {s.number: s for s in (below, above, *self._in_next_kernels(leader))}
+        return [s.number for s in around.values() if s.may_reach(leader.score)]
+
+    def _in_next_kernels(self, leader: Standing) -> Iterator[Standing]:
+        """The candidate with the most similar ridge of the next wider and narrower kernel."""
+        widths = {s.kernel: s.width for s in self.standings.values()}
+        order = sorted(widths, key=lambda kernel: (widths[kernel], kernel))
+        place = order.index(leader.kernel)
+        for kernel in (*order[max(place - 1, 0) : place], *order[place + 1 : place + 2]):
+            own = [s for s in self.standings.values() if s.kernel == kernel]
+            nearest = min(own, key=lambda s: (abs(math.log(s.rho / leader.rho)), s.number))
+            if max(nearest.rho, leader.rho) <= NEAR * min(nearest.rho, leader.rho):
+                yield nearest
 
     def _first(self) -> list[int]:
         """The most promising, and of kernels that only samples speak for one ridge each."""

@@ -15,7 +15,8 @@ from everyfold.models.scaling import ScaledRows, scaler_of, scaling_of
 from everyfold.models.sources import Reader, View, choose_map
 from everyfold.operators import FeatureMap
 from everyfold.operators.features import Standardised
-from everyfold.operators.sums import FoldErrors, FoldSums, RidgeModels, Start, Sums
+from everyfold.operators.response import RidgeModels
+from everyfold.operators.sums import FoldErrors, FoldSums, Start, Sums
 from everyfold.rows import RowSource
 from everyfold.rows.moments import FoldMoments
 from everyfold.rows.rules import FoldRule

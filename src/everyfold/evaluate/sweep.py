@@ -25,7 +25,8 @@ from everyfold.models.model import Model
 from everyfold.models.sources import Summing, View, structure_of
 from everyfold.models.targets import Target
 from everyfold.operators import FeatureMap, StructureError
-from everyfold.operators.sums import FoldSums, RidgeModels
+from everyfold.operators.response import RidgeModels
+from everyfold.operators.sums import FoldSums
 from everyfold.operators.threads import blas_threads
 from everyfold.rows import RowSource, StreamError
 from everyfold.rows.batches import rows_at_a_time

@@ -66,13 +66,13 @@ def sampled(data: Data, sizes: tuple[int, ...], seed: int) -> Data:
     A ridge is kept as it is in the sum over rows: what it does to a row that is like no other does
     not depend on how many there are.
     """
+    if not sizes:
+        return data
     kept = data.cache.get(("sample", sizes, seed))
     if kept is None:
-        smaller = data
-        for size in sizes:
-            smaller = _among(smaller, draw(smaller.tasks[0].folds, size, seed))
-        kept = (smaller,)
-        data.cache.put(("sample", sizes, seed), smaller)
+        larger = sampled(data, sizes[:-1], seed)
+        kept = (_among(larger, draw(larger.tasks[0].folds, sizes[-1], seed)),)
+        data.cache.put(("sample", sizes, seed), *kept)
     found: Data = kept[0]
     return found
 
@@ -104,8 +104,11 @@ def ridge_of(candidate: Candidate, task: Task) -> float:
 
 
 def _in_sum(candidate: Candidate, task: Task) -> Candidate:
+    model = candidate.model
+    if model.ridge_scaling == "sum" and model.operator == "dense":
+        return candidate
     ridges = (ridge_of(candidate, task),)
-    model = replace(candidate.model, ridges=ridges, ridge_scaling="sum", operator="dense")
+    model = replace(model, ridges=ridges, ridge_scaling="sum", operator="dense")
     return replace(candidate, model=model)
 
 

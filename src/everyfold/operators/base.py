@@ -18,6 +18,7 @@ from everyfold.operators.response import (
     DualModel,
     Quadratic,
     Response,
+    RidgeModels,
     Solution,
     StructureError,
     weights_of_sets,
@@ -37,6 +38,7 @@ __all__ = [
     "Quadratic",
     "Responds",
     "Response",
+    "RidgeModels",
     "Solution",
     "Splits",
     "StructureError",
@@ -259,6 +261,15 @@ class Responds(Splits, Multiplies):
     def respond(self, quadratic: Quadratic, rho: float, route: Route = "cholesky") -> Response:
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
+
+    def solutions(self, quadratic: Quadratic, rhos: Sequence[float], route: Route) -> RidgeModels:
+        """The solutions of all ridges, where nothing else of their responses is asked for."""
+        found = [(r.solution(), r.condition) for r in self.respond_path(quadratic, rhos, route)]
+        return RidgeModels(
+            np.stack([solution.coef for solution, _ in found]),
+            np.stack([solution.intercept for solution, _ in found]),
+            np.array([condition for _, condition in found]),
+        )
 
     def check(self, weights: Array, sets: Sequence[Index]) -> None:
         """Raise if the structure does not suit the weights or the sets to hold out; most do."""

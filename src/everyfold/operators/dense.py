@@ -17,8 +17,9 @@ from everyfold.operators.base import (
     Outline,
     Quadratic,
     Responds,
+    RidgeModels,
 )
-from everyfold.operators.denseresponse import DenseResponse
+from everyfold.operators.denseresponse import DenseResponse, scatter, split_intercept
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import factorise
@@ -208,6 +209,20 @@ class DenseMatrix(Responds, Differentiates):
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route
     ) -> Iterator[DenseResponse]:
         """See base class; the routes and their costs are those of ``operators.systems``."""
+        hat, wanted = self._system(quadratic)
+        for system, solved in factorise(hat, route).path(rhos, wanted):
+            yield DenseResponse(self, quadratic, system, solved)
+
+    def solutions(self, quadratic: Quadratic, rhos: Sequence[float], route: Route) -> RidgeModels:
+        """See base class."""
+        hat, wanted = self._system(quadratic)
+        solved, condition = factorise(hat, route).solutions(rhos, wanted)
+        C_z, b = split_intercept(quadratic, solved, np.array(rhos))
+        inner = quadratic.s[quadratic.active][:, None] * C_z
+        return RidgeModels(scatter(inner, quadratic.active, self.n, axis=1), b, condition)
+
+    def _system(self, quadratic: Quadratic) -> tuple[Array, Array]:
+        """The matrix of the active rows, and the right-hand sides for z and the intercept."""
         active = quadratic.active
         s = quadratic.s[active]
         hat = self.K if active.size == self.n else self.K.take(active, 0).take(active, 1)
@@ -215,10 +230,7 @@ class DenseMatrix(Responds, Differentiates):
             hat = np.multiply(hat, s, out=None if hat is self.K else hat)
             hat *= s[:, None]
         wanted = s[:, None] * quadratic.z[active]
-        if quadratic.intercept:
-            wanted = np.column_stack([wanted, s])
-        for system, solved in factorise(hat, route).path(rhos, wanted):
-            yield DenseResponse(self, quadratic, system, solved)
+        return hat, np.column_stack([wanted, s]) if quadratic.intercept else wanted
 
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""

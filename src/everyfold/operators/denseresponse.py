@@ -26,6 +26,32 @@ class HeldMatrix(Protocol):
     def hollow(self) -> Array: ...  # noqa: D102
 
 
+def split_intercept(quadratic: Quadratic, solved: Array, rho: float | Array) -> tuple[Array, Array]:
+    r"""The residual coefficients :math:`\hat C z` and b from solutions for z and, last, for s.
+
+    ``solved`` is (…, active rows, columns), with an axis before for several ridges ``rho``.
+    """
+    q = quadratic.z.shape[1]
+    C_z, s = solved[..., :q], quadratic.s[quadratic.active]
+    if not (quadratic.intercept and s.size):
+        return C_z, np.zeros((*solved.shape[:-2], q))
+    h = solved[..., q]
+    kappa = (h @ s)[..., None]
+    b = (h @ (s[:, None] * quadratic.z[quadratic.active])) / kappa
+    if quadratic.pull:  # never with a ridge of 0, which only the closed form allows
+        b -= quadratic.pull / (2.0 * np.asarray(rho)[..., None] * kappa)
+    return C_z - h[..., :, None] * b[..., None, :], b
+
+
+def scatter(inner: Array, active: Index, n: int, axis: int = 0) -> Array:
+    """An array with the active rows along an axis as one with all rows, 0 elsewhere."""
+    if active.size == n:
+        return inner
+    full = np.zeros((*inner.shape[:axis], n, *inner.shape[axis + 1 :]))
+    full[(slice(None),) * axis + (active,)] = inner
+    return full
+
+
 class DenseResponse(Response):
     r"""M and R of a dense kernel: :math:`\hat G = (\hat K + \rho I)^{-1}`, :math:`\hat K = SKS`.
 
@@ -50,24 +76,14 @@ class DenseResponse(Response):
         self._wants_intercept = quadratic.intercept
         self._has_intercept = quadratic.intercept and self._active.size > 0
         q = quadratic.z.shape[1]
-        self._b = np.zeros(q)
-        self._C_z = solved[:, :q]
+        self._C_z, self._b = split_intercept(quadratic, solved, self.rho)
         if self._has_intercept:
             self._h = solved[:, q]
             self._kappa = float(self._s @ self._h)
-            hat = self._s[:, None] * quadratic.z[self._active]
-            self._b = (self._h @ hat) / self._kappa
-            if quadratic.pull:  # never with a ridge of 0, which only the closed form allows
-                self._b -= quadratic.pull / (2.0 * self.rho * self._kappa)
-            self._C_z = self._C_z - np.outer(self._h, self._b)
 
     def _scatter(self, inner: Array) -> Array:
         """An array over the active rows as one over all, 0 elsewhere."""
-        if self._active.size == len(self._K):
-            return inner
-        full = np.zeros((len(self._K), *inner.shape[1:]))
-        full[self._active] = inner
-        return full
+        return scatter(inner, self._active, len(self._K))
 
     def solution(self) -> Solution:
         """See base class. ``coef`` are the dual coefficients a, zero outside the active rows."""

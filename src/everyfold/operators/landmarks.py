@@ -6,12 +6,13 @@ With C the kernel between all rows and c landmarks and W that between the landma
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import RandomState
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import blas, lapack
 from sklearn.exceptions import ConvergenceWarning
 
 from everyfold.kernels import Kernel
@@ -110,7 +111,8 @@ def rp_cholesky(kernel: Kernel, X: Matrix, count: int, tol: float, random: Rando
             if info == 1:
                 break
             new, L = new[: info - 1], L[: info - 1, : info - 1]
-        columns[k : len(rows)] = solve_triangular(L, new, lower=True)
+        # X Lᵀ = newᵀ, which is in the order that LAPACK wants.
+        columns[k : len(rows)] = blas.dtrsm(1.0, L, new.T, side=1, lower=1, trans_a=1).T
         residual -= np.einsum("ij,ij->j", columns[k : len(rows)], columns[k : len(rows)])
         refuse_indefinite(residual, largest)
         np.maximum(residual, 0.0, out=residual)
@@ -127,12 +129,19 @@ def _accepted(
     taken = X[drawn]
     block = kernel(taken, kernel.anchors(taken, drawn)) - columns[:, drawn].T @ columns[:, drawn]
     first = block.diagonal().copy()
-    chance = random.uniform(size=PROPOSALS)
-    accepted = []
-    for i in range(PROPOSALS):
-        if first[i] <= 0.0 or chance[i] * first[i] >= block[i, i]:
+    left, chances = first.copy(), (random.uniform(size=PROPOSALS) * first).tolist()
+    # The Cholesky factor of the accepted ones, column by column: only the diagonal of what they
+    # leave is kept up to date.
+    factor = np.empty((PROPOSALS, PROPOSALS))
+    accepted: list[int] = []
+    for i, chance in enumerate(chances):
+        if first[i] <= 0.0 or chance >= left[i]:
             continue
-        accepted.append(drawn[i])
-        column = block[:, i] / np.sqrt(block[i, i])
-        block -= np.outer(column, column)
-    return np.array(accepted, dtype=np.intp)
+        k = len(accepted)
+        column = block[:, i] - factor[:k, i] @ factor[:k] if k else block[:, i].copy()
+        column /= math.sqrt(left[i])
+        factor[k] = column
+        column *= column
+        left -= column
+        accepted.append(i)
+    return np.asarray(drawn[accepted], dtype=np.intp)

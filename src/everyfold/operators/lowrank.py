@@ -21,8 +21,9 @@ from everyfold.operators.base import (
 )
 from everyfold.operators.features import FeatureMap, Plain
 from everyfold.operators.products import product
+from everyfold.operators.response import RidgeModels
 from everyfold.operators.structure import Structure
-from everyfold.operators.sums import FoldSums, RidgeModels, Start, accumulate
+from everyfold.operators.sums import FoldSums, Start, accumulate
 from everyfold.operators.symmetric import (
     NotPositiveDefiniteError,
     cholesky,

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 
+from everyfold.operators.products import product
 from everyfold.operators.series import influence_series
 from everyfold.operators.symmetric import CHUNK, FactoredStack, solve_stack
 from everyfold.types import Array, Index
@@ -54,7 +56,7 @@ class Quadratic:
     pull: float = 0.0
     drift: Array | None = None
 
-    @property
+    @cached_property
     def active(self) -> Index:
         """The rows with positive weight."""
         return np.flatnonzero(self.s > 0.0)
@@ -69,6 +71,31 @@ class Solution:
 
     coef: Array
     intercept: Array
+
+
+@dataclass(frozen=True)
+class RidgeModels:
+    """Coefficients (ridges, c, q), intercepts (ridges, q) and condition numbers (ridges,)."""
+
+    coef: Array
+    intercept: Array
+    condition: Array
+
+    @property
+    def flat(self) -> Array:
+        """All coefficients side by side, (c, ridges · q)."""
+        k, c, q = self.coef.shape
+        return self.coef.transpose(1, 0, 2).reshape(c, k * q)
+
+    def values(self, V: Array) -> Array:
+        """Predictions of rows with features V, (ridges, rows, q), by one product."""
+        k, _, q = self.coef.shape
+        flat = product(V, self.flat) if V.size else np.zeros((len(V), k * q))
+        return flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
+
+    def of_raw(self, T: Array | None) -> RidgeModels:
+        """The same models by coefficients of the raw columns of a map."""
+        return self if T is None else replace(self, coef=T @ self.coef)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ class Factorisation(ABC):
             system = self.at(rho)
             yield system, system.solve(B)
 
+    def solutions(self, rhos: Sequence[float], B: Array) -> tuple[Array, Array]:
+        """The solutions alone, (ridges, n, columns), and the condition numbers."""
+        found = [(system.condition, solved) for system, solved in self.path(rhos, B)]
+        return np.stack([solved for _, solved in found]), np.array([c for c, _ in found])
+
 
 class Rotation(Factorisation):
     """A factorisation K = Q T Qᵀ whose core T is trivial to solve for every ridge.
@@ -94,8 +99,9 @@ class Rotation(Factorisation):
         for i in range(0, len(rhos), step):
             systems = [self.at(rho) for rho in rhos[i : i + step]]
             core = np.concatenate([system.solve_core(rotated) for system in systems], axis=1)
-            solved = np.split(self.rotate(core, back=True), len(systems), axis=1)
-            yield from zip(systems, solved, strict=True)
+            solved, width = self.rotate(core, back=True), B.shape[1]
+            for k, system in enumerate(systems):
+                yield system, solved[:, k * width : (k + 1) * width]
 
 
 class RotatedSystem(RidgeSystem):

@@ -18,6 +18,7 @@ from scipy.linalg import blas, lapack
 
 from everyfold.operators.features import FeatureMap
 from everyfold.operators.products import add_gram, product
+from everyfold.operators.response import RidgeModels
 from everyfold.operators.symmetric import (
     NotPositiveDefiniteError,
     cholesky,
@@ -186,39 +187,12 @@ def _mean(V: Array, w: Array | None, weight: float) -> Array:
     return (V.sum(axis=0) if w is None else w @ V) / weight
 
 
-@dataclass(frozen=True)
-class RidgeModels:
-    """Coefficients (ridges, c, q), intercepts (ridges, q) and condition numbers (ridges,)."""
-
-    coef: Array
-    intercept: Array
-    condition: Array
-
-    @property
-    def flat(self) -> Array:
-        """All coefficients side by side, (c, ridges · q)."""
-        k, c, q = self.coef.shape
-        return self.coef.transpose(1, 0, 2).reshape(c, k * q)
-
-    def values(self, V: Array) -> Array:
-        """Predictions of rows with features V, (ridges, rows, q), by one product."""
-        k, _, q = self.coef.shape
-        flat = product(V, self.flat) if V.size else np.zeros((len(V), k * q))
-        return flat.reshape(len(V), k, q).transpose(1, 0, 2) + self.intercept[:, None, :]
-
-    def of_raw(self, T: Array | None) -> RidgeModels:
-        """The same models by coefficients of the raw columns of a map."""
-        return self if T is None else replace(self, coef=T @ self.coef)
-
-
 def _by_reduction(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
     """All ridges from one tridiagonal form; from the spectrum where rounding made it indefinite."""
     try:
-        found = list(factorise(A, "tridiagonal").path(rhos, rhs))
+        return factorise(A, "tridiagonal").solutions(rhos, rhs)
     except NotPositiveDefiniteError:
         return _by_spectrum(A, rhs, rhos)
-    condition = np.array([system.condition for system, _ in found])
-    return np.stack([coef for _, coef in found]), condition
 
 
 def _by_spectrum(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:

@@ -45,10 +45,12 @@ def nest(request: Request) -> tuple[Data, Outcome]:
 
     All inner folds of all outer ones are folds of one task on all rows: for squared loss, removals
     of outer and inner rows together from one factorisation, wherever that is cheaper than a
-    reduction of every training set. The winner of every outer fold is then evaluated there.
+    reduction of every training set. Where that is costly, the searches begin at low rank, each on
+    the rows of its outer fold. The winner of every outer fold is then evaluated there.
 
-    **Exact?** Yes, as the searches themselves. Whatever would make their scores depend on more than
-    their own folds is left to these searches, one for each outer fold (``NotSpedUp``).
+    **Exact?** Yes, as the searches themselves: of those that begin at low rank, the winners.
+    Whatever would make their scores depend on more than their own folds is left to these searches,
+    one for each outer fold (``NotSpedUp``).
     """
     search = request.estimator
     if request.wants.pools is True:
@@ -64,16 +66,21 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     if asked.options.n_jobs is None:
         asked = replace(asked, options=replace(asked.options, n_jobs=request.options.n_jobs))
     _check(request, _reason_of_folds(inner, asked))
-    winners = _winners(request, asked, inner)
+    winners = _winners_from_low_rank(request, inner) or _winners(request, asked, inner)
     return _on_outer_folds(request, asked, outer, winners)
 
 
 @dataclass(frozen=True)
 class _Inner:
-    """The search of one outer fold: its candidates and its folds, as rows of all data."""
+    """The search of one outer fold: what it asks for, and its folds as rows of all data."""
 
-    candidates: Sequence[Params]
+    asked: Request
     splits: Sequence[Split]
+
+    @property
+    def candidates(self) -> Sequence[Params]:
+        """What it tries."""
+        return self.asked.candidates
 
 
 def _check(request: Request, reason: str) -> None:
@@ -122,7 +129,8 @@ def _inner(request: Request, outer: Sequence[Split]) -> Iterator[_Inner]:
             splits = [_rows(split, len(train)) for split in splits_of(asked.indexed())]
         except ValueError as error:  # the search of this fold fails, and error_score counts
             _check(request, str(error))
-        yield _Inner(asked.candidates, [(train[a], train[b]) for a, b in splits])
+        own = replace(asked, cv=splits)
+        yield _Inner(own, [(train[a], train[b]) for a, b in splits])
 
 
 def _reason_of_folds(inner: Sequence[_Inner], asked: Request) -> str:
@@ -144,6 +152,35 @@ def _differ(some: Sequence[Params], others: Sequence[Params]) -> bool:
     return [repr(sorted(p.items(), key=str)) for p in some] != [
         repr(sorted(p.items(), key=str)) for p in others
     ]
+
+
+def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[int]:
+    """The best candidate of every outer fold by a search of its rows that begins at low rank.
+
+    None if such searches would not, all of them together being quick enough.
+    """
+    winners = []
+    for own in inner:
+        options = replace(own.asked.options, fallback="refit", repeats=len(inner))
+        wants = replace(own.asked.wants, keeps=None, train_scores=False)
+        metadata = Metadata(own.asked.metadata.fit, score=own.asked.metadata.score)
+        asked = replace(own.asked, options=options, wants=wants, metadata=metadata)
+        try:
+            data = read(asked)
+            made = plan(data, asked)
+        except ValueError:  # a search that fails, which the folds of all of them report
+            return []
+        if data.foreign or data.refused or not made.rounds.climbs:
+            return []
+        done = carry_out(made, data, options.n_jobs)
+        outcomes = {outcome.number: outcome for some in done for outcome in some}
+        if any(outcome.failures for outcome in outcomes.values()):
+            return []
+        table = _Table(request.estimator, asked, data, [outcomes[k] for k in sorted(outcomes)])
+        best, is_exact = table.best(slice(None))
+        _check(request, "" if is_exact else "a winner is not exact")
+        winners.append(best)
+    return winners
 
 
 def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[int]:

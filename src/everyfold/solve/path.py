@@ -47,8 +47,8 @@ def solve_path(
     rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
     if problem.loss.has_constant_curvature:
         exact = np.zeros(problem.y.shape[1])
+        steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
         for response in operator.respond_path(problem.quadratic, rhos, route):
-            steps, done = exact.astype(np.intp), np.ones(len(exact), dtype=bool)
             yield Fit(response.rho, response.solution(), response.condition, steps, exact, done)
         return
     operator.check_varying(str(problem.loss))
