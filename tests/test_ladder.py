@@ -6,7 +6,7 @@ import pytest
 import sklearn
 from scipy.stats import loguniform
 from sklearn.compose import ColumnTransformer
-from sklearn.datasets import make_friedman1, make_moons
+from sklearn.datasets import make_friedman1, make_friedman3, make_moons
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import make_scorer
@@ -501,3 +501,70 @@ class TestSamples:
         promise = curve.promise(0.5, 0.4, 1000)
         assert 0.4 < promise < 0.5
         assert curve.promise(1.0, 1.0, 1000) == 1.0
+
+
+class TestNeighbours:
+    """The winner is compared with the candidates around it on the full matrix."""
+
+    RIDGES = (0.1, 1.0, 10.0)
+
+    def climb(self, *, gain, ceiling=0.85):
+        """Four kernels, from narrow to wide, which ranks captured; (2, 1.0) is done and leads."""
+        found = [
+            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, ceiling=ceiling)
+            for k in range(4)
+            for i, rho in enumerate(self.RIDGES)
+        ]
+        for standing in found:
+            standing.width = 0.4 - 0.1 * standing.kernel
+        leader = found[7]
+        leader.score, leader.is_full = 0.9, True
+        return standings.Climb(found, "score", views.Curve(1.0, 1000))
+
+    def test_ridges_beside_it_and_the_next_kernels(self):
+        # Samples hope for 0.85 at most, which settles it, but ranks may still rise to 1.
+        assert sorted(self.climb(gain=0.1).contenders()) == [4, 6, 8, 10]
+
+    def test_what_ranks_exclude_is_left_out(self):
+        assert self.climb(gain=0.01).contenders() == []
+
+    def test_ranks_exclude_nothing_far_above_the_ridge(self):
+        climb = self.climb(gain=0.01)
+        climb.standings[6].rho = 1e-5
+        assert climb.contenders() == [6]
+
+    def test_what_is_certain_is_left_out(self):
+        climb = self.climb(gain=0.1)
+        climb.standings[4].residual = 0.0
+        assert sorted(climb.contenders()) == [6, 8, 10]
+
+    def test_a_kernel_that_no_rank_captures_is_looked_at(self):
+        climb = self.climb(gain=0.01)
+        climb.standings[10].residual = 20.0
+        assert climb.contenders() == [10]
+
+    def test_far_ridges_are_no_neighbours(self):
+        climb = self.climb(gain=0.1)
+        for number in (9, 10, 11):
+            climb.standings[number].rho = 1e-3
+        assert sorted(climb.contenders()) == [4, 6, 8]
+
+    def test_a_better_neighbour_leads_on(self):
+        climb = self.climb(gain=0.1)
+        for number, score in ((4, 0.89), (6, 0.89), (8, 0.88), (10, 0.92)):
+            climb.standings[number].score, climb.standings[number].is_full = score, True
+        # The kernel of 10 is the last one; those around it that are not done.
+        assert sorted(climb.contenders()) == [9, 11]
+
+
+def test_samples_that_do_not_improve_by_chance_hide_no_winner(monkeypatch):
+    """The error of the best kernel hardly falls between two samples, and does on all rows."""
+    monkeypatch.setattr(ladder, "FIRST_RANK", 128)
+    X, y = make_friedman3(1600, noise=0.0, random_state=7)
+    chosen = np.random.default_rng(3).permutation(1600)[:700]
+    X, y = StandardScaler().fit_transform(X[chosen]), y[chosen]
+    y = (y - y.mean()) / y.std()
+    grid = {"alpha": np.logspace(-4, 2, 7), "gamma": np.logspace(-3, 1, 10)}
+    climbing, dense = searches(grid=grid, xy=(X, y), refit=False)
+    scores = dense.cv_results_["mean_test_score"]
+    assert scores.max() - scores[climbing.best_index_] <= 5e-3 * (1.0 - scores.max())

@@ -186,6 +186,17 @@ class TestResponse:
         close(operator.evaluate(solution.coef) + solution.intercept, u)
         close(response.scale * response.reduced(), s * (quadratic.z - u))
 
+    def test_solutions_of_several_ridges(self, case):
+        _, _, quadratic, operator, _ = case
+        rhos = [3.0, RHO, 0.9]
+        for route in ROUTES:
+            found = operator.solutions(quadratic, rhos, route)
+            for k, rho in enumerate(rhos):
+                one = operator.respond(quadratic, rho, route)
+                close(found.coef[k], one.solution().coef)
+                close(found.intercept[k], one.solution().intercept)
+                assert found.condition[k] == pytest.approx(one.condition, rel=1e-6)
+
     def test_residual_blocks(self, case):
         response, M, quadratic, *_ = case
         s = quadratic.s

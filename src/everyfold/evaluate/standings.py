@@ -16,8 +16,11 @@ from everyfold.types import Array
 CERTAIN = 0.03
 """A candidate is certified where the residual trace is at most this share of its ridge."""
 
-CAPTURED = 0.01
-"""A kernel is captured where the residual trace is at most this share of its trace."""
+CAPTURED, TELLING = 0.01, 1000.0
+"""A kernel is captured where the residual trace is at most this share of its trace.
+
+And a score tells what the full kernel may give where that is at most so many times the ridge.
+"""
 
 OUT_OF_REACH = 0.5
 """Where the residual trace is more than this share, the next rank will not capture it either."""
@@ -118,10 +121,14 @@ class Standing:
         return max(self.score, min(self.score + rise, self.ceiling))
 
     def may_reach(self, score: float) -> bool:
-        """Whether ranks do not exclude so good a score; samples of rows are not asked."""
+        """Whether ranks do not exclude so good a score; samples of rows are not asked.
+
+        A score says little where the ridge is far smaller than what the rank left out.
+        """
         if self.is_full or self.is_certified or not np.isfinite(self.score):
             return False
-        return not self.is_captured or self.score + PROMISE * max(self.gain, 0.0) >= score
+        is_telling = self.is_captured and self.residual <= TELLING * self.rho
+        return not is_telling or self.score + PROMISE * abs(self.gain) >= score
 
 
 class Climb:
