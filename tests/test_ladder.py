@@ -528,8 +528,8 @@ class TestNeighbours:
     def test_what_ranks_exclude_is_left_out(self):
         assert self.climb(gain=0.01).contenders() == []
 
-    def test_ranks_exclude_nothing_far_above_the_ridge(self):
-        climb = self.climb(gain=0.01)
+    def test_scores_that_fall_exclude_nothing_far_above_the_ridge(self):
+        climb = self.climb(gain=-0.01)
         climb.standings[6].rho = 1e-5
         assert climb.contenders() == [6]
 

@@ -19,7 +19,7 @@ CERTAIN = 0.03
 CAPTURED, TELLING = 0.01, 1000.0
 """A kernel is captured where the residual trace is at most this share of its trace.
 
-And a score tells what the full kernel may give where that is at most so many times the ridge.
+And a score that fell still tells something where that is at most so many times the ridge.
 """
 
 OUT_OF_REACH = 0.5
@@ -123,12 +123,12 @@ class Standing:
     def may_reach(self, score: float) -> bool:
         """Whether ranks do not exclude so good a score; samples of rows are not asked.
 
-        A score says little where the ridge is far smaller than what the rank left out.
+        A score that fell with the rank says little where the ridge is far below what that left out.
         """
         if self.is_full or self.is_certified or not np.isfinite(self.score):
             return False
-        is_telling = self.is_captured and self.residual <= TELLING * self.rho
-        return not is_telling or self.score + PROMISE * abs(self.gain) >= score
+        is_falling = self.gain < 0.0 and self.residual > TELLING * self.rho
+        return not self.is_captured or is_falling or self.score + PROMISE * abs(self.gain) >= score
 
 
 class Climb:

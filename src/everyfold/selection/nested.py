@@ -157,7 +157,7 @@ def _differ(some: Sequence[Params], others: Sequence[Params]) -> bool:
 def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[int]:
     """The best candidate of every outer fold by a search of its rows that begins at low rank.
 
-    None if such searches would not, all of them together being quick enough.
+    Empty if such searches would not, all of them together being quick enough.
     """
     winners = []
     for own in inner:
