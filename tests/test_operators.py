@@ -191,8 +191,7 @@ class TestResponse:
         rhos = [3.0, RHO, 0.9]
         for route in ROUTES:
             found = operator.solutions(quadratic, rhos, route)
-            for k, rho in enumerate(rhos):
-                one = operator.respond(quadratic, rho, route)
+            for k, one in enumerate(operator.respond_path(quadratic, rhos, route)):
                 close(found.coef[k], one.solution().coef)
                 close(found.intercept[k], one.solution().intercept)
                 assert found.condition[k] == pytest.approx(one.condition, rel=1e-6)
