@@ -194,7 +194,10 @@ class TestResponse:
             for k, one in enumerate(operator.respond_path(quadratic, rhos, route)):
                 close(found.coef[k], one.solution().coef)
                 close(found.intercept[k], one.solution().intercept)
-                assert found.condition[k] == pytest.approx(one.condition, rel=1e-6)
+                # Where the intercept is taken out of the system first, that is no worse.
+                assert found.condition[k] <= one.condition * (1.0 + 1e-6)
+                if not quadratic.intercept:
+                    assert found.condition[k] == pytest.approx(one.condition, rel=1e-6)
 
     def test_residual_blocks(self, case):
         response, M, quadratic, *_ = case

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh, lapack
+from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
@@ -23,6 +23,7 @@ from everyfold.operators.denseresponse import DenseResponse, scatter, split_inte
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import factorise
+from everyfold.operators.truncated import ridge_solutions
 from everyfold.types import AnyArray, Array, Index, Matrix, Route
 
 
@@ -72,10 +73,13 @@ class DenseMatrix(Responds, Differentiates):
         kernel: Kernel | None = None,
         X: Matrix = None,
         base: Array | None = None,
+        *,
+        is_semidefinite: bool = False,
     ) -> None:
         self._kernel = kernel
         self._X = X
         self._base = base
+        self._is_semidefinite = is_semidefinite
         if K is not None:
             self.K = K
         self.n = len(self._made)
@@ -173,7 +177,8 @@ class DenseMatrix(Responds, Differentiates):
     @property
     def is_semidefinite(self) -> bool:
         """Whether K is known to have no negative eigenvalue, as kernels by name have none."""
-        return self._kernel is not None and self._kernel.is_semidefinite
+        is_by_name = self._kernel is not None and self._kernel.is_semidefinite
+        return self._is_semidefinite or is_by_name
 
     @cached_property
     def is_indefinite(self) -> bool:
@@ -216,8 +221,11 @@ class DenseMatrix(Responds, Differentiates):
     def solutions(self, quadratic: Quadratic, rhos: Sequence[float], route: Route) -> RidgeModels:
         """See base class."""
         hat, wanted = self._system(quadratic)
-        solved, condition = factorise(hat, route).solutions(rhos, wanted)
-        C_z, b = split_intercept(quadratic, solved, np.array(rhos))
+        if route == "tridiagonal" and self.is_semidefinite and not quadratic.pull:
+            C_z, b, condition = _centred_solutions(quadratic, hat, rhos)
+        else:
+            solved, condition = factorise(hat, route).solutions(rhos, wanted)
+            C_z, b = split_intercept(quadratic, solved, np.array(rhos))
         inner = quadratic.s[quadratic.active][:, None] * C_z
         return RidgeModels(scatter(inner, quadratic.active, self.n, axis=1), b, condition)
 
@@ -234,7 +242,8 @@ class DenseMatrix(Responds, Differentiates):
 
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
-        return DenseMatrix(self.K[np.ix_(rows, rows)])
+        K = self.K.take(rows, 0).take(rows, 1)
+        return DenseMatrix(K, is_semidefinite=self.is_semidefinite)
 
     def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of K between the two sets."""
@@ -257,6 +266,32 @@ class DenseMatrix(Responds, Differentiates):
         if self._kernel is None:
             raise TypeError("a bare matrix cannot predict new rows; bind it to a kernel and data")
         return KernelExpansion(self._kernel, self._X, coef)
+
+
+def _centred_solutions(
+    quadratic: Quadratic, hat: Array, rhos: Sequence[float]
+) -> tuple[Array, Array, Array]:
+    r"""The residual coefficients :math:`\hat C z` of all ridges, b, and the condition numbers.
+
+    With an intercept, coefficients are orthogonal to s: in that subspace they solve a system
+    without one, so that a single target has a single right-hand side. The matrix is taken apart
+    into that subspace and s itself, whose eigenvalue lies among the others.
+    """
+    s = quadratic.s[quadratic.active]
+    wanted = s[:, None] * quadratic.z[quadratic.active]
+    if not (quadratic.intercept and s.size):
+        solved, condition = ridge_solutions(hat, rhos, wanted)
+        return solved, np.zeros((len(rhos), wanted.shape[1])), condition
+    size = float(np.sqrt(s @ s))
+    unit = s / size
+    A = np.array(hat.T, dtype=np.float64, order="F")  # symmetric: a copy without turning
+    image = blas.dsymv(1.0, A, unit, lower=1)
+    w = image - float(image @ unit) * unit
+    A = blas.dsyr2(-1.0, unit, w, a=A, lower=1, overwrite_a=1)
+    mean = unit @ wanted
+    solved, condition = ridge_solutions(A, rhos, wanted - np.outer(unit, mean), overwrite=True)
+    solved -= unit[:, None] * (unit @ solved)[:, None, :]
+    return solved, (mean - image @ solved) / size, condition
 
 
 @dataclass(frozen=True)

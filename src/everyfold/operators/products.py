@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable
-from ctypes import POINTER, c_char_p, c_double, c_int, c_void_p
-from functools import cache
+from ctypes import c_double, c_int
 
-from scipy.linalg import blas, cython_blas
+from scipy.linalg import blas
 
+from everyfold.operators.addresses import by_address
 from everyfold.types import Array
 
 
@@ -29,7 +27,7 @@ def add_gram(V: Array, gram: Array) -> Array:
     SciPy's own call of BLAS keeps all other threads of Python waiting; the same function by its
     address does not.
     """
-    found = _dsyrk()
+    found = by_address("dsyrk")
     (m, c), step = V.shape, V.itemsize
     if found is None or V.strides[1] != step or not gram.flags.f_contiguous:
         summed: Array = blas.dsyrk(1.0, V.T, beta=1.0, c=gram, lower=1, overwrite_c=1)
@@ -38,22 +36,3 @@ def add_gram(V: Array, gram: Array) -> Array:
     sizes = c_int(c), c_int(m)
     found(b"L", b"N", *sizes, one, V.ctypes.data, stride, one, gram.ctypes.data, sizes[0])
     return gram
-
-
-@cache
-def _dsyrk() -> Callable[..., None] | None:
-    """BLAS's function, of the library that factorises; None if its arguments are others."""
-    capsule = cython_blas.__pyx_capi__["dsyrk"]
-    name = ctypes.pythonapi.PyCapsule_GetName
-    name.restype, name.argtypes = c_char_p, [ctypes.py_object]
-    words = name(capsule)
-    if not words.startswith(b"void (char *, char *, int *, int *, "):
-        return None
-    address = ctypes.pythonapi.PyCapsule_GetPointer
-    address.restype, address.argtypes = c_void_p, [ctypes.py_object, c_char_p]
-    whole, number = POINTER(c_int), POINTER(c_double)
-    matrix = c_void_p, whole
-    kind = ctypes.CFUNCTYPE(
-        None, c_char_p, c_char_p, whole, whole, number, *matrix, number, *matrix
-    )
-    return kind(address(capsule, words))

@@ -26,7 +26,7 @@ from everyfold.operators.symmetric import (
     mirror,
     spectrum,
 )
-from everyfold.operators.systems import factorise
+from everyfold.operators.truncated import ridge_solutions
 from everyfold.rows.batches import NEVER, TOTAL, Batch
 from everyfold.types import Array, Matrix
 
@@ -190,7 +190,7 @@ def _mean(V: Array, w: Array | None, weight: float) -> Array:
 def _by_reduction(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Array]:
     """All ridges from one tridiagonal form; from the spectrum where rounding made it indefinite."""
     try:
-        return factorise(A, "tridiagonal").solutions(rhos, rhs)
+        return ridge_solutions(A, rhos, rhs)
     except NotPositiveDefiniteError:
         return _by_spectrum(A, rhs, rhos)
 

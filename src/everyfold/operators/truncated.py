@@ -1,0 +1,221 @@
+r"""All ridges of one right-hand side, by a tridiagonal reduction that ends once they are solved.
+
+Householder reflections turn a symmetric matrix K, one column after the other, into a tridiagonal T.
+If a first reflection turns b into a multiple of the first unit vector, then k columns give
+
+.. math:: x_k = Q_k\,y, \quad (T_k + \rho I)\,y = Q_k^\top b, \qquad
+          |b - (K + \rho I)\,x_k| = |\beta_k\,y_k|
+
+for every ridge: the iterates of Lanczos and of conjugate gradients, by reflections that stay
+orthogonal. The reduction ends where these residuals are what rounding would leave of the exact
+solutions. Kernel matrices have few large eigenvalues, or many that are alike, so that k is often a
+small part of n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_double, c_int
+
+import numpy as np
+from scipy.linalg import blas, lapack
+
+from everyfold.operators.addresses import by_address
+from everyfold.operators.symmetric import EPS, refuse
+from everyfold.operators.systems import Tridiagonal
+from everyfold.types import Array
+
+PANEL = 32
+"""Columns that are reduced together, as many as LAPACK takes."""
+
+SMALLEST = 3 * PANEL
+"""Up to this many rows the whole reduction is as quick."""
+
+_ROUNDING = EPS
+"""The residual at which a solution is exact, relative to |K| |x|."""
+
+_ILL = 1e-8
+"""Below this share of |K| a ridge needs the whole spectrum, to tell whether it can be trusted."""
+
+
+def ridge_solutions(
+    A: Array, rhos: Sequence[float], B: Array, *, overwrite: bool = False
+) -> tuple[Array, Array]:
+    """(A + ρI)⁻¹ B of a positive semi-definite A, (ridges, n, q), and the condition numbers.
+
+    **Cost** 4/3 (n³ − (n−k)³) flops for k of n columns, and 4 n k a ridge, where there is one
+    right-hand side; 4/3 n³ for several. **Exact?** Yes, to rounding. Condition numbers are upper
+    bounds, made with a smallest eigenvalue of 0, where not all columns were needed.
+
+    ``A`` is symmetric. With ``overwrite`` it must be in Fortran order, is lost, and only its lower
+    triangle is read.
+
+    Examples
+    --------
+    >>> A = np.array([[2.0, 1.0], [1.0, 2.0]])
+    >>> solved, _ = ridge_solutions(A, [1.0], np.array([[3.0], [3.0]]))
+    >>> solved[0, :, 0]
+    array([0.75, 0.75])
+    """
+    is_small = len(A) <= SMALLEST or B.shape[1] != 1 or min(rhos, default=0.0) <= 0.0
+    if is_small or by_address("dlatrd") is None or not B.any():
+        return Tridiagonal.of(A.T if overwrite else A).solutions(rhos, B)
+    own = A if overwrite else np.array(A.T, dtype=np.float64, order="F")
+    return _Reduction(own, B[:, 0]).solve(rhos)
+
+
+class _Reduction:
+    """The first k columns of T, and the reflections that lead to them.
+
+    ``_A`` has the reflections below its diagonal, and what is still to be reduced behind them.
+    """
+
+    def __init__(self, A: Array, b: Array) -> None:
+        n = len(A)
+        self._turn = _Reflection(b)
+        self._A = self._turn.on_both_sides(A)
+        self.k = 0
+        self._diagonal, self._beside, self._tau = np.empty(n), np.zeros(n), np.zeros(n)
+        self._W = np.empty((n, PANEL), order="F")
+
+    def solve(self, rhos: Sequence[float]) -> tuple[Array, Array]:
+        """The solutions of all ridges, (ridges, n, 1), and the condition numbers."""
+        n, smallest = len(self._A), min(rhos)
+        while n - self.k > 2 * PANEL:
+            self._reduce_panel()
+            if self._is_solved([smallest]) and self._is_solved(rhos):
+                bound = self._bound
+                return self._back(rhos), np.array([(bound + rho) / rho for rho in rhos])
+            self._update_rest()
+        return self._whole(rhos)
+
+    # -- columns -----------------------------------------------------------------------------------
+
+    def _at(self, row: int, column: int) -> int:
+        """The address of an entry of the matrix."""
+        return int(self._A.ctypes.data) + 8 * (column * len(self._A) + row)
+
+    def _reduce_panel(self) -> None:
+        """Reduce the next columns; what they do to all others is left in W."""
+        latrd = by_address("dlatrd")
+        assert latrd is not None
+        k, n = self.k, len(self._A)
+        places = (array.ctypes.data + 8 * k for array in (self._beside, self._tau))
+        latrd(
+            b"L",
+            c_int(n - k),
+            c_int(PANEL),
+            self._at(k, k),
+            c_int(n),
+            *places,
+            self._W.ctypes.data,
+            c_int(n),
+        )
+        self.k = k + PANEL
+        self._diagonal[k : self.k] = self._A.diagonal()[k : self.k]
+
+    def _update_rest(self) -> None:
+        """A − V Wᵀ − W Vᵀ for the rows and columns that are still to be reduced."""
+        syr2k = by_address("dsyr2k")
+        assert syr2k is not None
+        k, n = self.k, len(self._A)
+        stride = c_int(n)
+        syr2k(
+            b"L",
+            b"N",
+            c_int(n - k),
+            c_int(PANEL),
+            c_double(-1.0),
+            self._at(k, k - PANEL),
+            stride,
+            self._W.ctypes.data + 8 * PANEL,
+            stride,
+            c_double(1.0),
+            self._at(k, k),
+            stride,
+        )
+
+    # -- solutions ---------------------------------------------------------------------------------
+
+    @property
+    def _bound(self) -> float:
+        """An upper bound of the eigenvalues of T."""
+        beside = np.abs(self._beside[: self.k])
+        rows = np.abs(self._diagonal[: self.k]) + beside
+        rows[1:] += beside[:-1]
+        return float(rows.max())
+
+    def _is_solved(self, rhos: Sequence[float]) -> bool:
+        """Whether what is left of all residuals is rounding."""
+        size = float(np.abs(self._diagonal[: self.k]).max())
+        if min(rhos) < _ILL * size:
+            return False
+        last = float(self._beside[self.k - 1])
+        for rho in rhos:
+            y = self._core(rho)
+            limit = _ROUNDING * (size + rho) * float(blas.dnrm2(y))
+            if not abs(last * y[-1]) <= limit:
+                return False
+        return True
+
+    def _core(self, rho: float) -> Array:
+        """The solution in the columns of Q."""
+        right = np.zeros(self.k)
+        right[0] = self._turn.length
+        d, e = self._diagonal[: self.k] + rho, self._beside[: self.k - 1]
+        _, _, y, failed = lapack.dptsv(d, e, right)
+        if failed:
+            raise refuse(float(self._diagonal[: self.k].min()), rho)
+        return np.asarray(y)
+
+    def _back(self, rhos: Sequence[float]) -> Array:
+        """The solutions in the rows of K."""
+        X = np.zeros((len(self._A), len(rhos)), order="F")
+        for i, rho in enumerate(rhos):
+            X[: self.k, i] = self._core(rho)
+        reflectors = np.asfortranarray(self._A[1:, : self.k])
+        tail = np.asfortranarray(X[1:])
+        work = 64 * len(rhos)
+        X[1:], _, _ = lapack.dormqr(
+            "L", "N", reflectors, self._tau[: self.k], tail, work, overwrite_c=1
+        )
+        return self._turn.of(X).T[:, :, None]
+
+    def _whole(self, rhos: Sequence[float]) -> tuple[Array, Array]:
+        """The last columns too: T is whole, and its spectrum is known."""
+        k, n = self.k, len(self._A)
+        last = Tridiagonal.of(self._A[k:, k:].T)
+        self._A[k + 1 :, k : n - 1] = last.reflectors
+        self._diagonal[k:] = last.diagonal
+        self._beside[k : n - 1], self._tau[k : n - 1] = last.off_diagonal, last.tau
+        reflectors = np.asfortranarray(self._A[1:, : n - 1])
+        whole = Tridiagonal(self._diagonal, self._beside[:-1], reflectors, self._tau[:-1])
+        right = np.zeros((n, 1))
+        right[0] = self._turn.length
+        solved, condition = whole.solutions(rhos, right)
+        return self._turn.of(solved[:, :, 0].T).T[:, :, None], condition
+
+
+class _Reflection:
+    """H = I − τ v vᵀ with H b = |b| e₁, but for the sign."""
+
+    def __init__(self, b: Array) -> None:
+        size = float(blas.dnrm2(b))
+        sign = -1.0 if b[0] < 0.0 else 1.0
+        self._v = np.array(b) / size
+        self._v[0] += sign
+        self._tau = 2.0 / float(self._v @ self._v)
+        self.length = -sign * size
+        """The first entry of H b; all others are 0."""
+
+    def of(self, X: Array) -> Array:
+        """H X."""
+        turned: Array = X - np.outer(self._tau * self._v, self._v @ X)
+        return turned
+
+    def on_both_sides(self, A: Array) -> Array:
+        """H A H by the lower triangle of A, which is overwritten; 4 n² flops."""
+        w = blas.dsymv(self._tau, A, self._v, lower=1)
+        w -= (0.5 * self._tau * float(w @ self._v)) * self._v
+        turned: Array = blas.dsyr2(-1.0, self._v, w, a=A, lower=1, overwrite_a=1)
+        return turned

@@ -1,0 +1,150 @@
+"""The reduction that ends early: the solutions of a factorisation a ridge, from fewer columns."""
+
+import numpy as np
+import pytest
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.datasets import make_friedman1
+from sklearn.metrics.pairwise import rbf_kernel
+
+import everyfold.operators.truncated as truncated
+from everyfold.operators.addresses import by_address
+from everyfold.operators.base import Quadratic
+from everyfold.operators.dense import DenseMatrix
+from everyfold.operators.symmetric import NotPositiveDefiniteError
+from everyfold.operators.truncated import SMALLEST, ridge_solutions
+
+RIDGES = np.logspace(-4, 2, 7)
+GAMMAS = (1e-4, 3e-3, 0.05, 0.3, 2.0, 50.0)
+EPS = np.finfo(np.float64).eps
+
+
+def rows(n, seed=0):
+    X, y = make_friedman1(n, 10, noise=1.0, random_state=seed)
+    return (X - X.mean(axis=0)) / X.std(axis=0), y
+
+
+def columns_of(A, b, rhos):
+    """How many columns the reduction took."""
+    reduction = truncated._Reduction(np.array(A, order="F"), b)
+    reduction.solve(rhos)
+    return reduction.k
+
+
+@pytest.mark.parametrize("n", [SMALLEST + 1, 130, 257, 400])
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_residuals_are_rounding(n, gamma):
+    X, y = rows(n)
+    K = rbf_kernel(X, gamma=gamma)
+    solved, condition = ridge_solutions(K, RIDGES, y[:, None])
+    largest = np.linalg.norm(K, 2)
+    for x, rho, bound in zip(solved[:, :, 0], RIDGES, condition, strict=True):
+        residual = np.linalg.norm(K @ x + rho * x - y)
+        assert residual <= 20.0 * n**0.5 * EPS * (largest + rho) * np.linalg.norm(x)
+        assert bound >= np.linalg.cond(K + rho * np.eye(n)) * (1.0 - 1e-6)
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_models_of_all_ridges_equal_those_of_a_factorisation_each(gamma, intercept, is_weighted):
+    X, y = rows(300)
+    w = np.random.default_rng(0).uniform(0.2, 2.0, 300) if is_weighted else np.ones(300)
+    w[:4] *= not is_weighted  # rows of weight 0 are not there
+    K, k_new = rbf_kernel(X[:250], gamma=gamma), rbf_kernel(X[250:], X[:250], gamma=gamma)
+    quadratic = Quadratic(np.sqrt(w[:250]), y[:250, None], intercept)
+    found = DenseMatrix(K, is_semidefinite=True).solutions(quadratic, RIDGES, "tridiagonal")
+    expected = DenseMatrix(K).solutions(quadratic, RIDGES, "cholesky")
+    for k, rho in enumerate(RIDGES):
+        limit = 1e-13 + 50.0 * EPS * K.sum(axis=1).max() / rho
+        scale = np.abs(y).max()
+        assert np.abs(found.values(k_new)[k] - expected.values(k_new)[k]).max() <= limit * scale
+
+
+def test_columns_are_few_where_few_suffice():
+    X, y = rows(600)
+    wide, narrow, middle = (rbf_kernel(X, gamma=gamma) for gamma in (1e-3, 3.0, 0.03))
+    assert columns_of(wide, y, [1e-2, 1.0]) <= 128
+    assert columns_of(narrow, y, [1e-2, 1.0]) <= 64
+    assert columns_of(middle, y, [1e-2, 1.0]) < 300
+    assert columns_of(middle, y, [1.0]) < columns_of(middle, y, [1e-3, 1.0])
+
+
+def test_columns_are_all_where_ridges_are_too_small_to_be_trusted():
+    X, y = rows(200)
+    K = rbf_kernel(X, gamma=0.01)
+    solved, condition = ridge_solutions(K, [1e-10, 1e-2], y[:, None])
+    exact = np.linalg.eigvalsh(K)
+    assert condition[1] == pytest.approx((exact[-1] + 1e-2) / (exact[0] + 1e-2), rel=1e-6)
+    np.testing.assert_allclose(solved[1, :, 0], cho_solve(cho_factor(K + 1e-2 * np.eye(200)), y))
+
+
+def test_several_targets_share_the_whole_reduction():
+    X, y = rows(150)
+    B = np.column_stack([y, y**2, np.ones(150)])
+    K = rbf_kernel(X, gamma=0.1)
+    solved, _ = ridge_solutions(K, RIDGES, B)
+    for k, rho in enumerate(RIDGES):
+        np.testing.assert_allclose(K @ solved[k] + rho * solved[k], B, atol=1e-8)
+
+
+@pytest.mark.parametrize("b", [np.zeros(120), np.eye(120)[0], -np.eye(120)[0], np.eye(120)[7]])
+def test_right_hand_sides_that_are_unit_vectors_or_nothing(b):
+    K = rbf_kernel(rows(120)[0], gamma=0.1)
+    solved, _ = ridge_solutions(K, [0.5], b[:, None])
+    np.testing.assert_allclose(K @ solved[0] + 0.5 * solved[0], b[:, None], atol=1e-13)
+
+
+def test_identity_and_one_are_solved_in_a_panel():
+    y = rows(200)[1]
+    for K in (np.eye(200), np.ones((200, 200)), np.zeros((200, 200))):
+        solved, _ = ridge_solutions(K, [0.5, 2.0], y[:, None])
+        for x, rho in zip(solved[:, :, 0], (0.5, 2.0), strict=True):
+            np.testing.assert_allclose(K @ x + rho * x, y, atol=1e-11)
+        assert columns_of(K, y, [0.5, 2.0]) == truncated.PANEL
+
+
+def test_rows_that_repeat():
+    X, y = rows(40)
+    X, y = np.tile(X, (6, 1)), np.tile(y, 6) + np.arange(240) / 100.0
+    K = rbf_kernel(X, gamma=0.1)
+    solved, _ = ridge_solutions(K, RIDGES, y[:, None])
+    for x, rho in zip(solved[:, :, 0], RIDGES, strict=True):
+        np.testing.assert_allclose(x, cho_solve(cho_factor(K + rho * np.eye(240)), y), atol=1e-7)
+
+
+def test_matrix_is_left_untouched_unless_it_may_be_overwritten():
+    X, y = rows(150)
+    K = rbf_kernel(X, gamma=0.1)
+    before = K.copy()
+    plain, _ = ridge_solutions(K, RIDGES, y[:, None])
+    np.testing.assert_array_equal(K, before)
+    lower, _ = ridge_solutions(np.asfortranarray(np.tril(K)), RIDGES, y[:, None], overwrite=True)
+    np.testing.assert_allclose(lower, plain, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [90, 150])
+def test_without_lapacks_own_function_the_reduction_is_whole(n, monkeypatch):
+    X, y = rows(n)
+    K = rbf_kernel(X, gamma=0.1)
+    expected, _ = ridge_solutions(K, RIDGES, y[:, None])
+    monkeypatch.setattr(truncated, "by_address", lambda name: None)
+    monkeypatch.setattr(truncated, "_Reduction", None)
+    found, _ = ridge_solutions(K, RIDGES, y[:, None])
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+
+
+def test_indefinite_matrices_are_not_taken_for_semidefinite():
+    K = np.diag(np.r_[np.ones(199), -0.5])
+    quadratic = Quadratic(np.ones(200), rows(200)[1][:, None], intercept=False)
+    with pytest.raises(NotPositiveDefiniteError):
+        DenseMatrix(K).solutions(quadratic, [0.1], "tridiagonal")
+    K[-1, -1], K[0, 0] = 1.0, -50.0
+    with pytest.raises(NotPositiveDefiniteError):  # what rounding never makes of a kernel
+        DenseMatrix(K, is_semidefinite=True).solutions(quadratic, [0.1], "tridiagonal")
+
+
+def test_functions_are_found_by_their_arguments():
+    assert by_address("dlatrd") is not None
+    assert by_address("dsyr2k") is not None
+    with pytest.raises(KeyError):
+        by_address("dgemm")
