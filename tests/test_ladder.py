@@ -42,6 +42,7 @@ def small(monkeypatch):
     """A ladder for a few hundred rows."""
     monkeypatch.setattr(ladder, "LADDER_ROWS", 300)
     monkeypatch.setattr(ladder, "FIRST_RANK", 20)
+    monkeypatch.setattr(ladder, "MOST_LARGE", standings.MOST_EXACT)
 
 
 def data(n=400, seed=0):
@@ -99,7 +100,7 @@ def test_a_ladder_that_would_take_longer_is_not_climbed(monkeypatch):
     assert "at low rank first" not in str(search.plan(*data()))
 
 
-@pytest.mark.parametrize(("n", "count", "climbs"), [(1000, 16, True), (1000, 4, False)])
+@pytest.mark.parametrize(("n", "count", "climbs"), [(1600, 16, True), (1000, 16, False)])
 def test_what_is_quick_stays_exact(monkeypatch, n, count, climbs):
     monkeypatch.undo()
     grid = {"gamma": np.logspace(-4, 1.5, count), "alpha": np.logspace(-4, 2, count)}
@@ -147,7 +148,7 @@ def test_free_ridges_lose_no_winner(seed):
 
 @pytest.mark.filterwarnings("ignore:the best gamma:UserWarning")
 @pytest.mark.parametrize("seed", [3, 7])
-def test_what_is_better_on_the_same_sample_gets_a_chance(monkeypatch, seed):
+def test_what_looks_better_on_the_same_rows_gets_a_chance(monkeypatch, seed):
     """Waves so short that half of the rows show next to nothing of them."""
     monkeypatch.setattr(ladder, "FIRST_RANK", 128)
     rng = np.random.default_rng(seed)
@@ -348,7 +349,7 @@ def test_several_scorers_climb_by_the_one_that_refits():
 
 
 def test_scorers_get_the_metadata_of_their_rows():
-    """A scorer that is no known metric is asked on samples, too."""
+    """A scorer that is no known metric is asked in a look, too."""
 
     def loss(y_true, y_pred, level):
         np.testing.assert_array_equal(y_true, level)
@@ -417,90 +418,100 @@ def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
     assert search.best_score_ != pytest.approx(truth[search.best_index_], rel=1e-6)
 
 
-class TestLessons:
-    """What full matrices teach about candidates that only samples speak for."""
+class TestPromises:
+    """What a look says of candidates, given what is known of others."""
 
     @staticmethod
-    def climb(*shares):
-        """Candidates of a kernel each, but for the last two; an error of 0.1 is hoped for."""
-        kernels = [*range(len(shares) - 1), len(shares) - 2]
+    def climb(looks, full=(), certified=(), best=1.0, rows=400):
+        """A kernel for each candidate; ``full`` and ``certified`` are scores by number."""
         found = [
-            standings.Standing(i, 1e-3, k, 1.0, score=0.5, residual=share, ceiling=0.9)
-            for i, (k, share) in enumerate(zip(kernels, shares, strict=True))
+            standings.Standing(i, 1e-3, i, 1.0, score=0.5, residual=0.5, look=look)
+            for i, look in enumerate(looks)
         ]
-        return standings.Climb(found, "score", views.Curve(1.0, 2000))
+        for number, score in dict(full).items():
+            found[number].score, found[number].is_full = score, True
+        for number, score in dict(certified).items():
+            found[number].score, found[number].residual = score, 0.0
+        return standings.Climb(found, "score", views.Scale(best, rows)).replay([])
 
-    @staticmethod
-    def see(climb, number, score):
-        standing = climb.standings[number]
-        standing.is_full, standing.score = True, score
-        climb._recent = {number}
-        climb._weigh()
+    def test_errors_are_compared_with_that_of_the_best_that_is_known(self):
+        climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5, 2: 0.4})
+        share = 1.0 - views.DOUBT / 20.0
+        assert climb.standings[1].promise == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
 
-    def test_a_mistake_is_shared_by_kernels_that_are_no_harder(self):
-        climb = self.climb(1e-3, 0.5e-3, 0.1, 0.1)
-        self.see(climb, 0, 0.8)
-        shared = 1.0 - 0.1 * 2.0**standings.SHARED
-        assert climb.standings[1].potential == pytest.approx(shared)
-        assert [climb.standings[k].potential for k in (2, 3)] == [0.9, 0.9]
+    def test_full_matrices_tell_more_than_low_ranks(self):
+        climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5}, certified={2: 0.9})
+        share = 1.0 - views.DOUBT / 20.0
+        assert climb.standings[1].promise == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
 
-    def test_ridges_of_one_kernel_share_all_of_it(self):
-        climb = self.climb(1e-3, 1e-3, 0.1, 0.1)
-        self.see(climb, 2, 0.7)
-        assert climb.standings[3].potential == pytest.approx(0.7)
+    def test_without_a_perfect_score_differences_count(self):
+        climb = self.climb([0.6, 0.8], full={0: 0.5}, best=np.nan)
+        assert climb.standings[1].promise == pytest.approx(0.7)
 
-    def test_what_turns_out_better_takes_nothing_back(self):
-        climb = self.climb(1e-3, 1e-3, 1e-3, 1e-3)
-        self.see(climb, 0, 0.95)
-        assert [climb.standings[k].potential for k in (1, 2, 3)] == [0.9] * 3
+    def test_nothing_known_leaves_the_look_alone(self):
+        assert self.climb([0.6, 0.8]).standings[1].promise == 0.8
+
+    def test_few_rows_leave_more_possible(self):
+        few, many = (self.climb([0.6, 0.5], {0: 0.6}, rows=m).standings[1] for m in (50, 5000))
+        assert few.promise > many.promise
+        assert few.hope > few.promise
+        assert many.hope > many.promise
+
+    def test_the_most_promising_come_first_until_none_is_left(self):
+        climb = self.climb([0.6, 0.9, 0.55, 0.1], full={0: 0.6})
+        assert climb.contenders()[:2] == [1, 2]
+        assert 3 not in climb.contenders()
 
 
-class TestSamples:
-    """Folds on some of the rows, and what scores on them promise."""
+class TestLooks:
+    """The split that candidates are looked at on."""
 
     @pytest.mark.parametrize("name", ["equal", "unequal", "loo", "groups", "repeated"])
-    def test_folds_among_some_rows(self, name):
+    def test_whole_folds_are_held_out_together(self, name):
         folds = cases.folds(name)
-        rows = np.sort(np.random.default_rng(0).permutation(cases.N)[:17])
-        found = folds.among(rows)
-        expected = [
-            (np.setdiff1d(rows, fold.held), [i for i in fold.test if i in rows])
-            for fold in folds
-            if np.isin(fold.test, rows).any()
-        ]
-        assert found.n == 17
-        assert len(found) == len(expected)
-        for fold, (train, test) in zip(found, expected, strict=True):
-            assert rows[fold.train].tolist() == train.tolist()
-            assert rows[fold.test].tolist() == test
+        train, test = views.look_at(folds, 0)
+        held = np.setdiff1d(np.arange(folds.n), train)
+        inside = [i for i, rows in enumerate(folds.helds) if np.isin(rows, held).all()]
+        assert inside
+        np.testing.assert_array_equal(np.unique(test), test)
+        assert set(test) <= set(np.concatenate([folds.tests[i] for i in inside]))
+        assert not set(train) & set(test)
 
-    def test_large_folds_lose_rows_and_small_ones_are_kept_whole(self):
-        few = Folds.from_splits(KFold(3).split(np.empty(900)), 900)
-        rows = views.draw(few, 300, 0)
-        assert len(np.unique(rows)) == 300
-        assert min(len(test) for test in few.among(rows).tests) > 70
-        many = Folds.from_splits(KFold(90).split(np.empty(900)), 900)
-        rows = views.draw(many, 300, 0)
-        assert len(rows) == 300
-        assert {len(test) for test in many.among(rows).tests} == {10}
-        assert len(np.unique(views.draw(Folds.leave_one_out(900), 300, 0))) == 300
+    def test_so_many_rows_are_tested(self):
+        tested = {
+            n: len(views.look_at(Folds.from_splits(KFold(10).split(np.empty(n)), n), 0)[1])
+            for n in (500, 1500, 20_000)
+        }
+        assert tested == {500: 100, 1500: 300, 20_000: 2000}
+        assert len(views.look_at(Folds.leave_one_out(900), 0)[1]) == 180
 
-    @pytest.mark.parametrize("power", [0.2, 0.5, 1.0])
-    @pytest.mark.parametrize("best", [0.0, 1.0])
-    def test_a_power_of_the_rows_is_continued(self, power, best):
-        def score(m):
-            return best - 3.0 * m**-power
+    def test_of_many_rows_some_are_trained_on(self):
+        folds = Folds.from_splits(KFold(5).split(np.empty(9000)), 9000)
+        train, test = views.look_at(folds, 3)
+        assert len(train) == len(np.unique(train)) == views.MOST_ROWS
+        assert not np.isin(train, test).any()
+        np.testing.assert_array_equal(train, views.look_at(folds, 3)[0])
+        assert not np.array_equal(train, views.look_at(folds, 4)[0])
 
-        curve = views.Curve(best, 8000)
-        promise = curve.promise(score(500), score(1000), 1000)
-        assert score(8000) < promise < score(8000 * 32)
-        assert promise < curve.bound(score(500), 500) < best
+    def test_folds_in_order_are_looked_at_apart(self):
+        folds = Folds.from_splits(KFold(40).split(np.empty(4000)), 4000)
+        _, test = views.look_at(folds, 0)
+        assert len(np.unique(test // 1000)) == 4
 
-    def test_what_does_not_improve_promises_no_more(self):
-        curve = views.Curve(1.0, 8000)
-        promise = curve.promise(0.5, 0.4, 1000)
-        assert 0.4 < promise < 0.5
-        assert curve.promise(1.0, 1.0, 1000) == 1.0
+    def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):
+        """What the ladder reads is what a fit on the training rows of the look scores."""
+        seen = {}
+        monkeypatch.setattr(standings.Climb, "_weigh", lambda climb: seen.update(climb.standings))
+        X, y = data()
+        cv = KFold(5, shuffle=True, random_state=0)
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=cv).fit(X, y)
+        train, test = views.look_at(Folds.from_splits(cv.split(X), len(y)), 0)
+        looks = {number: s.look for number, s in seen.items() if np.isfinite(s.look)}
+        assert len(looks) > 20
+        for number, look in list(looks.items())[::5]:
+            model = KernelRidge(kernel="rbf", **search.cv_results_["params"][number])
+            score = model.fit(X[train], y[train]).score(X[test], y[test])
+            assert look == pytest.approx(score, rel=1e-7, abs=1e-9)
 
 
 class TestNeighbours:
@@ -508,10 +519,10 @@ class TestNeighbours:
 
     RIDGES = (0.1, 1.0, 10.0)
 
-    def climb(self, *, gain, ceiling=0.85):
+    def climb(self, *, gain):
         """Four kernels, from narrow to wide, which ranks captured; (2, 1.0) is done and leads."""
         found = [
-            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, ceiling=ceiling)
+            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, promise=0.85)
             for k in range(4)
             for i, rho in enumerate(self.RIDGES)
         ]
@@ -519,11 +530,17 @@ class TestNeighbours:
             standing.width = 0.4 - 0.1 * standing.kernel
         leader = found[7]
         leader.score, leader.is_full = 0.9, True
-        return standings.Climb(found, "score", views.Curve(1.0, 1000))
+        return standings.Climb(found, "score", views.Scale(1.0, 200))
 
     def test_ridges_beside_it_and_the_next_kernels(self):
-        # Samples hope for 0.85 at most, which settles it, but ranks may still rise to 1.
+        # A look promises 0.85 at most, which settles it, but ranks may still rise to 1.
         assert sorted(self.climb(gain=0.1).contenders()) == [4, 6, 8, 10]
+
+    def test_what_a_look_excludes_is_left_out(self):
+        climb = self.climb(gain=0.1)
+        for number, hope in ((4, 0.89), (6, 0.91), (8, 0.5)):
+            climb.standings[number].hope = hope
+        assert sorted(climb.contenders()) == [6, 10]
 
     def test_what_ranks_exclude_is_left_out(self):
         assert self.climb(gain=0.01).contenders() == []
@@ -557,7 +574,20 @@ class TestNeighbours:
         assert sorted(climb.contenders()) == [9, 11]
 
 
-def test_samples_that_do_not_improve_by_chance_hide_no_winner(monkeypatch):
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_only_many_rows_show(monkeypatch, seed):
+    """A sum of squares in 30 dimensions: neither a low rank nor half of the rows can tell it."""
+    monkeypatch.setattr(ladder, "FIRST_RANK", 128)
+    X = np.random.default_rng(seed).normal(size=(900, 30))
+    y = X[:, :3].sum(axis=1) ** 2
+    grid = {"alpha": np.logspace(-4, 2, 7), "gamma": np.logspace(-4, 0, 9)}
+    climbing, dense = searches(grid=grid, xy=(X, y), refit=False)
+    scores = dense.cv_results_["mean_test_score"]
+    assert scores.max() - scores[climbing.best_index_] <= 5e-3 * (1.0 - scores.max())
+    assert not climbing.cv_results_["is_exact"].all()
+
+
+def test_what_looks_better_by_chance_hides_no_winner(monkeypatch):
     """The error of the best kernel hardly falls between two samples, and does on all rows."""
     monkeypatch.setattr(ladder, "FIRST_RANK", 128)
     X, y = make_friedman3(1600, noise=0.0, random_state=7)

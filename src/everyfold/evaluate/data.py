@@ -336,8 +336,8 @@ class Outcome:
         Whether every fold has one solution.
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
-    sample : tuple of int
-        The samples of rows that the scores are of; empty for all rows.
+    is_look : bool
+        Whether the scores are those of the one split that candidates are looked at on.
     landmarks : int
         Their number where a search found it; else 0.
     only_label : tuple of one label, optional
@@ -369,7 +369,7 @@ class Outcome:
     is_identity: bool = False
     is_unique: bool = True
     is_refit: bool = False
-    sample: tuple[int, ...] = ()
+    is_look: bool = False
     only_label: tuple[Label] | None = None
     status: str = ""
     landmarks: int = 0

@@ -42,7 +42,7 @@ def carry_out(
             complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
-                whole = [outcome for outcome in complete if not outcome.sample]
+                whole = [outcome for outcome in complete if not outcome.is_look]
                 if whole:
                     statuses = plan.rounds.statuses(history)
                     yield [noted(o, status=statuses.get(o.number, o.status)) for o in whole]
@@ -134,9 +134,9 @@ def _complete(
     if data.stream is not None:
         yield from outcomes
         return
-    yield from (outcome for outcome in outcomes if outcome.sample)
+    yield from (outcome for outcome in outcomes if outcome.is_look)
     for outcome in outcomes:
-        if outcome.sample:
+        if outcome.is_look:
             continue
         parts = waiting.setdefault(outcome.number, [])
         parts.append(outcome)

@@ -2,14 +2,14 @@
 
 A kernel matrix of rank r costs n r² instead of n³. Whether that is enough differs between kernels
 and ridges, and is seen only afterwards, so that a search climbs: all candidates at a low rank,
-those that are not certain and could still win at twice the rank, and so on. Kernels that low rank
-does not capture are looked at on a sample of rows instead. The best are evaluated on the full
+those that are not certain and could still win at twice the rank, and so on. What is not certain
+then is looked at on one split with its exact kernel. The best are evaluated on the full
 matrix, which decides. Every candidate says how far it got.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,9 +17,24 @@ import numpy as np
 from everyfold.evaluate.bind import rows_of
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.rounds import History, Rounds
-from everyfold.evaluate.standings import CERTAIN, CONTENDERS, Climb, Standing
+from everyfold.evaluate.standings import (
+    CERTAIN,
+    CONTENDERS,
+    MOST_EXACT,
+    MOST_LARGE,
+    Climb,
+    Standing,
+)
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, typical_rows
-from everyfold.evaluate.views import Curve, perfect_score, removals, ridge_of, sample_size
+from everyfold.evaluate.views import (
+    MOST_ROWS,
+    Scale,
+    look_at,
+    looked_at,
+    perfect_score,
+    removals,
+    ridge_of,
+)
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 from everyfold.operators.memory import available_memory
 from everyfold.types import Order
@@ -27,13 +42,10 @@ from everyfold.types import Order
 LADDER_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
 
-COSTLY_ROWS, COSTLY_SECONDS = 1000, 2.0
+COSTLY_ROWS, COSTLY_SECONDS = 1000, 4.0
 """From this many rows on it is too slow if all should take so many seconds, and the ladder less."""
 
 FIRST_RANK = 128
-
-SMALLEST_SAMPLE = 100
-"""A quarter of a sample is looked at first where it has so many rows."""
 
 ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
@@ -104,8 +116,10 @@ class Ladder(Rounds):
     order : Order
     seed : int
         Of the landmarks.
-    curve : Curve or None
-        What scores on samples of the rows are continued by; None where no perfect score is known.
+    scale : Scale
+        How scores are compared.
+    most : int
+        Candidates that are evaluated on the full matrix because of what they promise.
     first : sequence of Unit
     """
 
@@ -114,7 +128,8 @@ class Ladder(Rounds):
     metric: str
     order: Order
     seed: int
-    curve: Curve | None = None
+    scale: Scale
+    most: int
     first: Sequence[Unit] = field(default=(), repr=False)
 
     @classmethod
@@ -131,9 +146,10 @@ class Ladder(Rounds):
             for kernel in kernels
         )
         rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
-        best = perfect_score(data.tasks[0], metric)
-        curve = Curve(best, data.n) if np.isfinite(best) else None
-        ladder = cls(steps, rhos, metric, order, seed, curve)
+        _, test = look_at(removals(data.tasks[0]), seed)
+        scale = Scale(perfect_score(data.tasks[0], metric), len(test))
+        most = MOST_EXACT if data.n < LADDER_ROWS else MOST_LARGE
+        ladder = cls(steps, rhos, metric, order, seed, scale, most)
         return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
 
     @property
@@ -144,38 +160,30 @@ class Ladder(Rounds):
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         climb = self._climb(history)
-        views = [round_[0].sample for round_ in history if round_ and round_[0].sample]
-        rank = FIRST_RANK * 2 ** len(history)
-        if not climb.has_full and not views and rank <= max(data.n // 4, 2 * FIRST_RANK):
-            standings = climb.uncertain()
-            if standings:
-                return self._units(data, standings, rank)
-        if not climb.has_full and self.curve is not None:
-            units = self._look_again(climb, data, len(views))
-            if units:
-                return units
+        if climb.has_full:
+            return self._units(data, climb.contenders(), None)
+        if not any(outcome.is_look for outcomes in history for outcome in outcomes):
+            rank = FIRST_RANK * 2 ** len(history)
+            # Where a look has all rows, it tells more than a higher rank, in less time.
+            if data.n > MOST_ROWS and rank <= data.n // 4:
+                standings = climb.uncertain()
+                if standings:
+                    return self._units(data, standings, rank)
+            suspects = climb.suspects()
+            if suspects:
+                return self._look(data, suspects)
         return self._units(data, climb.contenders(), None)
 
     def expected(self, data: Data) -> Sequence[Unit]:
-        """See base class: the first rank, twice that, and the full matrix of a few candidates."""
+        """See base class: the first rank, a look, and the full matrix of a few candidates."""
         numbers = [step.numbers[0] for step in self.kernels]
         full = (numbers * CONTENDERS)[:CONTENDERS]
-        again = self._units(data, list(self.rhos), 2 * FIRST_RANK)
-        return [*self.first, *again, *self._units(data, full, None)]
+        look = self._look(data, list(self.rhos))
+        return [*self.first, *look, *self._units(data, full, None)]
 
     def is_quicker(self, data: Data, full: Sequence[Unit]) -> bool:
         """Whether it should take less time than the full matrices of all candidates."""
         return data.n >= LADDER_ROWS or _seconds(self.expected(data)) < _seconds(full)
-
-    def _look_again(self, climb: Climb, data: Data, done: int) -> list[Unit]:
-        """Kernels that low rank does not capture, on samples: a quarter, a half, all of one."""
-        size = sample_size(data.n)
-        sizes = (size, size // 2, size // 4)[: 3 if size // 4 >= SMALLEST_SAMPLE else 2]
-        left = sizes[: max(0, len(sizes) - done)]
-        if not left:
-            return []
-        numbers = climb.hopeful() if len(left) == 1 else climb.suspects()
-        return self._units(data, climb.beside_known(numbers), None, left)
 
     def _standings(self) -> list[Standing]:
         """Every candidate at the start."""
@@ -186,33 +194,35 @@ class Ladder(Rounds):
         ]
 
     def _climb(self, history: History) -> Climb:
-        return Climb.replay(self._standings(), self.metric, self.curve, history)
+        climb = Climb(self._standings(), self.metric, self.scale, self.most)
+        return climb.replay(history)
 
     def statuses(self, history: History) -> dict[int, str]:
         """See base class."""
-        climb = Climb.scored(self._standings(), self.metric, self.curve, history)
+        climb = self._climb(history)
         return {number: climb.status(standing) for number, standing in climb.standings.items()}
 
-    def _units(
-        self, data: Data, numbers: Sequence[int], rank: int | None, sample: tuple[int, ...] = ()
-    ) -> list[Unit]:
-        """Units of some candidates at a rank, None for the full matrix; or on a sample of rows."""
+    def _units(self, data: Data, numbers: Sequence[int], rank: int | None) -> list[Unit]:
+        """Units of some candidates at a rank, None for the full matrix."""
+        return cut(data, list(self._plans(data, numbers, rank)), self.order)
+
+    def _look(self, data: Data, numbers: Sequence[int]) -> list[Unit]:
+        """Units of some candidates on the split that all are looked at on."""
+        seen = looked_at(data)
+        units = cut(seen, list(self._plans(seen, numbers, None)), self.order)
+        return [replace(unit, is_look=True) for unit in units]
+
+    def _plans(self, data: Data, numbers: Sequence[int], rank: int | None) -> Iterator[KernelPlan]:
         chosen = set(numbers)
-        plans = []
         for step in self.kernels:
             own = [number for number in step.numbers if number in chosen]
             if own:
-                structure = Dense() if sample else self._structure(data.n, step, own, rank)
+                structure = self._structure(data.n, step, own, rank)
                 outline = structure.outline(data.n, data.n, is_per_fold=step.is_per_fold)
                 # Refits have the full kernel, whichever rows landmarks are drawn from.
                 outline = replace(outline, is_approximate=structure.is_approximate)
                 candidates = tuple(data.candidates[number] for number in own)
-                plans.append(KernelPlan(candidates, structure, outline))
-        units = cut(data, plans, self.order)
-        if not sample:
-            return units
-        # Samples are small, and may lack some folds: all that are left come in one unit.
-        return [replace(u, sample=sample, folds=None) for u in units if u.folds in (None, (0,))]
+                yield KernelPlan(candidates, structure, outline)
 
     def _structure(self, n: int, step: Step, numbers: Sequence[int], rank: int | None) -> Structure:
         """The full matrix, or landmarks until the last of the candidates is certain."""

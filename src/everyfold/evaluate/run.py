@@ -23,7 +23,7 @@ from everyfold.evaluate.refits import lost_refits, run_refits
 from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
-from everyfold.evaluate.views import sampled
+from everyfold.evaluate.views import looked_at
 from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
 from everyfold.operators.base import Operator, Splits, having
@@ -47,8 +47,8 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
         return run_pass(data, unit)
     if unit.order == "refit":
         return run_refits(data, unit)
-    if unit.sample:
-        return _on_sample(data, unit)
+    if unit.is_look:
+        return _look(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
     for k, groups in enumerate(unit.groups):
@@ -57,13 +57,12 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     return outcomes
 
 
-def _on_sample(data: Data, unit: Unit) -> list[Outcome]:
-    """A unit on a sample of the rows; warnings of scorers about so few rows are silenced."""
-    seed = data.candidates[unit.numbers[0]].model.seed
+def _look(data: Data, unit: Unit) -> list[Outcome]:
+    """A unit on one split; warnings of scorers about its rows are silenced."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _run(sampled(data, unit.sample, seed), replace(unit, sample=()))
-    return [noted(outcome, sample=unit.sample) for outcome in found]
+        found = _run(looked_at(data), replace(unit, is_look=False))
+    return [noted(outcome, is_look=True) for outcome in found]
 
 
 def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> list[Outcome]:
@@ -116,7 +115,7 @@ def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     if unit.order == "refit":
         return lost_refits(data, unit, failure)
     found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
-    return [noted(outcome, sample=unit.sample) for outcome in found]
+    return [noted(outcome, is_look=unit.is_look) for outcome in found]
 
 
 def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:

@@ -1,4 +1,4 @@
-"""Where the candidates of a ladder stand: what low ranks, samples of rows and full matrices say."""
+"""Where the candidates of a ladder stand: what low ranks, a look and full matrices say."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.rounds import History, mean_score
-from everyfold.evaluate.views import Curve
+from everyfold.evaluate.views import Scale
 from everyfold.types import Array
 
 CERTAIN = 0.03
@@ -21,9 +21,6 @@ CAPTURED, TELLING = 0.01, 1000.0
 
 And a score that fell still tells something where that is at most so many times the ridge.
 """
-
-OUT_OF_REACH = 0.5
-"""Where the residual trace is more than this share, the next rank will not capture it either."""
 
 CONVERGED, NEARLY = 1e-3, 5e-3
 """A score has converged where twice the rank moves it by less than this share of their spread.
@@ -39,16 +36,11 @@ CONTENDERS = 3
 
 _ROUNDING = 1e-9
 
-MOST_EXACT = 12
+MOST_EXACT, MOST_LARGE = 12, 6
+"""How many are evaluated there because of what they promise, and how many of very many rows."""
 
 NEAR = 10.0
 """Ridges of two kernels within this factor are compared."""
-
-SIMILAR, SHARED = 10.0, 0.25
-"""Kernels whose residual traces differ by less than this factor share this power of a mistake."""
-
-THE_SAME, ABOUT_AS_GOOD = 1.1, 1.5
-"""Factors between the errors of two ridges of a kernel that are called so."""
 
 
 @dataclass
@@ -64,31 +56,14 @@ class Standing:
     residual: float = np.inf
     is_full: bool = False
     is_exact: bool = False
-    sampled: float = np.nan
-    """The score on the last sample of rows."""
+    look: float = np.nan
+    """The score on the split that was looked at."""
     promise: float | None = None
-    """What samples of rows promise, where low rank says nothing."""
-    ceiling: float = np.inf
-    """What they leave possible, where low rank has not settled."""
+    """What the look promises, given what it says of candidates that are known."""
+    hope: float | None = None
+    """What it leaves possible for a neighbour of the best."""
     width: float = np.inf
     """The share that the first rank left out, by which kernels are ordered from wide to narrow."""
-
-    @property
-    def is_sampled(self) -> bool:
-        """Whether a sample of rows has a score of it."""
-        return bool(np.isfinite(self.sampled))
-
-    @property
-    def hoped(self) -> float:
-        """What samples of rows leave possible."""
-        return self.ceiling if self.promise is None else self.promise
-
-    def hope(self, score: float) -> None:
-        """Take back or add to what samples leave possible."""
-        if self.promise is None:
-            self.ceiling = score
-        else:
-            self.promise = score
 
     @property
     def share(self) -> float:
@@ -106,11 +81,6 @@ class Standing:
         return self.is_full or self.is_certified or self.residual <= CAPTURED * self.trace
 
     @property
-    def is_out_of_reach(self) -> bool:
-        """Whether no rank that is affordable will say something."""
-        return not self.is_captured and self.residual > OUT_OF_REACH * self.trace
-
-    @property
     def potential(self) -> float:
         """What the score may still turn out to be."""
         if self.is_full or self.is_certified:
@@ -118,14 +88,16 @@ class Standing:
         if self.promise is not None:
             return self.promise
         rise = PROMISE * self.gain if self.gain >= 0.0 else -SETBACK * self.gain
-        return max(self.score, min(self.score + rise, self.ceiling))
+        return self.score + rise
 
     def may_reach(self, score: float) -> bool:
-        """Whether ranks do not exclude so good a score; samples of rows are not asked.
+        """Whether neither a look nor ranks exclude so good a score.
 
         A score that fell with the rank says little where the ridge is far below what that left out.
         """
         if self.is_full or self.is_certified or not np.isfinite(self.score):
+            return False
+        if self.hope is not None and self.hope < score:
             return False
         is_falling = self.gain < 0.0 and self.residual > TELLING * self.rho
         return not self.is_captured or is_falling or self.score + PROMISE * abs(self.gain) >= score
@@ -134,41 +106,24 @@ class Standing:
 class Climb:
     """The standings of all candidates."""
 
-    def __init__(self, standings: Iterable[Standing], metric: str, curve: Curve | None) -> None:
-        self._curve, self._metric = curve, metric
-        self._recent: set[int] = set()
+    def __init__(
+        self, standings: Iterable[Standing], metric: str, scale: Scale, most: int = MOST_EXACT
+    ) -> None:
+        self._scale, self._metric, self._most = scale, metric, most
         self._known_margin: float | None = None
         self.standings = {standing.number: standing for standing in standings}
 
-    @classmethod
-    def replay(
-        cls, standings: Iterable[Standing], metric: str, curve: Curve | None, history: History
-    ) -> Climb:
-        """What all outcomes so far amount to."""
-        climb = cls(standings, metric, curve)
+    def replay(self, history: History) -> Climb:
+        """The same after all outcomes so far."""
         for outcomes in history:
             for outcome in outcomes:
-                if outcome.sample:
-                    climb._read_sample(outcome)
+                if outcome.is_look:
+                    look = mean_score(outcome, self._metric)
+                    self.standings[outcome.number].look = look
                 else:
-                    climb._read(outcome)
-            climb._recent = {outcome.number for outcome in outcomes}
-            if outcomes and len(outcomes[0].sample) == 1:
-                climb._calibrate()
-            climb._weigh()
-        return climb
-
-    @classmethod
-    def scored(
-        cls, standings: Iterable[Standing], metric: str, curve: Curve | None, history: History
-    ) -> Climb:
-        """The same without what samples promise, which is all that a status needs."""
-        climb = cls(standings, metric, curve)
-        for outcomes in history:
-            for outcome in outcomes:
-                if not outcome.sample:
-                    climb._read(outcome)
-        return climb
+                    self._read(outcome)
+        self._weigh()
+        return self
 
     def _read(self, outcome: Outcome) -> None:
         self._known_margin = None
@@ -182,25 +137,6 @@ class Climb:
             standing.residual = outcome.residual_trace
             standing.width = standing.share if is_first else standing.width
         standing.is_exact = standing.is_full and bool(outcome.is_exact.all())
-
-    def _read_sample(self, outcome: Outcome) -> None:
-        assert self._curve is not None
-        standing, score = self.standings[outcome.number], mean_score(outcome, self._metric)
-        if not np.isfinite(score):
-            return
-        m, before = outcome.sample[-1], standing.sampled
-        standing.sampled = score
-        if len(outcome.sample) > 2:  # a quarter says nothing by itself
-            return
-        found = self._curve.bound(score, m)
-        # Two small samples dismiss kernels that are far too narrow; others may still need rows.
-        is_telling = len(outcome.sample) == 1 or standing.is_out_of_reach
-        if np.isfinite(before) and is_telling:
-            found = self._curve.promise(before, score, m)
-        if standing.is_captured:
-            standing.ceiling = found
-        else:
-            standing.promise = found
 
     @property
     def has_full(self) -> bool:
@@ -232,17 +168,11 @@ class Climb:
             best = float(scores.max(initial=-np.inf))
             spread = best - float(np.median(scores)) if scores.size else 0.0
             margin = CONVERGED * spread
-            if self._curve is not None and scores.size:
-                error = max(self._curve.best - best, _ROUNDING * spread)
+            if self._scale.has_errors and scores.size:
+                error = max(self._scale.best - best, _ROUNDING * spread)
                 margin = min(margin, NEARLY * error)
             self._known_margin = margin
         return self._known_margin
-
-    @property
-    def _trusted(self) -> float:
-        """The best score that says something."""
-        scores = [s.score for s in self.standings.values() if s.is_captured]
-        return max(scores, default=-np.inf)
 
     def uncertain(self) -> list[int]:
         """Those whose score is not certain and may still turn out to be the best."""
@@ -250,51 +180,36 @@ class Climb:
         return [
             number
             for number, standing in self.standings.items()
-            if self.status(standing) == "estimated"
-            and not standing.is_out_of_reach
-            and standing.potential >= floor
+            if self.status(standing) == "estimated" and standing.potential >= floor
         ]
 
     def suspects(self) -> list[int]:
-        """Those whose kernel no rank has captured, or whose scores may still rise to the best."""
-        unsettled = set(self.uncertain())
-        return [k for k, s in self.standings.items() if k in unsettled or not s.is_captured]
+        """All that are not certain and, to compare them with, the best whose score is known.
 
-    def hopeful(self) -> list[int]:
-        """Those of them that the last sample leaves a chance."""
-        seen = [s for s in map(self.standings.__getitem__, self.suspects()) if s.is_sampled]
-        trusted = self._trusted
-        return [s.number for s in seen if s.potential >= trusted]
-
-    def beside_known(self, numbers: list[int]) -> list[int]:
-        """The same and, to compare them with, the best candidate whose score is known."""
-        known = [s for s in self.standings.values() if self._is_known(s)]
+        All ridges of a kernel cost a look little more than one.
+        """
+        numbers = [number for number, s in self.standings.items() if not s.is_certified]
+        known = [s for s in self.standings.values() if s.is_certified]
         if not numbers or not known:
             return numbers
         return [*numbers, max(known, key=lambda s: (s.score, -s.number)).number]
 
-    def _is_known(self, standing: Standing) -> bool:
-        is_low = not standing.is_full and np.isfinite(standing.score)
-        return is_low and self.status(standing) in ("certified", "converged")
+    def _weigh(self) -> None:
+        """Say what the look promises, by what it says of a candidate that is known.
 
-    def _calibrate(self) -> None:
-        """Correct what samples promise by what they promised for a candidate that is known.
-
-        Chance makes all candidates on the same few rows look better or worse together.
+        Chance makes all candidates on the same rows look better or worse together. Of those that
+        are known, one on the full matrix tells most; without any, the look speaks for itself.
         """
-        sampled = [self.standings[number] for number in self._recent]
-        known = [s for s in sampled if self._is_known(s) and np.isfinite(s.ceiling)]
-        if not known or self._curve is None:
-            return
-        factor = max(1.0, max(self._curve.ratio(s.score, s.ceiling) for s in known))
-        best = max(known, key=lambda s: s.sampled)
-        for standing in sampled:
-            if standing.promise is not None:
-                # Whatever is better on the same rows has as good a chance on all of them.
-                share = min(1.0, self._curve.ratio(standing.sampled, best.sampled))
-                beside = self._curve.better(best.score, share) if share < 1.0 else -np.inf
-                standing.promise = max(self._curve.better(standing.promise, factor), beside)
-            standing.ceiling = self._curve.better(standing.ceiling, factor)
+        seen = [s for s in self.standings.values() if np.isfinite(s.look)]
+        known = [s for s in seen if s.is_full] or [s for s in seen if s.is_certified]
+        other = max(known, key=lambda s: (s.score, -s.number), default=None)
+        for standing in seen:
+            if other is None:
+                standing.promise = standing.look
+            else:
+                found = other.score, standing.look, other.look
+                standing.promise = self._scale.promise(*found)
+                standing.hope = self._scale.promise(*found, doubts=2.0)
 
     def contenders(self) -> list[int]:
         """The next to be evaluated on the full matrix: the best, until none can be much better.
@@ -302,24 +217,20 @@ class Climb:
         Whatever has the best score of all is evaluated in any case.
         """
         full = [standing for standing in self.standings.values() if standing.is_full]
-        if not full:
-            return self._first()
-        recent = [standing for standing in full if standing.number in self._recent]
-        alike = [other.number for standing in recent for other in self._alike(standing)]
-        if alike:
-            return alike
         order = sorted(self.standings.values(), key=lambda s: (-s.potential, s.number))
-        known = max(standing.score for standing in full)
-        is_settled = order[0].potential <= known + self._margin
-        if not is_settled and len(full) < MOST_EXACT:
-            return [self._spokesman(order[0]).number]
+        if not full:
+            return [s.number for s in order if np.isfinite(s.score)][:CONTENDERS]
+        bar = max(standing.score for standing in full) + self._margin
+        left = [s.number for s in order if not s.is_full and s.potential > bar]
+        if left and len(full) < self._most:
+            return left[: min(CONTENDERS, self._most - len(full))]
         leader = max(self.standings.values(), key=lambda s: (s.score, -s.number))
         return self._beside(leader) if leader.is_full else [leader.number]
 
     def _beside(self, leader: Standing) -> list[int]:
         """The neighbours of the leader that may be better: the next ridges, the next kernels.
 
-        Errors are smooth in ridge and width of a kernel: whatever ranks and samples were mistaken
+        Errors are smooth in ridge and width of a kernel: whatever ranks and the look were mistaken
         about, the winner is better than all around it.
         """
         same = [s for s in self.standings.values() if s.kernel == leader.kernel]
@@ -338,67 +249,3 @@ class Climb:
             nearest = min(own, key=lambda s: (abs(math.log(s.rho / leader.rho)), s.number))
             if max(nearest.rho, leader.rho) <= NEAR * min(nearest.rho, leader.rho):
                 yield nearest
-
-    def _first(self) -> list[int]:
-        """The most promising, and of kernels that only samples speak for one ridge each."""
-        chosen: list[Standing] = []
-        for standing in sorted(self.standings.values(), key=lambda s: (-s.potential, s.number)):
-            is_repeated = standing.promise is not None and any(
-                other.kernel == standing.kernel for other in chosen
-            )
-            if np.isfinite(standing.score) and not is_repeated:
-                chosen.append(standing)
-        return [self._spokesman(standing).number for standing in chosen[:CONTENDERS]]
-
-    def _spokesman(self, best: Standing) -> Standing:
-        """Of the ridges of a kernel that promise the same, the largest.
-
-        It is the least likely to disappoint: samples have fewer rows that are nearly alike.
-        """
-        if best.promise is None or self._curve is None:
-            return best
-        bar = self._curve.better(best.promise, THE_SAME)
-        equals = [other for other in self._unknown(best) if other.potential >= bar]
-        return max([best, *equals], key=lambda s: s.rho)
-
-    def _unknown(self, standing: Standing) -> list[Standing]:
-        """The other ridges of a kernel that only samples speak for."""
-        return [
-            other
-            for other in self.standings.values()
-            if other.kernel == standing.kernel
-            and other is not standing
-            and not other.is_full
-            and other.promise is not None
-        ]
-
-    def _alike(self, standing: Standing) -> list[Standing]:
-        """The other ridges of a kernel that one has confirmed, if they promise about as much."""
-        if standing.promise is None or self._curve is None:
-            return []
-        if standing.score < self._curve.better(self._trusted, ABOUT_AS_GOOD):
-            return []
-        bar = self._curve.better(self._trusted, THE_SAME)
-        return [other for other in self._unknown(standing) if other.potential >= bar]
-
-    def _weigh(self) -> None:
-        """Correct what samples promise by what the full matrix has disappointed.
-
-        They are mistaken together: for the ridges of one kernel, and less so for those of others
-        that low rank captures about as well or better.
-        """
-        seen = [self.standings[number] for number in self._recent]
-        seen = [s for s in seen if s.is_full and np.isfinite(s.hoped)]
-        if self._curve is None or not seen:
-            return
-        for other in self.standings.values():
-            if not other.is_full:
-                other.hope(self._curve.better(other.hoped, self._mistake(other, seen)))
-
-    def _mistake(self, standing: Standing, seen: list[Standing]) -> float:
-        """How many times its error is likely to be what was hoped for, by some that are known."""
-        assert self._curve is not None
-        own = [s for s in seen if s.kernel == standing.kernel]
-        like = own or [s for s in seen if standing.share <= SIMILAR * s.share]
-        factors = [max(1.0, self._curve.ratio(s.score, s.hoped)) for s in like]
-        return float(min(factors, default=1.0) ** (1.0 if own else SHARED))

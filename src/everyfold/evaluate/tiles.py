@@ -58,9 +58,8 @@ class Unit:
         (of some kernels where they come from a source), or refits of the estimators themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
-    sample : tuple of int
-        Sizes of samples of the rows, each of the one before, that the unit is evaluated on; empty
-        for all rows.
+    is_look : bool
+        Whether the unit is evaluated on the one split that candidates are looked at on.
     seconds, memory : float, int
         What it should cost, and bytes at work, kernels included.
     landmarks : int
@@ -76,7 +75,7 @@ class Unit:
     words: str
     order: Literal["kernel", "fold", "pass", "refit"] = "kernel"
     threads: int = 1
-    sample: tuple[int, ...] = ()
+    is_look: bool = False
     seconds: float = 0.0
     memory: int = 0
     landmarks: int = 0

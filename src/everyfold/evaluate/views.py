@@ -1,8 +1,8 @@
-"""A second look at candidates: the exact kernel of all folds on a sample of the rows.
+"""A look at candidates: the exact kernel on one split that holds a few of the folds out together.
 
 A low-rank matrix that leaves much of a kernel out says nothing about that kernel, however little
-its score moves with the rank. A sample of rows does: the error of a model falls with the number of
-rows about as a power of it, so that two samples tell where it is heading.
+its score moves with the rank. One split of the full kernel does: all ridges of a kernel share one
+reduction, and what is better than another candidate on the same rows is most often better on all.
 """
 
 from __future__ import annotations
@@ -16,80 +16,73 @@ import numpy as np
 from everyfold.evaluate.cache import Cache
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.models.private import safe_indexing
-from everyfold.rows.folds import Folds
+from everyfold.rows.folds import Folds, chosen, joined
 from everyfold.types import Index
 
-FEWEST_ROWS, MOST_ROWS = 1000, 2500
-"""How many rows the larger sample has, if a quarter of all rows is not in between."""
+ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
+"""Folds are held out together until they have so many rows, or this share of all."""
 
-LARGEST_SHARE = 0.4
+MOST_ROWS = 2000
+"""Of a larger training set so many rows are drawn."""
 
-FEW_TO_TEST = 20
-"""A fold that would keep fewer test rows than this is taken as a whole, or not at all."""
-
-HOPE = 0.25
-"""Twice the rows hardly ever leave less than this share of a candidate's error."""
-
-OPTIMISM = 1.5
-"""The power at which the error falls from one sample to the next may be this much larger later."""
-
-CHANCE = 4.0
-"""The error of m rows that is promised may be smaller by this share of it over the root of m."""
+DOUBT = 3.0
+"""Errors on m rows may be too large by this share of them over the root of m."""
 
 
-def sample_size(n: int) -> int:
-    """The rows of the larger sample of n; the smaller one has half of them.
+def look_at(folds: Folds, seed: int) -> tuple[Index, Index]:
+    """The training rows and the test rows of the split that candidates are looked at on.
 
     Examples
     --------
-    >>> [sample_size(n) for n in (400, 2600, 6000, 100_000)]
-    [160, 1000, 1500, 2500]
+    >>> train, test = look_at(Folds.leave_one_out(2000), seed=0)
+    >>> len(train), len(test)
+    (1600, 400)
     """
-    return min(max(n // 4, min(FEWEST_ROWS, int(LARGEST_SHARE * n))), MOST_ROWS)
+    t = len(folds)
+    # From the middle outwards in large steps: rows may have an order.
+    step = next(k for k in range(max(1, int(0.38 * t)), t + 2) if math.gcd(k, t) == 1)
+    order = (t // 2 + step * np.arange(t)) % t
+    wanted = min(ROWS_TO_TEST, LARGEST_SHARE * folds.n)
+    ends = np.cumsum(np.diff(folds.bounds)[order])
+    some = order[: 1 + int(np.searchsorted(ends, wanted))].tolist()
+    test = np.unique(joined(chosen(folds.tests, some)))
+    train = np.setdiff1d(np.arange(folds.n), joined(chosen(folds.helds, some)))
+    if len(train) > MOST_ROWS:
+        train = np.sort(np.random.default_rng(seed).permutation(train)[:MOST_ROWS])
+    return train, test
 
 
-def draw(folds: Folds, count: int, seed: int) -> Index:
-    """About ``count`` rows at random, in order; whole folds of them where folds are small."""
-    rng = np.random.default_rng(seed)
-    mean = float(np.mean([len(test) for test in folds.tests]))
-    if mean * count / folds.n >= FEW_TO_TEST:
-        return np.sort(rng.permutation(folds.n)[:count])
-    order = rng.permutation(len(folds))
-    ends = np.cumsum([len(folds.helds[i]) for i in order])
-    chosen = order[: 1 + int(np.searchsorted(ends, count))]
-    return np.unique(np.concatenate([folds.helds[i] for i in chosen]))[:count]
-
-
-def sampled(data: Data, sizes: tuple[int, ...], seed: int) -> Data:
-    """The same data on samples of the rows, each of the one before, with the same ridges.
+def looked_at(data: Data) -> Data:
+    """The same data with one split, on the rows that it needs, and with the same ridges.
 
     A ridge is kept as it is in the sum over rows: what it does to a row that is like no other does
     not depend on how many there are.
     """
-    if not sizes:
-        return data
-    kept = data.cache.get(("sample", sizes, seed))
+    kept = data.cache.get("look")
     if kept is None:
-        larger = sampled(data, sizes[:-1], seed)
-        kept = (_among(larger, draw(larger.tasks[0].folds, sizes[-1], seed)),)
-        data.cache.put(("sample", sizes, seed), *kept)
+        seed = data.candidates[min(data.candidates)].model.seed
+        train, test = look_at(removals(data.tasks[0]), seed)
+        rows = np.union1d(train, test)
+        split = np.searchsorted(rows, train), np.searchsorted(rows, test)
+        kept = (_among(data, rows, Folds.from_splits([split], len(rows))),)
+        data.cache.put("look", *kept)
     found: Data = kept[0]
     return found
 
 
-def _among(data: Data, rows: Index) -> Data:
+def _among(data: Data, rows: Index, folds: Folds) -> Data:
     X, y = data.X, data.y
     X = safe_indexing(X, rows) if data.is_raw else X[rows]
     y = None if y is None else safe_indexing(y, rows)
     candidates = {k: _in_sum(c, data.tasks[c.task]) for k, c in data.candidates.items()}
-    tasks = tuple(_task_among(task, rows) for task in data.tasks)
+    tasks = tuple(_task_among(task, rows, folds) for task in data.tasks)
     return Data(X, y, len(rows), tasks, candidates, is_raw=data.is_raw, cache=Cache())
 
 
-def _task_among(task: Task, rows: Index) -> Task:
+def _task_among(task: Task, rows: Index, folds: Folds) -> Task:
     target = task.target.among(rows)
     judge = None if task.judge is None else task.judge.among(rows, target)
-    return Task(target, task.weights[rows], removals(task).among(rows), judge)
+    return Task(target, task.weights[rows], folds, judge)
 
 
 def removals(task: Task) -> Folds:
@@ -127,39 +120,32 @@ def perfect_score(task: Task, metric: str) -> float:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """What is known of a score as a function of the number of rows.
+class Scale:
+    """How scores compare: by their errors where the score of perfect predictions is known.
 
     Attributes
     ----------
     best : float
-        The score of perfect predictions.
-    n : int
-        The number of all rows.
+        That score; NaN if there is none.
+    rows : int
+        The rows that a look tests.
     """
 
     best: float
-    n: int
+    rows: int
 
-    def bound(self, score: float, m: int) -> float:
-        """What a score on m rows can hardly exceed on all."""
-        return self._continued(score, HOPE, m)
+    @property
+    def has_errors(self) -> bool:
+        """Whether the perfect score is known."""
+        return math.isfinite(self.best)
 
-    def promise(self, half: float, score: float, m: int) -> float:
-        """What scores on m/2 and m rows promise for all: the error falls on, and a bit faster."""
-        error, before = self.best - score, self.best - half
-        is_falling = 0.0 < error < before
-        ratio = max(HOPE, (error / before) ** OPTIMISM) if is_falling else 1.0
-        share = max(0.5, 1.0 - CHANCE / math.sqrt(m))
-        return self.better(self._continued(score, ratio, m), share)
+    def promise(self, score: float, look: float, other: float, doubts: float = 1.0) -> float:
+        """What a look promises at best, given what it says of another candidate with a known score.
 
-    def better(self, score: float, share: float) -> float:
-        """The score whose error is this share of another's."""
-        return self.best - share * (self.best - score)
-
-    def ratio(self, score: float, other: float) -> float:
-        """The error of a score as a share of another's."""
-        return (self.best - score) / (self.best - other) if other < self.best else 1.0
-
-    def _continued(self, score: float, ratio: float, m: int) -> float:
-        return self.best - (self.best - score) * float(ratio ** math.log2(self.n / m))
+        Where errors are known, chance may have made its own larger than it is; ``doubts`` says how
+        many times more than usual is held possible.
+        """
+        if not (self.has_errors and other < self.best):
+            return score + look - other
+        share = max(0.5, 1.0 - doubts * DOUBT / math.sqrt(max(1, self.rows)))
+        return self.best - share * (self.best - score) * (self.best - look) / (self.best - other)

@@ -96,8 +96,8 @@ def edge_remarks(
 
     That is where five values or more were tried, and the last of them still gains much over the one
     before it: two standard errors of the difference over the folds, and a twentieth of the range of
-    all scores. Plateaus and ties gain nothing, and small grids are meant to be small. ``by_fold``
-    gives the scores of the folds of a candidate.
+    all scores. Plateaus and ties gain nothing, small grids are meant to be small, and a score that
+    is only estimated is compared with none. ``by_fold`` gives the scores of a candidate by fold.
     """
     params = results["params"][best]
     grid = _around(grids, params)
@@ -110,7 +110,7 @@ def edge_remarks(
         if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
             inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
             other = _index(results, inside)
-            if other is not None:
+            if other is not None and results["status"][other] != "estimated":
                 rises = _rises(by_fold(other), by_fold(best), results[f"mean_test_{metric}"])
         better = ", where the score still improves" if rises else ""
         remarks.append(Remark(f"{words}{better}; try {further} values", rises))
