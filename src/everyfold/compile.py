@@ -32,8 +32,9 @@ def compile_all() -> list[Path]:
     from everyfold.svm.kernel32 import Kernel32
     from everyfold.svm.paths import hinge_paths
     from everyfold.svm.rows import RowRemovals, hinge_held_out, hinge_refits
+    from everyfold.svm.workspace import LANES
 
-    x, w, every = np.linspace(-1.0, 1.0, core.LANES), np.ones(core.LANES), np.arange(core.LANES)
+    x, w, every = np.linspace(-1.0, 1.0, LANES), np.ones(LANES), np.arange(LANES)
     y, K = np.sign(x), np.outer(x, x)
     kernel = Kernel32(K).among(every)
     Kernel32(K.astype(np.float32))

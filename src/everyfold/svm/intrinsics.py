@@ -10,6 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 _Array = Any
+_pointer: Any = types.CPointer  # numba's stubs leave it without types
 
 
 def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
@@ -28,23 +29,54 @@ def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
 
 
 def _callback(
-    typingctx: Any, address: Any, K: Any, W: Any, V: Any, steps: Any
+    typingctx: Any,
+    address: Any,
+    K: Any,
+    n: Any,
+    width: Any,
+    W: Any,
+    stride: Any,
+    V: Any,
+    steps: Any,
 ) -> tuple[Any, Callable[..., Any]]:
     """A call of the function at an address; see :class:`everyfold.svm.leaps.Leaps`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind, numbers = ir.IntType(64), []
-        for k in (1, 2, 3):
-            array = context.make_array(signature.args[k])(context, builder, args[k])
-            shape = [builder.extract_value(array.shape, axis) for axis in (0, 1)]
-            numbers += [builder.ptrtoint(array.data, kind), *shape]
-        numbers.append(args[4])
+        kind = ir.IntType(64)
+        numbers = [
+            builder.ptrtoint(arg, kind) if isinstance(arg.type, ir.PointerType) else arg
+            for arg in args[1:]
+        ]
         function = ir.FunctionType(kind, [kind] * len(numbers)).as_pointer()
         return builder.call(builder.inttoptr(args[0], function), numbers)
 
-    return types.int64(address, K, W, V, steps), generate
+    return types.int64(address, K, n, width, W, stride, V, steps), generate
+
+
+def _first(typingctx: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
+    """A pointer to the first number of a contiguous array.
+
+    Arrays are counted by who holds them, and know shapes and steps; code that passes them on is
+    several times as long, and takes so much longer to compile.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, args[0]).data
+
+    return _pointer(array.dtype)(array), generate
+
+
+def _onward(typingctx: Any, pointer: Any, count: Any) -> tuple[Any, Callable[..., Any]]:
+    """The pointer that many numbers further on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.int64), generate
 
 
 ask = cast(Callable[..., int], intrinsic(_callback))
+first = cast(Callable[[_Array], _Array], intrinsic(_first))
+onward = cast(Callable[[_Array, int], _Array], intrinsic(_onward))
 maximum = _vector_intrinsic("llvm.maxnum")
 minimum = _vector_intrinsic("llvm.minnum")

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everyfold.operators.collector import paused_collector
+from everyfold.svm.workspace import LANES, aligned, padded
 
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
 _BLOCK = 2**15  # entries written at a time, which stay in the second-level cache
@@ -121,7 +122,7 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
     among them, which narrow kernels are full of, would slow every pass tenfold.
     """
     with paused_collector():
-        from everyfold.svm.core import LANES, flush, smallest_magnitude
+        from everyfold.svm.core import flush, smallest_magnitude
 
     n = len(K)
     is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)
@@ -129,10 +130,10 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
         kernel: Any = K if K.flags.writeable else _as_writeable(K)
         if smallest_magnitude(kernel) >= tiny:
             return np.asarray(kernel)
-    padded = _room(n)
-    padded[:, :n] = K
-    flush(padded, tiny)
-    return padded
+    room = _room(n)
+    room[:, :n] = K
+    flush(room, tiny)
+    return room
 
 
 def _room(n: int, *, is_zero: bool = True) -> npt.NDArray[np.float32]:
@@ -140,13 +141,8 @@ def _room(n: int, *, is_zero: bool = True) -> npt.NDArray[np.float32]:
 
     Memory that need not be zero is used again, and not cleared by the system first.
     """
-    from everyfold.svm.core import LANES
-
-    width, line = -(-n // LANES) * LANES, 64 // 4
-    make = np.zeros if is_zero else np.empty
-    flat = make(n * width + line, dtype=np.float32)
-    first = -(flat.ctypes.data // 4) % line
-    return flat[first : first + n * width].reshape(n, width)
+    width = padded(n)
+    return aligned(n * width, np.float32, is_zero=is_zero).reshape(n, width)
 
 
 def _as_writeable(K: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:

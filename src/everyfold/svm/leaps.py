@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everyfold.operators.boxed import boxed_step
-from everyfold.svm.core import BETA, HI, LO, UP, G
+from everyfold.svm.workspace import BETA, DOUBLES, FLOATS, HI, LO, UP, G
 from everyfold.types import Array, Index
 
 FIXED, COST = 4e5, 0.04
@@ -31,7 +31,7 @@ next. A leap that most coefficients would leave the box by is made with a larger
 leave a kernel of alike rows indefinite, so that there is a least."""
 
 _BLOCK = 128
-_KIND = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 10)
+_KIND = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)
 
 
 class Leaps:
@@ -54,15 +54,15 @@ class Leaps:
 
     def _answer(self, *numbers: int) -> int:
         """Leap if that many steps were enough, and return 0; or how many it takes."""
-        K, n, width, W, _, stride, V, _, _, steps = numbers
+        K, n, width, W, stride, V, steps = numbers
         try:
-            vectors = np.asarray(_at(V, (5, width), np.float64), dtype=np.float64)
+            vectors = np.asarray(_at(V, (DOUBLES, width), np.float64), dtype=np.float64)
             beta, lo, hi = vectors[BETA, :n], vectors[LO, :n], vectors[HI, :n]
             free = np.flatnonzero((beta != 0.0) & (lo < beta) & (beta < hi))
             needed = max(LEAST, int((FIXED + COST * len(free) ** 3) / width))
             if needed > steps or len(free) > max(MOST, n // 3):
                 return max(needed, steps + LEAST)
-            rows, sides = _at(K, (n, width), np.float32), _at(W, (2, stride), np.float32)
+            rows, sides = _at(K, (n, width), np.float32), _at(W, (FLOATS, stride), np.float32)
             share = _leap(rows, sides, free, (beta, lo, hi), self._ridge)
             change = COARSER if share == 0.0 else 1.0 / COARSER if share > 0.9 else 1.0
             self._ridge = min(max(self._ridge * change, FINEST), COARSEST)

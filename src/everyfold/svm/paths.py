@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.workspace import padded, workspace
 
 __all__ = [
     "FoldPaths",
@@ -195,11 +196,15 @@ def _call(
     from everyfold.svm.core import fold_paths
     from everyfold.svm.leaps import Leaps
 
+    n, width = int(np.diff(sets.starts).max()), kernel.rows.shape[1]
+    if len(sets.rows):
+        width = padded(n)
+    memory = workspace(n, width, copies=len(sets.rows) > 0)
     stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
     tol, most = float(control.tol), int(control.max_iter)
     numbers = sets.rows, sets.starts, sets.p, sets.unit, Cs, float(sets.epsilon)
     leaps = Leaps(stop)
-    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays, leaps.address)
+    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays, leaps.address, width, *memory)
     if leaps.error is not None:
         raise leaps.error
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import Control, Duals, FloatArray, Kernel, map_interruptibly
+from everyfold.svm.workspace import padded, workspace
 
 __all__ = [
     "HeldOutRows",
@@ -228,6 +229,8 @@ def hinge_refits(
 
     def solve(worker: int) -> None:
         share = slice(worker, None, control.workers)
+        width = kernel.rows.shape[1]
+        memory = workspace(len(kernel), width)
         for removal, held in zip(removals, found, strict=True):
             values, violation = held.values[share].copy(), held.violation[share].copy()
             refit_rows(
@@ -242,6 +245,8 @@ def hinge_refits(
                 stop,
                 values,
                 violation,
+                width,
+                *memory,
             )
             held.values[share], held.violation[share] = values, violation
 
@@ -273,18 +278,22 @@ def _held_out(
             is_near = np.zeros(len(kernel), dtype=bool)
             is_near[removal.near] = True
             is_near[removal.rows] = False
+            near = np.concatenate([removal.rows, np.flatnonzero(is_near)])
+            width = padded(len(near))
             hold_out_rows(
                 kernel.rows,
                 removal.C * dual.unit[0],
                 np.ascontiguousarray(removal.coef),
                 removal.values - dual.p[0],
-                np.concatenate([removal.rows, np.flatnonzero(is_near)]),
+                near,
                 float(dual.epsilon),
                 np.array(tolerances, dtype=np.float64),
                 int(max_iter),
                 stop,
                 held.values,
                 held.is_sure,
+                width,
+                *workspace(len(near), width, copies=True, shrinks=False),
             )
 
     if len(kernel) <= SHORT:
