@@ -75,14 +75,16 @@ _OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
 
 def _entry(function: _Function) -> _Function:
     """Compile on first call, to the disk cache where there is a place for one."""
-    return cast(_Function, Entry(function, _OPTIONS))
+    return cast(_Function, Entry(function, {**_OPTIONS, "no_cfunc_wrapper": True}))
 
 
 def _compiled(function: _Function) -> _Function:
-    """Compile as a part of an entry; wrappers for Python would double the compile time."""
-    return cast(
-        _Function, _njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
-    )
+    """Compile as a part of an entry; wrappers for Python would double the compile time.
+
+    There are no expressions of whole arrays, which numba would look for to rewrite them.
+    """
+    without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "no_rewrites": True}
+    return cast(_Function, _njit(**without, **_OPTIONS)(function))
 
 
 def _merged(function: _Function) -> _Function:
@@ -176,13 +178,16 @@ def _blank(
 
 
 @_compiled
-def _prepare(s: Rows) -> None:
-    """Fill the vectors of a problem without coefficients."""
+def _prepare(s: Rows) -> float:
+    """Fill the vectors of a problem without coefficients; return the largest of the diagonal."""
+    largest = _ZERO
     for k in range(s.n):
         s.diag[k] = s.K[k * s.width + k]
         s.exact[k] = -s.p[k]
+        largest = _max(largest, s.diag[k])
     for a in range(5 * SIZE):
         s.D[a] = 0.0
+    return np.float64(largest)
 
 
 @_compiled
@@ -479,10 +484,11 @@ def _submatrix(K: _Array, width: int, rows: _Array, count: int, small: _Array, n
     """Copy the kernel of some rows into a padded, contiguous matrix."""
     for a in range(count):
         Ka, row = _onward(K, rows[a] * width), _onward(small, a * narrow)
+        end = _onward(row, narrow - LANES)
+        for c in range(LANES):  # the padding is among them; their number is the same for each row
+            end[c] = _ZERO
         for c in range(count):
             row[c] = Ka[rows[c]]
-        for c in range(count, narrow):
-            row[c] = _ZERO
 
 
 @_compiled
@@ -499,6 +505,7 @@ def _solve(
     s: Rows,
     memory: Memory,
     room: _Array,
+    scale: float,
     drift: float,
     tol: float,
     max_iter: int,
@@ -508,13 +515,14 @@ def _solve(
 ) -> _Array:
     """Solve one C from the coefficients and their gradient; keep both up to date.
 
+    ``scale`` is the largest entry of the diagonal.
     Works on all rows first. A long run copies the kernel of the rows that can still move to
     ``room`` and goes on there; every convergence on that part is checked on all rows in float64. It
     asks for leaps if there is an address to ask at. Returns pair steps, violation, and a bound of
     the rounding of the gradient.
     """
     shift, violation, size = _centre(s)
-    rounding, scale = _EPS32 * size, _largest(s)
+    rounding = _EPS32 * size
     drift += rounding
     small = s
     is_full = True
@@ -587,15 +595,6 @@ def _solve(
 
 
 @_compiled
-def _largest(s: Rows) -> float:
-    """The largest entry of the diagonal."""
-    largest = _ZERO
-    for k in range(s.n):
-        largest = _max(largest, s.diag[k])
-    return np.float64(largest)
-
-
-@_compiled
 def _uncentre(s: Rows, shift: float) -> None:
     """Take over the gradient that the steps have kept up to date."""
     g, exact = s.g, s.exact
@@ -605,10 +604,11 @@ def _uncentre(s: Rows, shift: float) -> None:
 
 @_compiled
 def _stretch(s: Rows, ratio: float) -> float:
-    """Scale the coefficients, to start the next C.
+    """Scale the coefficients, to start the next C; return the factor.
 
     By the ratio of the Cs, which keeps bounds, if most support vectors are there; otherwise by the
-    best factor up to it.
+    best factor up to it. It is 0, and nothing is scaled, if no coefficient is at its outer bound:
+    a larger C changes nothing then.
     """
     beta, exact, p = s.beta, s.exact, s.p
     slope, curvature, bound, free = 0.0, 0.0, 0, 0
@@ -619,6 +619,8 @@ def _stretch(s: Rows, ratio: float) -> float:
             free += 1 if beta[k] != 0.0 else 0
         elif beta[k] != 0.0:
             bound += 1
+    if bound == 0:
+        return 0.0
     factor = ratio if bound > free else 1.0
     if factor == 1.0 and curvature > 0.0:
         factor = _min(_max(slope / curvature, 1.0), ratio)
@@ -674,16 +676,6 @@ def _play(s: Rows) -> _Array:
         if beta > lo + near:
             bottom = _min(bottom, (-eps if beta > near else eps) - s.exact[k])
     return bottom - top
-
-
-@_compiled
-def _is_inside(s: Rows) -> bool:
-    """Whether no coefficient is at its outer bound, so that a larger C changes nothing."""
-    for k in range(s.n):
-        beta = s.beta[k]
-        if beta != 0.0 and (beta == s.lo[k] or beta == s.hi[k]):
-            return False
-    return True
 
 
 @_compiled
@@ -745,25 +737,26 @@ def fold_paths(
             own, width = part, -(-n // LANES) * LANES
             _submatrix(every, K.shape[1], _onward(_first(rows), first), n, own, width)
         s = _blank(_ALL, own, _onward(labels, first), n, width, eps, memory)
-        _prepare(s)
+        scale = _prepare(s)
         drift, spent, violation, b, play = 0.0, 0, 0.0, 0.0, 0.0
         for c in range(n_C):
-            at = c * total + first
-            if c > 0 and not is_started and _is_inside(s):
+            at, factor = c * total + first, 1.0
+            if is_started:
+                _copy(_onward(starting, at), s.beta, n)
+                drift = np.inf
+            elif c > 0:
+                factor = _stretch(s, grid[c] / grid[c - 1])
+            if factor == 0.0:
                 spent = 0
             else:
-                if is_started:
-                    _copy(_onward(starting, at), s.beta, n)
-                    drift = np.inf
-                elif c > 0:
-                    drift *= _stretch(s, grid[c] / grid[c - 1])
+                drift *= factor
                 _set_box(s, grid[c], _onward(lower, first), _onward(lower, total + first))
                 if drift > _DRIFT * tol:  # a large factor has magnified the rounding
                     _gradient(s)
                     drift = 0.0
                 patience = n if spent < n else n // 8
                 spent, violation, drift = _solve(
-                    s, memory, room, drift, tol, max_iter, patience, halt, leaps
+                    s, memory, room, scale, drift, tol, max_iter, patience, halt, leaps
                 )
                 b, play = _bias(s), _play(s)
             if is_held:
@@ -971,7 +964,7 @@ def refit_rows(
     kept = _blank(_KEPT, _first(K), _first(p), n, widest, eps, memory)
     s = _blank(_ALL, _first(K), _first(p), n, widest, eps, memory)
     room, halt = _first(active), _first(stop)
-    _prepare(s)
+    scale = _prepare(s)
     for k in range(n):
         s.lo[k] = box[0, k]
         s.hi[k] = box[1, k]
@@ -988,7 +981,7 @@ def refit_rows(
         s.hi[i] = 0.0
         if _hand_over(s, i):
             _gradient(s)
-            _, violation[a], _ = _solve(s, memory, room, 0.0, tol, max_iter, n, halt, 0)
+            _, violation[a], _ = _solve(s, memory, room, scale, 0.0, tol, max_iter, n, halt, 0)
             held[a] = s.exact[i] + s.p[i] + _bias(s)
         s.lo[i] = lo
         s.hi[i] = hi
