@@ -39,12 +39,21 @@ from everyfold.svm.intrinsics import first as _first
 from everyfold.svm.intrinsics import maximum as _max
 from everyfold.svm.intrinsics import minimum as _min
 from everyfold.svm.intrinsics import onward as _onward
-from everyfold.svm.workspace import LANES, SIZE, STAGGER
+from everyfold.svm.workspace import (
+    ACTIVE,
+    DIRECTION,
+    DOUBLES,
+    FLOATS,
+    LANES,
+    PROBLEMS,
+    SIZE,
+    STAGGER,
+)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _Array = Any  # inside compiled code the types are numba's, fixed by the one caller
 
-_SPEED, _AT, _START, _END, _ROW = range(0, 5 * SIZE, SIZE)
+_SPEED, _AT, _START, _END, _ROW, _AHEAD = range(0, DIRECTION * SIZE, SIZE)
 _BLOCK = 256  # rows a step when looking for the place of a maximum
 _SLICE = 4096  # iterations between two looks at the stop flag
 _MEMBERS = 16  # rows of a conjugate direction
@@ -139,13 +148,14 @@ def _blank(
     place: int, K: _Array, p: _Array, n: int, width: int, eps: float, memory: Memory
 ) -> Rows:
     """A problem without coefficients, whose rows cannot move yet; the padding never can."""
-    stride = width + (STAGGER - width) % 1024
-    W = _onward(memory.floats, place * 8 * (memory.widest + (STAGGER - memory.widest) % 1024))
-    V = _onward(memory.doubles, place * 5 * memory.widest)
+    stride = width + (STAGGER - width) % 1024  # as in :func:`everyfold.svm.workspace.apart`
+    longest = memory.widest + (STAGGER - memory.widest) % 1024
+    W = _onward(memory.floats, place * FLOATS * longest)
+    V = _onward(memory.doubles, place * DOUBLES * memory.widest)
     up, low, number = _onward(W, stride), _onward(W, 2 * stride), _onward(W, 7 * stride)
-    for k in range(8 * stride):
+    for k in range(FLOATS * stride):
         W[k] = _ZERO
-    for k in range(5 * width):
+    for k in range(DOUBLES * width):
         V[k] = 0.0
     for k in range(width):
         up[k] = _LOWEST
@@ -158,9 +168,9 @@ def _blank(
         eps,
         K,
         p,
-        _onward(memory.doubles, 15 * memory.widest),
+        _onward(memory.doubles, PROBLEMS * DOUBLES * memory.widest),
         memory.integers,
-        _onward(memory.integers, n + 4),
+        _onward(memory.integers, n + 3),
         W,
         up,
         low,
@@ -185,7 +195,7 @@ def _prepare(s: Rows) -> float:
         s.diag[k] = s.K[k * s.width + k]
         s.exact[k] = -s.p[k]
         largest = _max(largest, s.diag[k])
-    for a in range(5 * SIZE):
+    for a in range(DIRECTION * SIZE):
         s.D[a] = 0.0
     return np.float64(largest)
 
@@ -290,17 +300,15 @@ def _turn(s: Rows, count: int, theta: float, i: int, j: int) -> _Array:
     room = np.inf
     for a in range(SIZE):
         speed, at = D[_SPEED + a], D[_AT + a]
-        way = (_ahead(speed, at, D[_START + a], D[_END + a]) - at) / speed
+        # A row must stop at its bound, or at zero, where the slope of the one-norm changes.
+        start, end = D[_START + a], D[_END + a]
+        above = 0.0 if at < 0.0 else end
+        below = 0.0 if at > 0.0 else start
+        ahead = above if speed > 0.0 else below
+        way = (ahead - at) / speed
+        D[_AHEAD + a] = ahead
         room = _min(room, way if speed != 0.0 else np.inf)
     return count, room
-
-
-@_merged
-def _ahead(speed: float, at: float, start: float, end: float) -> float:
-    """Where a row must stop: at its bound, or at zero, where the slope of the one-norm changes."""
-    above = 0.0 if at < 0.0 else end
-    below = 0.0 if at > 0.0 else start
-    return above if speed > 0.0 else below
 
 
 @_compiled
@@ -308,8 +316,7 @@ def _go(D: _Array, d: float, is_blocked: bool) -> float:
     """Move the coefficients d along the direction; return the longest way of one of them."""
     longest = 0.0
     for a in range(SIZE):
-        speed, at = D[_SPEED + a], D[_AT + a]
-        ahead = _ahead(speed, at, D[_START + a], D[_END + a])
+        speed, at, ahead = D[_SPEED + a], D[_AT + a], D[_AHEAD + a]
         longest = _max(longest, abs(speed))
         at += d * speed
         # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
@@ -569,7 +576,7 @@ def _solve(
             since_shrink = 0
             patience = s.n
             count = _active_rows(s)
-            if count < 0.7 * s.n:
+            if count < ACTIVE * s.n:
                 width = (count + LANES - 1) // LANES * LANES
                 _submatrix(s.K, s.width, s.active, count, room, width)
                 small = _blank(_ACTIVE, room, s.p, count, width, s.eps, memory)
@@ -684,11 +691,6 @@ def _copy(source: _Array, target: _Array, count: int) -> None:
         target[k] = source[k]
 
 
-@_merged
-def _memory(floats: _Array, doubles: _Array, integers: _Array, widest: int) -> Memory:
-    return Memory(widest, _first(floats), _first(doubles), _first(integers))
-
-
 @_entry
 def fold_paths(
     K: _Array,
@@ -723,7 +725,7 @@ def fold_paths(
     :class:`everyfold.svm.leaps.Leaps`. The last arguments are a workspace for rows of the kernel up
     to ``widest``.
     """
-    memory = _memory(floats, doubles, integers, widest)
+    memory = Memory(widest, _first(floats), _first(doubles), _first(integers))
     every, part, room, halt = _first(K), _first(kernel), _first(active), _first(stop)
     starting, held, kept, told = _first(start), _first(decision), _first(coef), _first(summary)
     begins, grid, labels, lower = _first(starts), _first(Cs), _first(p), _first(unit)
@@ -906,7 +908,7 @@ def hold_out_rows(
     count = near.shape[0]
     own = _first(kernel)
     _submatrix(_first(K), K.shape[1], _first(near), count, own, widest)
-    memory = _memory(floats, doubles, integers, widest)
+    memory = Memory(widest, _first(floats), _first(doubles), _first(integers))
     kept = _blank(_KEPT, own, _first(exact), count, widest, eps, memory)
     s = _blank(_ALL, own, _first(exact), count, widest, eps, memory)
     _prepare(s)
@@ -960,7 +962,7 @@ def refit_rows(
     that of a fold is. Rows without which nothing can be fitted are left as they come.
     """
     n = p.shape[0]
-    memory = _memory(floats, doubles, integers, widest)
+    memory = Memory(widest, _first(floats), _first(doubles), _first(integers))
     kept = _blank(_KEPT, _first(K), _first(p), n, widest, eps, memory)
     s = _blank(_ALL, _first(K), _first(p), n, widest, eps, memory)
     room, halt = _first(active), _first(stop)

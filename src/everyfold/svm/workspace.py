@@ -13,11 +13,11 @@ import numpy.typing as npt
 LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
 STAGGER = 144  # numbers that a vector of float32 is longer than a multiple of 4096 bytes
 SIZE = 24  # room for the rows of a conjugate direction and two more, in whole vectors
-FLOATS, DOUBLES = 8, 5  # vectors of a problem
+FLOATS, DOUBLES, DIRECTION = 8, 5, 6  # vectors of a problem, and of a direction
 G, UP = 0, 1  # where the gradient and one of the sides are among those of float32
 BETA, LO, HI = 0, 1, 2  # where the coefficients and their bounds are among those of float64
-_PROBLEMS = 3  # on all rows, on the active ones, and what is kept of the former
-_ACTIVE = 0.7  # of all rows: fewer are worth a kernel of their own
+PROBLEMS = 3  # on all rows, on the active ones, and what is kept of the former
+ACTIVE = 0.7  # of all rows: fewer are worth a kernel of their own
 _LINE = 64  # bytes that no vector should straddle needlessly
 
 
@@ -72,11 +72,11 @@ def workspace(n: int, width: int, *, copies: bool = False, shrinks: bool = True)
     -----
     **Cost** about half the kernel's memory, of which the system gives what is written to.
     """
-    most = int(_ACTIVE * n) if shrinks else 0
+    most = int(ACTIVE * n) if shrinks else 0
     return Workspace(
-        aligned(_PROBLEMS * FLOATS * apart(width), np.float32),
-        aligned(_PROBLEMS * DOUBLES * width + DOUBLES * SIZE, np.float64),
-        aligned(2 * n + LANES, np.int64),
+        aligned(PROBLEMS * FLOATS * apart(width), np.float32),
+        aligned(PROBLEMS * DOUBLES * width + DIRECTION * SIZE, np.float64),
+        aligned(2 * n + 3, np.int64),
         aligned(n * width if copies else 0, np.float32),
         aligned(most * padded(most), np.float32),
     )
