@@ -105,6 +105,15 @@ def test_weights_reach_fits_and_estimators():
     assert_allclose(ours["estimator"][1].coef_, theirs["estimator"][1].coef_, rtol=1e-9)
 
 
+def test_a_number_is_the_weight_of_every_row():
+    arguments = {"cv": 3, "params": {"sample_weight": 2.0}, "return_estimator": True}
+    ours, theirs = compare(Ridge(), X, y, **arguments)
+    assert_allclose(ours["estimator"][1].coef_, theirs["estimator"][1].coef_, rtol=1e-9)
+    found = cross_validate(SVC(), X, y > 0, cv=3, params={"sample_weight": np.float64(2.0)})
+    expected = ms.cross_validate(SVC(C=2.0), X, y > 0, cv=3)
+    assert_allclose(found["test_score"], expected["test_score"])
+
+
 def test_routed_weights_reach_the_scorer():
     weights = np.random.default_rng(0).uniform(0.2, 2.0, len(y))
     with config_context(enable_metadata_routing=True):

@@ -331,6 +331,27 @@ def test_sample_weights(name):
     both(*REGRESSORS[name], fit_params={"sample_weight": None})
 
 
+@pytest.mark.parametrize("number", [2.0, 3, np.float64(0.5)])
+@pytest.mark.parametrize(
+    ("model", "grid", "prefix"),
+    [
+        (*REGRESSORS["kernel_ridge"], ""),
+        (*REGRESSORS["lssvr"], ""),
+        (*REGRESSORS["scaled"], "kernelridge__"),
+        (SVR(gamma=0.1, tol=1e-8), {"C": [0.5, 2.0]}, ""),
+    ],
+    ids=["kernel_ridge", "lssvr", "scaled", "svr"],
+)
+def test_a_number_is_the_weight_of_every_row(model, grid, prefix, number):
+    name = f"{prefix}sample_weight"
+    ours = FastGridSearchCV(model, grid, cv=3).fit(X, y, **{name: number})
+    theirs = ms.GridSearchCV(model, grid, cv=3).fit(X, y, **{name: np.full(len(y), number)})
+    assert ours.best_params_ == theirs.best_params_
+    for key in ("mean_test_score", "split1_test_score"):
+        assert_allclose(ours.cv_results_[key], theirs.cv_results_[key], rtol=1e-6)
+    assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
+
+
 def test_sample_weights_of_steps():
     w = np.random.default_rng(0).uniform(0.1, 2.0, len(y))
     fit_params = {"kernelridge__sample_weight": w, "standardscaler__sample_weight": w}

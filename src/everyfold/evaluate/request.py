@@ -17,7 +17,7 @@ from everyfold.criteria.granularity import Granularity, is_finite
 from everyfold.criteria.named import find_closed, name_of
 from everyfold.evaluate.seeds import Seeds
 from everyfold.models.model import Model
-from everyfold.models.private import check_method_params
+from everyfold.models.private import check_method_params, num_samples
 from everyfold.operators import Structure
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
@@ -252,6 +252,22 @@ class Metadata:
     split: Params = field(default_factory=dict)
     score: Params = field(default_factory=dict)
 
+    def weighing(self, X: Matrix) -> Metadata:
+        """The same with an array where one number is the weight of all rows.
+
+        scikit-learn's ``fit`` takes such a number; its metrics and libsvm do not.
+        """
+        return Metadata(*(_one_weight_a_row(p, X) for p in (self.fit, self.split, self.score)))
+
+
+def _one_weight_a_row(params: Params, X: Matrix) -> Params:
+    numbers = {
+        name: np.full(num_samples(X), float(value))
+        for name, value in params.items()
+        if name.split("__")[-1] == "sample_weight" and isinstance(value, Real)
+    }
+    return {**params, **numbers} if numbers else params
+
 
 @dataclass(frozen=True)
 class Request:
@@ -297,6 +313,8 @@ class Request:
             object.__setattr__(self, "cv", asked.folds)
         if isinstance(self.cv, Iterator):  # read more than once
             object.__setattr__(self, "cv", list(self.cv))
+        if not self.is_source:
+            object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
 
     def check_criterion(self) -> None:
         """Refuse what a criterion without folds takes the place of."""
