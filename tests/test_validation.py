@@ -160,6 +160,19 @@ def test_any_classification_scorer(scoring, model, class_weight):
     assert_allclose(ours, theirs, rtol=1e-8)
 
 
+@pytest.mark.parametrize("method", ["decision_function", "predict_proba"])
+@pytest.mark.parametrize(
+    "classes",
+    [[0.0, 1.0], [0.5, 1.5], [1.0, 2.0, 3.0], [-0.5, 0.0, 0.5], np.array([3, 1], dtype=object)],
+    ids=str,
+)
+def test_values_of_labels_that_are_fractions_or_objects(classes, method):
+    labels = np.asarray(classes)[np.argsort(np.argsort(y)) * len(classes) // len(y)]
+    model = KernelLogisticClassifier(gamma=0.1)
+    theirs = ms.cross_val_predict(model, X, labels, cv=3, method=method)
+    assert_allclose(cross_val_predict(model, X, labels, cv=3, method=method), theirs, rtol=1e-5)
+
+
 @pytest.mark.parametrize("model", [RidgeClassifier(alpha=2.0), LSSVC(gamma=0.5, alpha=0.1)])
 @pytest.mark.parametrize("method", ["predict", "decision_function"])
 def test_many_classes(model, method):

@@ -7,10 +7,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn import get_config
+from sklearn.base import is_classifier
 from sklearn.exceptions import FitFailedWarning
 from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.preprocessing import LabelEncoder
 from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import type_of_target
 
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data, Outcome
@@ -132,6 +136,8 @@ def cross_val_predict(
     wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
+    if method != "predict":
+        request = _numbered(request)
     check_sped_up(request)
     _check_method(request, method)
     metadata = route("cross_val_predict", estimator, cv, None, groups, params)
@@ -233,6 +239,21 @@ def cross_val_score(
         )
         scores[i] = error_score
     return np.array(scores, dtype=np.float64)
+
+
+def _numbered(request: Request) -> Request:
+    """The request with the numbers of its classes for labels that no classifier takes.
+
+    Fractions and objects of other types are labels of decision values to scikit-learn, which
+    splits the rows by y as it was passed.
+    """
+    y = request.y
+    if request.is_source or not is_classifier(request.estimator) or np.ndim(y) != 1:
+        return request
+    if type_of_target(y) not in ("continuous", "unknown"):
+        return request
+    codes = LabelEncoder().fit_transform(np.asarray(y))
+    return replace(request, y=codes, cv=check_cv(request.cv, y, classifier=True))
 
 
 def _check_method(request: Request, method: str) -> None:
