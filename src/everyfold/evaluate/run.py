@@ -216,6 +216,12 @@ def _evaluate(
     criterion = method.criterion
     if isinstance(criterion, Closed):
         return by_criterion(criterion, problems, having(operator, Responds), ridges)
+    level = problems[0].level
+    if level.any():
+        levelled = [problem.levelled for problem in problems]
+        found = _evaluate(method, levelled, operator, ridges, folds, threads)
+        # Permutations that have folds of their own give the columns of one of them, all alike.
+        return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
     is_squared = problems[0].loss.has_constant_curvature
     if is_squared and criterion.may_merge and folds.merged is not None:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -44,7 +44,8 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
         (problem,) = model.problems(target, weights)
         rho = problem.rho(model.ridges[0], problem.n_counted)
         rows = having(structure.bind_rows(kernel, X), LowRank)
-        return _fitted(rows, rows.sums(problem.quadratic, [], rho).total, rho)
+        fitted = _fitted(rows, rows.sums(problem.levelled.quadratic, [], rho).total, rho)
+        return replace(fitted, intercept=fitted.intercept + problem.level)
     operator = having(structure.bind(kernel, X), Responds)
     solution = fit_columns(model, operator, target, weights)
     return Fitted(operator.expand(solution.coef), solution.intercept)

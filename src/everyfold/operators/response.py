@@ -72,6 +72,10 @@ class Solution:
     coef: Array
     intercept: Array
 
+    def raised(self, level: Array) -> Solution:
+        """The solution for targets that are higher by a constant, (q,)."""
+        return replace(self, intercept=self.intercept + level)
+
 
 @dataclass(frozen=True)
 class RidgeModels:

@@ -44,6 +44,13 @@ def solve_path(
     >>> fit.solution.intercept.round(6)
     array([1.])
     """
+    if problem.level.any():
+        fits = solve_path(
+            problem.levelled, operator, ridges, route, start, keep_responses=keep_responses
+        )
+        for fit in fits:
+            yield replace(fit, solution=fit.solution.raised(problem.level))
+        return
     rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
     if problem.loss.has_constant_curvature:
         exact = np.zeros(problem.y.shape[1])

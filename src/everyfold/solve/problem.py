@@ -127,6 +127,19 @@ class Problem:
         return self.n_active if self.counts is None else int(np.count_nonzero(self.counts))
 
     @cached_property
+    def level(self) -> Array:
+        """The value of each target that has one value only, which an intercept predicts; else 0."""
+        seen = self.y[self.sample_weight > 0.0]
+        if not self.intercept or self.loss.is_margin or not len(seen):
+            return np.zeros(self.y.shape[1])
+        return np.where((seen == seen[0]).all(axis=0), seen[0], 0.0)
+
+    @property
+    def levelled(self) -> Problem:
+        """The same with targets less their level: a constant is fitted without rounding."""
+        return replace(self, y=self.y - self.level)
+
+    @cached_property
     def quadratic(self) -> Quadratic:
         """The quadratic problem of squared loss."""
         if not self.loss.has_constant_curvature:
