@@ -21,6 +21,7 @@ from sklearn.svm import SVC, NuSVC
 from everyfold import (
     LSSVC,
     LSSVR,
+    HuberSVC,
     KernelClassifier,
     KernelLogisticClassifier,
     KernelRegressor,
@@ -158,6 +159,41 @@ def test_any_classification_scorer(scoring, model, class_weight):
     ours = cross_val_score(model, X, LABELS, scoring=scoring, cv=4)
     theirs = ms.cross_val_score(model, X, LABELS, scoring=scoring, cv=4)
     assert_allclose(ours, theirs, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_more", [0, 24])
+@pytest.mark.parametrize(
+    "model",
+    [
+        KernelLogisticClassifier(gamma=0.3),
+        HuberSVC(gamma=0.3),
+        HuberSVC(gamma="scale"),
+        KernelClassifier(loss="squared_hinge", gamma=0.3, class_weight="balanced"),
+        KernelClassifier(loss="squared_hinge", gamma=0.3, multi_class="ovo"),
+        LSSVC(gamma=0.3),
+        KernelLogisticClassifier(gamma=0.3, fit_intercept=False),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::everyfold.InexactWarning")
+def test_training_rows_whose_weights_leave_one_class(model, n_more):
+    """A margin loss with an intercept has no minimum then; the others have one."""
+    labels = np.where(np.arange(48) < 16, "no", "yes")
+    w = np.where((np.arange(48) >= 8) & (np.arange(48) < 16), 0.0, 1.0)
+    tests = [np.r_[:8, 16:24], np.r_[8:16], *np.arange(24, 24 + n_more)[:, None]]
+    cv = [(np.setdiff1d(np.arange(48), test), test) for test in tests]
+    arguments = {"cv": cv, "params": {"sample_weight": w}}
+    if model.loss == "squared" or not model.fit_intercept:
+        found = cross_val_score(model, X, labels, **arguments)
+        assert_allclose(found, ms.cross_val_score(model, X, labels, **arguments))
+        return
+    with pytest.warns(FitFailedWarning, match="one class only"):
+        found = cross_val_score(model, X, labels, **arguments)
+    with pytest.warns(FitFailedWarning, match="one class only"):
+        theirs = ms.cross_val_score(model, X, labels, **arguments)
+    assert np.isnan(found[0])
+    assert_allclose(found, theirs)
+    with pytest.raises(ValueError, match="one class only"):
+        cross_val_score(model, X, labels, error_score="raise", **arguments)
 
 
 @pytest.mark.parametrize("method", ["decision_function", "predict_proba"])

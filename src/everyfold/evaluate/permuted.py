@@ -8,9 +8,11 @@ has columns of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from numbers import Integral
+from typing import Self
 
 import numpy as np
 from sklearn import model_selection as splitters
@@ -19,9 +21,9 @@ from everyfold.evaluate.data import Candidate, Task
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.scores import Judge, take
-from everyfold.models.targets import Target, Versions
+from everyfold.models.targets import Target
 from everyfold.rows.folds import Folds
-from everyfold.types import Array, Index, Score, Splitter, Targets
+from everyfold.types import AnyArray, Array, Index, Score, Splitter, Targets
 
 _MOST_VALUES = 1 << 24
 """Held-out values of a task: more permutations are several tasks."""
@@ -39,6 +41,42 @@ _BLIND_TO_Y = (
     splitters.ShuffleSplit,
     splitters.TimeSeriesSplit,
 )
+
+
+@dataclass(frozen=True)
+class Versions(Target):
+    """A target in several orders of its rows, as for permutation tests: columns beside each other.
+
+    Attributes
+    ----------
+    base : Target
+    orders : int array of shape (versions, n)
+    """
+
+    base: Target
+    orders: Index
+    classes = None
+
+    @cached_property
+    def columns(self) -> Array:  # type: ignore[override]  # an attribute of other targets
+        """Those of all versions, one version after the other."""
+        return self.base.columns[self.orders.T].reshape(self.orders.shape[1], -1)
+
+    def __len__(self) -> int:
+        return len(self.orders)
+
+    def __getitem__(self, i: int) -> Target:
+        return self.base.permuted(self.orders[i])
+
+    def predict(self, values: Array) -> AnyArray:
+        """See base class; versions are asked one by one."""
+        raise TypeError("several versions of a target predict one by one: versions[i].predict")
+
+    decide = predict
+
+    def among(self, rows: Index) -> Self:
+        """See base class."""
+        raise TypeError("a permuted target has no rows of its own to choose from")
 
 
 def permuted(

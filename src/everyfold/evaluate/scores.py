@@ -189,6 +189,7 @@ def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, Val
             failing[i] = ValueError(
                 f"cv: split {i} leaves no training rows with positive sample_weight"
             )
+    target = target.weighed(weights)
     for i in target.incomplete(folds):
         try:
             target.mask(target.columns[:1], folds[i].train)

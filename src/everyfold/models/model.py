@@ -134,6 +134,7 @@ class Model:
             self.has_one_target,
             self.flattens,
             self.takes_indicators,
+            needs_contrast=self.loss.is_margin and self.intercept,
         )
 
     def target(self, y: Targets) -> Target:

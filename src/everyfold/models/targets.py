@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
@@ -56,6 +55,14 @@ class Target(ABC):
     def learnt_with(self, weights: Array) -> Self:
         """The same for models that are fitted with these weights of the rows."""
         return self
+
+    def weighed(self, weights: Array) -> Self:
+        """The same for the question which folds have no model at all with these weights."""
+        return self
+
+    def why_no_model(self, weights: Array) -> str:
+        """Why rows of these weights have no model; empty if they have one."""
+        return ""
 
     def emptied(self) -> Self:
         """The same without its rows, to decide about others."""
@@ -134,42 +141,6 @@ class Numbers(Target):
 
 
 @dataclass(frozen=True)
-class Versions(Target):
-    """A target in several orders of its rows, as for permutation tests: columns beside each other.
-
-    Attributes
-    ----------
-    base : Target
-    orders : int array of shape (versions, n)
-    """
-
-    base: Target
-    orders: Index
-    classes = None
-
-    @cached_property
-    def columns(self) -> Array:  # type: ignore[override]  # an attribute of other targets
-        """Those of all versions, one version after the other."""
-        return self.base.columns[self.orders.T].reshape(self.orders.shape[1], -1)
-
-    def __len__(self) -> int:
-        return len(self.orders)
-
-    def __getitem__(self, i: int) -> Target:
-        return self.base.permuted(self.orders[i])
-
-    def predict(self, values: Array) -> AnyArray:
-        """See base class; versions are asked one by one."""
-        raise TypeError("several versions of a target predict one by one: versions[i].predict")
-
-    decide = predict
-
-    def among(self, rows: Index) -> Self:
-        """See base class."""
-        raise TypeError("a permuted target has no rows of its own to choose from")
-
-
-@dataclass(frozen=True)
 class Labels(Target):
     """Class labels: ±1 in one column for two classes, one column a class (+1, else −1) for more."""
 
@@ -179,6 +150,8 @@ class Labels(Target):
     has_probabilities: bool = field(default=False, kw_only=True)
     needs_weight: bool = field(default=False, kw_only=True)
     """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
+    needs_contrast: bool = field(default=False, kw_only=True)
+    """Whether rows of one class have no model, as the intercept of a margin loss has no end."""
     counted: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     """The rows that make their class known; None for all."""
 
@@ -257,6 +230,20 @@ class Labels(Target):
         has_weight = weights > 0.0
         is_known = has_weight.all() or not self.needs_weight
         return self if is_known else replace(self, counted=has_weight)
+
+    def weighed(self, weights: Array) -> Self:
+        """See base class."""
+        return replace(self, counted=weights > 0.0) if self.needs_contrast else self
+
+    def why_no_model(self, weights: Array) -> str:
+        """See base class."""
+        seen = self.classes[np.unique(self.codes[weights > 0.0])].tolist()
+        if not self.needs_contrast or len(seen) > 1:
+            return ""
+        return (
+            f"the rows with positive sample_weight have one class only ({seen}); a classifier "
+            "needs at least two different labels among them"
+        )
 
     def _seen(self, train: Index) -> NDArray[np.bool_]:
         """Which classes a model of these training rows knows."""
@@ -342,6 +329,7 @@ class Pairs(Labels):
             takes_part,
             voting,
             needs_weight=labels.needs_weight,
+            needs_contrast=labels.needs_contrast,
         )
 
     @staticmethod
@@ -445,6 +433,8 @@ class Reading:
         Whether a single column is predicted without its second axis.
     takes_indicators : bool
         Whether y may be an indicator of several labels a row, which nothing here reads.
+    needs_contrast : bool
+        Whether rows of one class have no model.
     """
 
     is_classifier: bool
@@ -454,6 +444,7 @@ class Reading:
     has_one_target: bool = False
     flattens: bool = False
     takes_indicators: bool = False
+    needs_contrast: bool = False
 
     def read(self, y: Targets) -> Target:
         """Check and read y.
@@ -472,7 +463,7 @@ class Reading:
                 f"y is an indicator of {np.shape(y)[1]} labels, and this library reads one label "
                 "a row; search each column for itself"
             )
-        labels = Labels.read(y)
+        labels = replace(Labels.read(y), needs_contrast=self.needs_contrast)
         if self.is_joint and len(labels.classes) > 2:
             raise NotSpedUpError(
                 f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "

@@ -102,6 +102,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Matrix, target: Target, sample_weight: ArrayLike | None) -> None:
         model = self._model()
         weights = read_weights(sample_weight, X.shape[0])
+        if reason := target.why_no_model(weights):
+            raise ValueError(reason)
         # A kernel chosen by the rows is, for a single fit, a kernel like any other.
         kernel = model.choice.resolve(X)
         if model.choice.is_precomputed:
