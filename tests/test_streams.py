@@ -801,6 +801,22 @@ def test_damage_under_a_checksum_of_parquet(version, dictionary, tmp_path):
             work()
 
 
+def test_a_row_group_that_does_not_fit_into_memory_is_not_called_damaged(tmp_path, monkeypatch):
+    def fail(*args, **kwargs):
+        raise pa.ArrowMemoryError("malloc of size 2147483648 failed")
+
+    source = parquet(tmp_path)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", fail)
+    words = (
+        r"parquet'\): there is not enough memory to read row group \d \(malloc of size 2147483648"
+    )
+    for work in (lambda: list(source.blocks(4)), lambda: source.take([13])):
+        with pytest.raises(MemoryError, match=words) as caught:
+            work()
+        assert "smaller row groups or give the process more memory" in str(caught.value)
+        assert "damaged" not in str(caught.value)
+
+
 def test_parquet_without_checksums_can_only_be_trusted(tmp_path):
     source = damaged_parquet(tmp_path / "rows.parquet", write_page_checksum=False)
     found = np.concatenate([block.X[:, 0] for block in source.blocks(4)])

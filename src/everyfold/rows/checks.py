@@ -27,6 +27,10 @@ class StreamError(ValueError):
         self.row = row
 
 
+class NoMemoryError(StreamError, MemoryError):
+    """A source of which a part does not fit into memory."""
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Consecutive rows of a source. Its arrays may be views of the source's: do not write to them.

@@ -16,7 +16,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from scipy import sparse
 
-from everyfold.rows.checks import Piece, StreamError, positive
+from everyfold.rows.checks import NoMemoryError, Piece, StreamError, positive
 from everyfold.rows.source import RowSource, naming, piece_rows
 
 # Bytes that are read at a time.
@@ -183,8 +183,11 @@ def _is_number(word: str) -> bool:
 
 
 @contextmanager
-def reading(*errors: type[Exception], what: str = "the file") -> Iterator[None]:
-    """What goes wrong in reading a file, or a part of it, in words."""
+def reading(*errors: type[Exception], what: str = "the file", instead: str = "") -> Iterator[None]:
+    """What goes wrong in reading a file, or a part of it, in words.
+
+    ``instead`` is what takes less memory.
+    """
     damage: tuple[type[Exception], ...] = (OSError, EOFError, *errors)
     try:
         yield
@@ -194,5 +197,9 @@ def reading(*errors: type[Exception], what: str = "the file") -> Iterator[None]:
         raise StreamError("there is no such file; check the path") from error
     except IsADirectoryError as error:
         raise StreamError("this is a directory; give one file") from error
+    except MemoryError as error:  # pyarrow's is one of its other errors, too
+        advice = " or ".join(word for word in (instead, "give the process more memory") if word)
+        words = f"there is not enough memory to read {what} ({error}); {advice}"
+        raise NoMemoryError(words) from error
     except damage as error:
         raise StreamError(f"{what} cannot be read ({error}); it may be damaged") from error

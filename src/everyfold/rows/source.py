@@ -403,4 +403,4 @@ def naming(source: RowSource) -> Iterator[None]:
             raise
         where = "" if error.row is None else source._where(error.row)
         words = f"{error} ({where})" if where else str(error)
-        raise StreamError(f"{source!r}: {words}") from error
+        raise type(error)(f"{source!r}: {words}") from error

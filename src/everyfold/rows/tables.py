@@ -179,7 +179,8 @@ class ParquetRows(TableRows):
     def _group(
         self, file: ParquetFile, group: int, size: int, columns: list[str]
     ) -> Generator[RecordBatch, None, None]:
-        with reading(*_damage(), what=f"row group {group}"):
+        smaller = "write the file with smaller row groups"
+        with reading(*_damage(), what=f"row group {group}", instead=smaller):
             yield from file.iter_batches(size, row_groups=[group], columns=columns)
 
     def _where(self, row: int) -> str:
