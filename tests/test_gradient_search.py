@@ -443,6 +443,19 @@ def test_what_does_not_fit_is_refused(monkeypatch):
         quick().fit(X, y)
 
 
+def test_what_is_advised_instead_fits(monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 7 * 10**5)
+    machines = [(SVC(), y > 0.0, LSSVC), (SVR(), y, LSSVR), (KernelRidge(kernel="rbf"), y, LSSVR)]
+    for machine, target, instead in machines:
+        with pytest.raises(MemoryError, match="n_samples=120") as refused:
+            FastGradientSearchCV(machine, max_iter=1).fit(X, target)
+        words = str(refused.value).replace("operator=Nystrom(1000)", "")
+        assert f"{instead.__name__}()" in words
+        assert "operator" not in words
+        advised = instead(operator=Nystrom(8, random_state=0))
+        FastGradientSearchCV(advised, max_iter=1).fit(X, target)
+
+
 def test_journal(tmp_path, monkeypatch):
     path = tmp_path / "walks"
     whole = quick().fit(X, y)

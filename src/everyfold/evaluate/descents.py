@@ -26,6 +26,13 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 
+_LOW_RANK = (
+    "or a machine of low rank: LSSVC(operator=Nystrom(1000)), or LSSVR(operator=Nystrom(1000)) for "
+    "numbers"
+)
+"""What needs less memory, whichever machine is asked for: not all of them have an operator."""
+
+
 @dataclass(frozen=True)
 class Descents:
     """Descents on several sets of rows, one for each strength of shrinkage.
@@ -50,7 +57,7 @@ class Descents:
 
     def check(self, n: int, n_jobs: int | None) -> None:
         """Refuse what does not fit in memory."""
-        check_workers(self.each.memory, min(local_threads(n_jobs), self.sets), n)
+        check_workers(self.each.memory, min(local_threads(n_jobs), self.sets), n, _LOW_RANK)
 
     def after(self, plan: SearchPlan) -> SearchPlan:
         """The plan of the search for the start, and of the descents from there."""
