@@ -246,6 +246,28 @@ def test_functions_are_those_of_scikit_learn(fallback):
             function(tree, X, SIDES, fallback="refuse")
 
 
+@pytest.mark.parametrize("name", ["learning_curve", "permutation_test_score", "cross_val_score"])
+def test_generators_are_drawn_from_as_by_scikit_learn(name):
+    # A scorer that nothing but the fitted estimator answers is noticed after shuffling.
+    def call(module, generator):
+        options = {"cv": ms.KFold(3, shuffle=True, random_state=generator), "scoring": alphas}
+        if name != "cross_val_score":
+            options["random_state"] = generator
+        if name == "learning_curve":
+            options["shuffle"] = True
+        return getattr(module, name)(KernelRidge(kernel="rbf"), X, y, **options)
+
+    def alphas(model, X, y):
+        return float(np.sum(model.X_fit_[:3]))
+
+    ours, theirs = np.random.RandomState(0), np.random.RandomState(0)
+    with pytest.warns(UserWarning, match="refitted on every fold"):
+        found = call(everyfold, ours)
+    for value, expected in zip(found, call(ms, theirs), strict=True):
+        assert_array_equal(value, expected)
+    assert ours.randint(10**9) == theirs.randint(10**9)
+
+
 def test_methods_that_only_the_estimator_has():
     model = LogisticRegression()
     found = cross_val_predict(model, X, SIDES, method="predict_log_proba", fallback="refit")

@@ -7,12 +7,14 @@ from functools import wraps
 from inspect import signature
 from typing import NoReturn, ParamSpec, TypeVar
 
+import numpy as np
 from sklearn import model_selection
 
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
 from everyfold.rows.telling import warn
+from everyfold.types import Params
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,6 +58,7 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
         given = ours.bind(*args, **kwargs)
         if isinstance(given.arguments.get("cv"), Iterator):  # may be read twice
             given.arguments["cv"] = list(given.arguments["cv"])
+        states = _states(given.arguments)
         try:
             return function(*given.args, **given.kwargs)
         except NotSpedUp as left:
@@ -64,7 +67,20 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
                     f"the estimator is refitted on every fold, as scikit-learn does: {left}. "
                     "fallback='refit' does so silently, and fallback='refuse' raises an error."
                 )
+        for generator, state in states:  # as if nothing had been drawn here
+            generator.set_state(state)
         known = {name: value for name, value in given.arguments.items() if name in theirs}
         return twin(**known)  # type: ignore[no-any-return]
 
     return call
+
+
+def _states(given: Params) -> list[tuple[np.random.RandomState, Params]]:
+    """The generators of a call, its own and that of its splitter, and their states."""
+    cv = given.get("cv")
+    generators = [given.get("random_state"), getattr(cv, "random_state", None)]
+    return [
+        (own, own.get_state(legacy=False))
+        for own in generators
+        if isinstance(own, np.random.RandomState)
+    ]
