@@ -12,6 +12,7 @@ from sklearn.model_selection import cross_val_score as their_score
 from sklearn.svm import SVC
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV
+from everyfold.selection.significance import compare, worse
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 
@@ -253,6 +254,17 @@ def test_uneven_and_repeated_folds_count_by_their_rows(numbers):
     differences = table[:, 0] - table[:, 3]
     error = np.sqrt(differences.var(ddof=1) * (1 / 14 + 10 / 60))
     assert search.compare(0, 3).statistic == pytest.approx(differences.mean() / error)
+
+
+def test_rounding_is_no_difference():
+    scores = np.array([0.8, 0.7, 0.9, 0.6])
+    table = np.stack([scores, scores * (1.0 - 1e-15), scores - 0.1], axis=1)
+    found = compare(table, 0, 1, 0.3, 0.95)
+    assert (found.statistic, found.pvalue, found.interval) == (0.0, 1.0, (0.0, 0.0))
+    assert compare(table, 0, 2, 0.3, 0.95).statistic == np.inf  # 0.1 for every fold
+    assert worse(table, 0, 0.3, 0.9).tolist() == [False, False, True]
+    table[1, 2] = -np.inf
+    assert worse(table, 0, 0.3, 0.9).tolist() == [False, False, True]
 
 
 # -- what is refused ---------------------------------------------------------------------------

@@ -10,6 +10,9 @@ from scipy.stats import t as student
 from everyfold.evaluate.data import Data
 from everyfold.types import Array, Mask
 
+_ROUNDING = 1e-12
+"""Differences of scores that are no larger, relative to the scores, say nothing."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -63,6 +66,17 @@ def spread_of_mean(scores: Array, ratio: float) -> Array:
     return spread
 
 
+def _differences(first: Array, second: Array) -> Array:
+    """First − second, by folds: what is only rounding is 0, and what is the same for all is equal.
+
+    Otherwise two candidates of the same model, computed in two ways, might differ significantly.
+    """
+    differences = first - second
+    least = _ROUNDING * np.maximum(np.abs(first), np.abs(second)).max(axis=0)
+    differences = np.where(np.abs(differences) <= least, 0.0, differences)
+    return np.where(np.ptp(differences, axis=0) <= least, differences[0], differences)
+
+
 def interval_of_mean(scores: Array, ratio: float, confidence: float) -> tuple[float, float]:
     """Student's interval of a mean over folds, with the corrected variance."""
     mean, error = float(scores.mean()), float(spread_of_mean(scores, ratio))
@@ -81,7 +95,7 @@ def compare(table: Array, i: int, j: int, ratio: float, confidence: float) -> Co
                 f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that nothing can "
                 "be compared with it; choose another, or mend what the warnings of the search say"
             )
-    differences = table[:, i] - table[:, j]
+    differences = _differences(table[:, i], table[:, j])
     mean, error = float(differences.mean()), float(spread_of_mean(differences, ratio))
     error = 0.0 if np.ptp(differences) == 0.0 else error
     statistic = mean / error if error > 0.0 else np.copysign(np.inf, mean) if mean else 0.0
@@ -101,9 +115,8 @@ def worse(table: Array, best: int, ratio: float, confidence: float) -> Mask:
             f"the best candidate, {best}, has no score on some folds, so that nothing can be "
             "compared with it"
         )
-    differences = table[:, [best]] - table
-    is_known = np.isfinite(differences).all(axis=0)
-    differences[:, ~is_known] = 0.0
+    is_known = np.isfinite(table).all(axis=0)
+    differences = _differences(table[:, [best]], np.where(is_known, table, table[:, [best]]))
     bound = float(student.ppf(confidence, len(table) - 1))
     error = np.where(np.ptp(differences, axis=0) == 0.0, 0.0, spread_of_mean(differences, ratio))
     is_worse: Mask = (differences.mean(axis=0) > bound * error) | ~is_known
