@@ -9,6 +9,8 @@ from sklearn.metrics import get_scorer, make_scorer
 from sklearn.metrics import mean_squared_error as mse
 from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut, RepeatedKFold
 from sklearn.model_selection import cross_val_score as their_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV
@@ -130,6 +132,32 @@ def test_bbc_with_weights(numbers):
     how = {"count": 20, "seed": 0, "weights": weights}
     plain = plain_bbc(columns_of(search, "predict"), numbers[1], get_scorer("r2"), **how)
     np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+
+
+def test_bbc_with_weights_that_only_the_fit_gets(numbers):
+    weights = np.random.default_rng(2).exponential(size=70) ** 2
+    model = make_pipeline(StandardScaler(), LSSVR())
+    search = FastGridSearchCV(
+        model, {"lssvr__alpha": [0.1, 1.0, 10.0]}, cv=5, keep_predictions="all"
+    ).fit(*numbers, lssvr__sample_weight=weights)
+    found = search.honest_score(n_bootstraps=20, lssvr__sample_weight=weights)
+    np.testing.assert_array_equal(found.scores, search.honest_score(n_bootstraps=20).scores)
+
+
+@pytest.mark.filterwarnings("ignore:.*does not support sample_weight")
+@pytest.mark.parametrize("names", ["neg_max_error", ["neg_max_error", "r2"]])
+def test_bbc_by_a_score_without_weights(numbers, names):
+    weights = np.random.default_rng(2).exponential(size=70) ** 2
+    search = FastGridSearchCV(
+        LSSVR(),
+        {"alpha": [0.1, 1.0, 10.0]},
+        cv=5,
+        scoring=names,
+        refit="neg_max_error" if isinstance(names, list) else True,
+        keep_predictions="all",
+    ).fit(*numbers, sample_weight=weights)
+    found = search.honest_score(n_bootstraps=20, sample_weight=weights)
+    np.testing.assert_allclose(found.scores, search.honest_score(n_bootstraps=20).scores)
 
 
 def test_bbc_by_a_function_that_gives_several_metrics(numbers):

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
+from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
 from everyfold.display.table import metrics_of
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
-from everyfold.models.private import num_samples
+from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
@@ -77,6 +78,7 @@ class HonestSearch:
     best_index_: int
     n_splits_: int
     plan_: SearchPlan
+    _get_routed_params_for_fit: Callable[[Params], Bunch]  # scikit-learn's
 
     @abstractmethod
     def _index(self, candidate: int | None) -> int:
@@ -300,10 +302,12 @@ class HonestSearch:
             raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
         table = self._keeper.table(self._numbers)
         self._check_kept()
-        rest = {name: value for name, value in params.items() if name != "groups"}
+        rest = dict(self._get_routed_params_for_fit(params).scorer.score)
         groups = params.get("groups")
         labels = None if groups is None else np.asarray(groups)[table.rows]
-        scorer = _one_metric(self.scorer_, str(self.refit)) if self.multimetric_ else self.scorer_
+        scorer = self.scorer_
+        if self.multimetric_:
+            scorer = _one_metric(scorer, str(self.refit), has_params=bool(rest))
         judge = table.judge(scorer, rest)
         scores = bootstrap(table, judge, labels, n_bootstraps, random_state)
         if np.isnan(scores).all():
@@ -341,10 +345,15 @@ _NO_SCORE = (
 )
 
 
-def _one_metric(scorer: Scorer, name: str) -> Scorer:
-    """The scorer of one of several metrics; a user's function may give all of them at once."""
+def _one_metric(scorer: Scorer, name: str, *, has_params: bool) -> Scorer:
+    """The scorer of one of several metrics; a user's function may give all of them at once.
+
+    Weights are for those of several that take them, which scikit-learn's scorer of several knows.
+    """
     if isinstance(scorer, Mapping):
-        return scorer[name]
+        if not has_params:
+            return scorer[name]
+        scorer = MultimetricScorer(scorers={name: scorer[name]})
     return lambda *rows, **params: scorer(*rows, **params)[name]
 
 
