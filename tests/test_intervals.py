@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import sparse
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman3, make_regression
@@ -191,6 +192,26 @@ def test_shuffled_folds_by_number_and_seed():
     folds = KFold(4, shuffle=True, random_state=7)
     theirs = FastCrossConformalRegressor(KRR, cv=folds).fit_conformalize(X, y)
     assert_allclose(ours.predict_interval(new)[1], theirs.predict_interval(new)[1])
+
+
+@pytest.mark.parametrize("cv", [4, -1])
+def test_a_number_of_folds_may_be_numpys(cv):
+    X, y = make_friedman1(40, random_state=0)
+    plain, numpys = (
+        FastCrossConformalRegressor(LSSVR(), cv=number, random_state=0).fit(X, y)
+        for number in (cv, np.int64(cv))
+    )
+    assert_allclose(numpys.conformity_scores_, plain.conformity_scores_, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "estimator", [SVR(), make_pipeline(StandardScaler(with_mean=False), SVR())]
+)
+def test_new_rows_in_any_sparse_format(estimator):
+    X, y = make_friedman1(40, random_state=0)
+    rows = sparse.coo_matrix(X)
+    conformal = FastCrossConformalRegressor(estimator, cv=3, random_state=0).fit(rows, y)
+    assert_allclose(conformal.predict(rows), conformal.predict(rows.tocsr()))
 
 
 @pytest.mark.parametrize("method", METHODS)

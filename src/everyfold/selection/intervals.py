@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
-from numbers import Real
+from numbers import Integral, Real
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, is_classifier
 from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.utils import Tags, get_tags
@@ -239,13 +240,13 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
 
     def _splitter(self) -> Splitter:
         """A number of folds means shuffled ones, as in MAPIE."""
-        if not isinstance(self.cv, int) or isinstance(self.cv, bool):
+        if not isinstance(self.cv, Integral) or isinstance(self.cv, bool):
             return self.cv
         if self.cv == -1:
             return LeaveOneOut()
         if self.cv < 2:
             raise ValueError(f"cv={self.cv} is not allowed; use 2 folds or more, or -1 for n")
-        return KFold(self.cv, shuffle=True, random_state=self.random_state)
+        return KFold(int(self.cv), shuffle=True, random_state=self.random_state)
 
     def _say_fallback(self, request: Request) -> None:
         reason = not_sped_up(request)
@@ -277,6 +278,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         """
         if self._predictors.checks_rows:
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        elif sparse.issparse(X):
+            X = X.tocsr()  # other formats cannot be cut
         step = max(1, _BLOCK // len(self._fold_of))
         for i in range(0, num_samples(X), step):
             block = X.iloc[i : i + step] if hasattr(X, "iloc") else X[i : i + step]
