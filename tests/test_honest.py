@@ -15,6 +15,7 @@ from sklearn.svm import SVC
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV
 from everyfold.selection.significance import compare, worse
+from everyfold.streams import ArrayRows
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 
@@ -305,6 +306,10 @@ def test_what_honest_scores_refuse(numbers, labels):
         ({"confidence": 95}, "between 0 and 1"),
         ({"n_bootstraps": 0}, "too few"),
         ({"groups": np.arange(70)}, "groups nothing"),
+        ({"groups": [0, 0, 1]}, "groups has 3 entries, and the search was fitted to 70 rows"),
+        ({"sample_weight": np.ones(7)}, "sample_weight has 7 entries"),
+        ({"sample_weights": np.ones(70)}, "sample_weights is not known; pass what fit was given"),
+        ({"method": "nested", "X": ArrayRows(*numbers), "y": numbers[1]}, "pass an array"),
         ({"method": "nested"}, "pass the rows"),
         ({"method": "repeated", "X": numbers[0], "y": numbers[1], "outer": KFold(3)}, "outer=5"),
     ):
@@ -336,6 +341,8 @@ def test_constant_predictions_are_nothing_to_select(labels):
 
 def test_what_comparisons_refuse(numbers):
     search = ridge_search().fit(*numbers)
+    with pytest.raises(ValueError, match="candidate 6 is not in cv_results_, which has 6"):
+        search.compare(0, 6)
     with pytest.raises(ValueError, match="with itself"):
         search.compare(0, -6)
     with pytest.raises(ValueError, match="between 0 and 1"):

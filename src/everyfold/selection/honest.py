@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils import Bunch
@@ -17,6 +18,7 @@ from everyfold.display.table import metrics_of
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import MultimetricScorer, num_samples
+from everyfold.rows import RowSource
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
@@ -140,6 +142,11 @@ class HonestSearch:
             return replace(
                 _record(scores, (low, high), confidence, best, words), is_exact=not inexact
             )
+        if isinstance(X, RowSource):
+            raise ValueError(
+                f"method={method!r} takes rows out of X, which a source of rows does not hold; "
+                "pass an array"
+            )
         if X is None or y is None:
             raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
         repeats = n_repeats if method == "repeated" else None
@@ -208,7 +215,7 @@ class HonestSearch:
             ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``.
         """
         table = self._table(metric)
-        i, j = range(table.shape[1])[i], range(table.shape[1])[j]
+        i, j = self._index(i), self._index(j)
         if i == j:
             raise ValueError(f"candidate {i} cannot be compared with itself; pass another j")
         return compare(table, i, j, self._ratio, confidence)
@@ -302,6 +309,7 @@ class HonestSearch:
             raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
         table = self._keeper.table(self._numbers)
         self._check_kept()
+        _check_params(params, len(table.target.truth))
         rest = dict(self._get_routed_params_for_fit(params).scorer.score)
         groups = params.get("groups")
         labels = None if groups is None else np.asarray(groups)[table.rows]
@@ -343,6 +351,24 @@ _NO_SCORE = (
     "no candidate has a score on every fold, so that none is the best; the warnings of the search "
     "say why: use another scoring, other folds, or other parameters"
 )
+
+
+def _check_params(params: Params, n: int) -> None:
+    """Refuse what no ``fit`` takes, and values of other rows than those that were held out."""
+    unknown = [name for name in params if name not in ("groups", "sample_weight")]
+    unknown = [name for name in unknown if "__" not in name]
+    if unknown and not get_config()["enable_metadata_routing"]:
+        raise ValueError(
+            f"{unknown[0]} is not known; pass what fit was given: sample_weight (of a Pipeline "
+            "step__sample_weight) and groups"
+        )
+    for name in ("groups", "sample_weight"):
+        count = n if params.get(name) is None else num_samples(params[name])
+        if count != n:
+            raise ValueError(
+                f"{name} has {count} entries, and the search was fitted to {n} rows; pass it as to "
+                "fit"
+            )
 
 
 def _one_metric(scorer: Scorer, name: str, *, has_params: bool) -> Scorer:

@@ -203,8 +203,9 @@ class Keeper:
         if kept is None:
             raise ValueError(
                 f"the held-out values of candidate {number} were not kept "
-                f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn); use "
-                "keep_predictions='all', or cross_val_predict with its parameters"
+                f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn; a source "
+                "of rows and a criterion without folds keep none); use keep_predictions='all', or "
+                "cross_val_predict with its parameters"
             )
         return kept
 

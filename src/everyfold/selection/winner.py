@@ -109,4 +109,12 @@ class WinnerAnswers:
         check_is_fitted(self, "cv_results_")
         if candidate is None and not hasattr(self, "best_index_"):
             raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
-        return int(self.best_index_) if candidate is None else range(len(self._numbers))[candidate]
+        if candidate is None:
+            return int(self.best_index_)
+        count = len(self._numbers)
+        if not -count <= candidate < count:
+            raise ValueError(
+                f"candidate {candidate} is not in cv_results_, which has {count}; use 0 to "
+                f"{count - 1}"
+            )
+        return range(count)[candidate]
