@@ -278,7 +278,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         """
         if self._predictors.checks_rows:
             X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        elif sparse.issparse(X):
+        is_sparse: bool = sparse.issparse(X)
+        if is_sparse:
             X = X.tocsr()  # other formats cannot be cut
         step = max(1, _BLOCK // len(self._fold_of))
         for i in range(0, num_samples(X), step):
