@@ -11,7 +11,15 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold import LSSVR, Circulant, FastGridSearchCV, FastRandomizedSearchCV, Nystrom
+from everyfold import (
+    LSSVR,
+    Circulant,
+    FastGridSearchCV,
+    FastRandomizedSearchCV,
+    Nystrom,
+    learning_curve,
+    permutation_test_score,
+)
 from everyfold.evaluate import ladder
 from everyfold.kernels import RBF
 from everyfold.streams import ArrayRows
@@ -186,3 +194,17 @@ def test_numpys_own_state_is_left_alone_where_nothing_is_drawn():
 def test_what_is_no_seed_is_refused():
     with pytest.raises(ValueError, match="random_state"):
         search("three")
+
+
+@pytest.mark.filterwarnings("ignore::everyfold.InexactWarning")
+@pytest.mark.parametrize("seed", [np.int64(1), 1, "generator"])
+@pytest.mark.parametrize("function", [learning_curve, permutation_test_score])
+def test_landmarks_of_curves_and_permutations(function, seed):
+    options = {"n_permutations": 2} if function is permutation_test_score else {"shuffle": True}
+
+    def call():
+        random_state = np.random.RandomState(1) if seed == "generator" else seed
+        return function(LSSVR(operator=FEW), X, Y, cv=3, random_state=random_state, **options)
+
+    for found, again in zip(call(), call(), strict=True):
+        assert_array_equal(found, again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -119,7 +120,7 @@ def learning_curve(
     """
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)
-    seed = random_state if isinstance(random_state, int) else None
+    seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed
     options = Options(*chosen, fallback=fallback)
     check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -109,7 +110,7 @@ def permutation_test_score(
     if isinstance(X, RowSource):
         raise ValueError("a source of rows cannot be permuted; use an array for X")
     scorer = check_scoring(estimator, scoring=scoring)
-    seed = random_state if isinstance(random_state, int) else None
+    seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
     chosen = order, operator, ridge_scaling, 0, preprocessing
     options = Options(*chosen, "raise", n_jobs, seed, fallback=fallback)
     check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
