@@ -67,7 +67,7 @@ def test_searches_balance_as_scikit_learn_does():
 )
 def test_a_class_without_weight_cannot_be_balanced():
     weights = np.where(LABELS == "rare", 0.0, 1.0)
-    model = LogisticRegression(class_weight="balanced")
+    model = LogisticRegression(class_weight="balanced", fit_intercept=False)
     with pytest.raises(ValueError, match="class_weight='balanced' divides by the weight"):
         cross_val_score(
             model, X, LABELS, params={"sample_weight": weights}, error_score="raise", cv=3

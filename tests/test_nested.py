@@ -30,6 +30,10 @@ from everyfold import (
     cross_val_score,
     cross_validate,
 )
+from everyfold.criteria.refit import Refit
+from everyfold.evaluate.data import Outcome
+from everyfold.evaluate.race import Race
+from everyfold.evaluate.tiles import Group, Unit
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 COSTS = {"C": [0.3, 3.0], "gamma": [0.03, 0.3]}
@@ -164,15 +168,15 @@ class TestCostly:
     def test_scores_are_those_of_the_loop(self, rows, climbed, model, scoring):
         outer, inner = KFold(3, shuffle=True, random_state=0), KFold(4)
         how = {"inner": inner, "cv": outer, "scoring": scoring}
-        ours, theirs = both(model, self.GRID, *rows, **how)
+        ours, theirs = both(model, KERNELS, *rows, **how)
         assert len(climbed) == 3
         np.testing.assert_allclose(ours, theirs, rtol=1e-8)
 
     def test_groups_and_weights(self, rows, climbed):
         X, y = rows
         groups = np.arange(len(y)) % 12
-        fast = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=GroupKFold(3))
-        slow = GridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=GroupKFold(3))
+        fast = FastGridSearchCV(KernelRidge(kernel="rbf"), KERNELS, cv=GroupKFold(3))
+        slow = GridSearchCV(KernelRidge(kernel="rbf"), KERNELS, cv=GroupKFold(3))
         how = {"cv": GroupKFold(4), "params": {"groups": groups}}
         with sklearn.config_context(enable_metadata_routing=True):
             ours, theirs = cross_val_score(fast, X, y, **how), their_score(slow, X, y, **how)
@@ -181,13 +185,13 @@ class TestCostly:
 
     @pytest.mark.parametrize("option", [{"order": "exact"}, {"operator": "dense"}])
     def test_exact_searches_do_not(self, rows, climbed, option):
-        search = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3, **option)
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), KERNELS, cv=3, **option)
         assert len(cross_val_score(search, *rows, cv=3)) == 3
         assert not climbed
 
     def test_quick_searches_do_not(self, rows, climbed, monkeypatch):
         monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_SECONDS", 1e9)
-        search = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3)
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), KERNELS, cv=3)
         assert len(cross_val_score(search, *rows, cv=3)) == 3
         assert not climbed
 
@@ -336,3 +340,85 @@ def test_one_standard_error_needs_a_ridge_before_any_work(numbers, monkeypatch):
     with pytest.raises(ValueError, match="prefers larger ridges"):
         search.fit(*numbers)
     assert not fits
+
+
+KERNELS = {"alpha": np.logspace(-3, 1, 8), "gamma": np.logspace(-3, 2, 6)}
+
+
+class TestRace:
+    """Kernels that cannot win any more are left out of further folds, and nothing else changes."""
+
+    @staticmethod
+    def counted(monkeypatch):
+        """How many training sets are fitted."""
+        counts = []
+        solve = Refit.solve
+
+        def counting(self, problems, part, *rest, **more):
+            counts.append(len(part.train))
+            return solve(self, problems, part, *rest, **more)
+
+        monkeypatch.setattr(Refit, "solve", counting)
+        return counts
+
+    @pytest.mark.parametrize("scoring", [None, "r2", "neg_mean_squared_error"])
+    def test_winners_are_those_of_all_folds_from_fewer_fits(self, monkeypatch, scoring):
+        X, y = make_friedman1(300, noise=0.5, random_state=0)
+        outer, inner = KFold(3), KFold(4, shuffle=True, random_state=1)
+        counts = self.counted(monkeypatch)
+        ours, theirs = (
+            function(kind(KernelRidge(kernel="rbf"), KERNELS, cv=inner, scoring=scoring), X, y,
+                     cv=outer, scoring=scoring)
+            for function, kind in (
+                (cross_val_score, FastGridSearchCV), (their_score, GridSearchCV)
+            )
+        )  # fmt: skip
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+        assert 3 * 6 + 3 * 3 <= len(counts) <= 0.75 * 3 * 4 * 6
+
+    @pytest.mark.parametrize(
+        "refit", ["one_standard_error", lambda results: 3], ids=["error", "own"]
+    )
+    def test_rules_that_look_at_all_candidates_get_all(self, monkeypatch, refit):
+        X, y = make_friedman1(300, noise=0.5, random_state=0)
+        counts = self.counted(monkeypatch)
+        search = FastGridSearchCV(
+            KernelRidge(kernel="rbf"), KERNELS, cv=KFold(4), refit=refit, scoring="r2"
+        )
+        cross_val_score(search, X, y, cv=KFold(3), scoring="r2")
+        assert len(counts) >= 3 * 4 * 6
+
+    def test_the_one_of_several_metrics_that_decides(self, monkeypatch):
+        X, y = make_friedman1(300, noise=0.5, random_state=1)
+        metrics = {"scoring": ["r2", "neg_mean_squared_error"], "refit": "neg_mean_squared_error"}
+        counts = self.counted(monkeypatch)
+        found = [
+            function(kind(KernelRidge(kernel="rbf"), KERNELS, cv=KFold(4), **metrics), X, y,
+                     cv=KFold(3), scoring="r2")
+            for function, kind in (
+                (cross_val_score, FastGridSearchCV), (their_score, GridSearchCV)
+            )
+        ]  # fmt: skip
+        np.testing.assert_allclose(*found, rtol=1e-9)
+        assert 0 < len(counts) < 3 * 4 * 6
+
+    def test_candidates_that_tie_all_go_on(self):
+        """The first of equal candidates wins, as in scikit-learn, whichever ran through first."""
+        units = [Unit(((Group((k,), None),),), None, None, frozenset(), "") for k in range(3)]
+        race = Race(units, [(0, 1)], "score", np.ones(2))
+
+        def known(number, folds, score):
+            n = len(folds)
+            empty = np.full(n, np.nan)
+            return Outcome(
+                number, np.array(folds), [score] * n, None, np.ones(n, bool), empty, empty, {}
+            )
+
+        first = [known(0, [0], 0.5), known(1, [0], 0.5), known(2, [0], -0.5)]
+        (unit,) = race.after([first], None)
+        assert (unit.numbers, unit.folds) == ([0], (1,))
+        history = [first, [known(0, [1], 0.5)]]
+        assert [(u.numbers, u.folds) for u in race.after(history, None)] == [([1], (1,))]
+        lost = [first, [known(0, [1], 0.9)], [known(1, [1], 0.5)]]
+        assert race.after(lost, None) == []
+        assert [u.numbers for u in race.after([first, [known(0, [1], -1.5)]], None)] == [[1], [2]]

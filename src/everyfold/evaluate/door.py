@@ -28,6 +28,7 @@ def carry_out(
 ) -> Generator[list[Outcome], None, None]:
     """The outcomes of all candidates as they get complete, round after round.
 
+    Rounds that go by parts of candidates get, and give, the folds of candidates as they come.
     A later outcome of a candidate takes the place of an earlier one. Units that the journal has are
     not repeated, and all others are written to it.
     """
@@ -39,7 +40,9 @@ def carry_out(
         data.watch.begin_round(units)
         waiting: dict[int, list[Outcome]] = {}
         for outcomes in _mapped(units, data, n_jobs, journal):
-            complete = list(_complete(outcomes, waiting, data))
+            complete = outcomes
+            if not plan.rounds.takes_parts:
+                complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.is_look]

@@ -31,6 +31,11 @@ class Rounds(ABC):
         """Whether candidates begin at low rank, and only the best get further."""
         return False
 
+    @property
+    def takes_parts(self) -> bool:
+        """Whether what comes next depends on candidates that are known on some folds only."""
+        return False
+
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """The units of the next round; none if there is nothing left to do."""
         return ()

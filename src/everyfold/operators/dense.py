@@ -242,13 +242,11 @@ class DenseMatrix(Responds, Differentiates):
 
     def restrict(self, rows: Index) -> DenseMatrix:
         """See base class; copies the sub-matrix."""
-        K = self.K.take(rows, 0).take(rows, 1)
-        return DenseMatrix(K, is_semidefinite=self.is_semidefinite)
+        return DenseMatrix(_part(self.K, rows, rows), is_semidefinite=self.is_semidefinite)
 
     def cross(self, new: Index, rows: Index) -> Array:
         """See base class: the rows of K between the two sets."""
-        K_new: Array = self.K[np.ix_(new, rows)]
-        return K_new
+        return _part(self.K, new, rows)
 
     def link(self, X: Matrix) -> Array:
         """See base class: the kernel between the new rows and these."""
@@ -266,6 +264,15 @@ class DenseMatrix(Responds, Differentiates):
         if self._kernel is None:
             raise TypeError("a bare matrix cannot predict new rows; bind it to a kernel and data")
         return KernelExpansion(self._kernel, self._X, coef)
+
+
+def _part(K: Array, rows: Index, columns: Index) -> Array:
+    """Some rows and columns of a matrix; some rows at a time, so that no second matrix is made."""
+    part = np.empty((len(rows), len(columns)))
+    for i in range(0, len(rows), _ROWS):
+        some = K.take(rows[i : i + _ROWS], 0)
+        some.take(columns, 1, out=part[i : i + _ROWS], mode="clip")  # else it is copied twice
+    return part
 
 
 def _centred_solutions(

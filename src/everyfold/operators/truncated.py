@@ -26,7 +26,10 @@ from everyfold.operators.systems import Tridiagonal
 from everyfold.types import Array
 
 PANEL = 32
-"""Columns that are reduced together, as many as LAPACK takes."""
+"""Columns that are reduced together, as many as LAPACK takes; at the end fewer."""
+
+FEWEST = 8
+"""So many at least."""
 
 SMALLEST = 3 * PANEL
 """Up to this many rows the whole reduction is as quick."""
@@ -81,12 +84,17 @@ class _Reduction:
     def solve(self, rhos: Sequence[float]) -> tuple[Array, Array]:
         """The solutions of all ridges, (ridges, n, 1), and the condition numbers."""
         n, smallest = len(self._A), min(rhos)
+        width, left = PANEL, np.inf
         while n - self.k > 2 * PANEL:
-            self._reduce_panel()
-            if self._is_solved([smallest]) and self._is_solved(rhos):
-                bound = self._bound
-                return self._back(rhos), np.array([(bound + rho) / rho for rho in rhos])
-            self._update_rest()
+            self._reduce_panel(width)
+            before, left = left, self._left([smallest], self._cores([smallest]))
+            if left <= 1.0:
+                cores = self._cores(rhos)
+                if self._left(rhos, cores) <= 1.0:
+                    bound = self._bound
+                    return self._back(cores), np.array([(bound + rho) / rho for rho in rhos])
+            self._update_rest(width)
+            width = _columns_left(before, left, width)
         return self._whole(rhos)
 
     # -- columns -----------------------------------------------------------------------------------
@@ -95,7 +103,7 @@ class _Reduction:
         """The address of an entry of the matrix."""
         return int(self._A.ctypes.data) + 8 * (column * len(self._A) + row)
 
-    def _reduce_panel(self) -> None:
+    def _reduce_panel(self, width: int) -> None:
         """Reduce the next columns; what they do to all others is left in W."""
         latrd = by_address("dlatrd")
         assert latrd is not None
@@ -104,17 +112,17 @@ class _Reduction:
         latrd(
             b"L",
             c_int(n - k),
-            c_int(PANEL),
+            c_int(width),
             self._at(k, k),
             c_int(n),
             *places,
             self._W.ctypes.data,
             c_int(n),
         )
-        self.k = k + PANEL
+        self.k = k + width
         self._diagonal[k : self.k] = self._A.diagonal()[k : self.k]
 
-    def _update_rest(self) -> None:
+    def _update_rest(self, width: int) -> None:
         """A − V Wᵀ − W Vᵀ for the rows and columns that are still to be reduced."""
         syr2k = by_address("dsyr2k")
         assert syr2k is not None
@@ -124,11 +132,11 @@ class _Reduction:
             b"L",
             b"N",
             c_int(n - k),
-            c_int(PANEL),
+            c_int(width),
             c_double(-1.0),
-            self._at(k, k - PANEL),
+            self._at(k, k - width),
             stride,
-            self._W.ctypes.data + 8 * PANEL,
+            self._W.ctypes.data + 8 * width,
             stride,
             c_double(1.0),
             self._at(k, k),
@@ -145,37 +153,36 @@ class _Reduction:
         rows[1:] += beside[:-1]
         return float(rows.max())
 
-    def _is_solved(self, rhos: Sequence[float]) -> bool:
-        """Whether what is left of all residuals is rounding."""
+    def _cores(self, rhos: Sequence[float]) -> Array:
+        """The solutions in the columns of Q, (k, ridges)."""
+        Y = np.zeros((self.k, len(rhos)), order="F")
+        Y[0] = self._turn.length
+        for i, rho in enumerate(rhos):
+            d, e = self._diagonal[: self.k] + rho, self._beside[: self.k - 1]
+            _, _, Y[:, i], failed = lapack.dptsv(d, e, Y[:, i])
+            if failed:
+                raise refuse(float(self._diagonal[: self.k].min()), rho)
+        return Y
+
+    def _left(self, rhos: Sequence[float], cores: Array) -> float:
+        """The largest residual as a multiple of what rounding leaves; at most 1 if all are solved.
+
+        Infinite where a ridge is too small to be trusted without the whole spectrum.
+        """
         size = float(np.abs(self._diagonal[: self.k]).max())
         if min(rhos) < _ILL * size:
-            return False
-        last = float(self._beside[self.k - 1])
-        for rho in rhos:
-            y = self._core(rho)
-            limit = _ROUNDING * (size + rho) * float(blas.dnrm2(y))
-            if not abs(last * y[-1]) <= limit:
-                return False
-        return True
+            return np.inf
+        last = abs(float(self._beside[self.k - 1]))
+        limits = _ROUNDING * (size + np.array(rhos)) * np.sqrt(np.einsum("ij,ij->j", cores, cores))
+        return float(np.max(last * np.abs(cores[-1]) / limits))
 
-    def _core(self, rho: float) -> Array:
-        """The solution in the columns of Q."""
-        right = np.zeros(self.k)
-        right[0] = self._turn.length
-        d, e = self._diagonal[: self.k] + rho, self._beside[: self.k - 1]
-        _, _, y, failed = lapack.dptsv(d, e, right)
-        if failed:
-            raise refuse(float(self._diagonal[: self.k].min()), rho)
-        return np.asarray(y)
-
-    def _back(self, rhos: Sequence[float]) -> Array:
-        """The solutions in the rows of K."""
-        X = np.zeros((len(self._A), len(rhos)), order="F")
-        for i, rho in enumerate(rhos):
-            X[: self.k, i] = self._core(rho)
+    def _back(self, cores: Array) -> Array:
+        """The solutions in the rows of K, (ridges, n, 1)."""
+        X = np.zeros((len(self._A), cores.shape[1]), order="F")
+        X[: self.k] = cores
         reflectors = np.asfortranarray(self._A[1:, : self.k])
         tail = np.asfortranarray(X[1:])
-        work = 64 * len(rhos)
+        work = 64 * cores.shape[1]
         X[1:], _, _ = lapack.dormqr(
             "L", "N", reflectors, self._tau[: self.k], tail, work, overwrite_c=1
         )
@@ -194,6 +201,14 @@ class _Reduction:
         right[0] = self._turn.length
         solved, condition = whole.solutions(rhos, right)
         return self._turn.of(solved[:, :, 0].T).T[:, :, None], condition
+
+
+def _columns_left(before: float, left: float, width: int) -> int:
+    """How many columns are likely to do, going by what the last ones did to the residual."""
+    if not 1.0 < left < before < np.inf:
+        return PANEL
+    needed = width * np.log(left) / np.log(before / left)
+    return int(min(PANEL, max(FEWEST, np.ceil(needed))))
 
 
 class _Reflection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,7 +15,9 @@ from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.ladder import LADDER_ROWS
 from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import is_own_score
+from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
+from everyfold.evaluate.race import Race, may_race
 from everyfold.evaluate.read import read, splits_of
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.private import (
@@ -27,7 +29,7 @@ from everyfold.models.private import (
 )
 from everyfold.operators import Structure
 from everyfold.rows.folds import Folds
-from everyfold.selection.choice import best_index
+from everyfold.selection.choice import best_index, is_rule
 from everyfold.selection.fallback import NotSpedUp
 from everyfold.selection.results import entries_of
 from everyfold.types import Estimator, Index, Params, Score, Scorer, Search
@@ -172,12 +174,11 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             return []
         if data.foreign or data.refused or not made.rounds.climbs:
             return []
-        done = carry_out(made, data, options.n_jobs)
-        outcomes = {outcome.number: outcome for some in done for outcome in some}
-        if any(outcome.failures for outcome in outcomes.values()):
+        parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
+        if parts is None:
             return []
-        table = _Table(request.estimator, asked, data, [outcomes[k] for k in sorted(outcomes)])
-        best, is_exact = table.best(slice(None))
+        table = _Table(request.estimator, asked, data, parts)
+        best, is_exact = table.best(range(data.n_folds))
         _check(request, "" if is_exact else "a winner is not exact")
         winners.append(best)
     return winners
@@ -195,14 +196,52 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     data = read(asked)
     _check(request, "candidates are refitted" if data.foreign or data.refused else "")
     _check(request, _reason_of_models(data))
-    done = carry_out(plan(data, asked), data, options.n_jobs)
-    outcomes = {outcome.number: outcome for some in done for outcome in some}
-    _check(request, "folds fail" if any(o.failures for o in outcomes.values()) else "")
-    table = _Table(request.estimator, asked, data, [outcomes[k] for k in sorted(outcomes)])
     bounds = np.cumsum([0, *(len(own.splits) for own in inner)])
-    found = [table.best(slice(a, b)) for a, b in pairwise(bounds)]
+    groups = [tuple(range(a, b)) for a, b in pairwise(bounds)]
+    made = _raced(plan(data, asked), data, groups, request.estimator)
+    parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
+    _check(request, "folds fail" if parts is None else "")
+    table = _Table(request.estimator, asked, data, parts or {})
+    found = [table.best(group) for group in groups]
     _check(request, "" if all(is_exact for _, is_exact in found) else "a winner is not exact")
     return [best for best, _ in found]
+
+
+def _raced(
+    made: SearchPlan, data: Data, groups: Sequence[tuple[int, ...]], search: Search
+) -> SearchPlan:
+    """The plan without kernels that cannot win any more, where the best mean score decides."""
+    units = made.rounds.first
+    if is_rule(search.refit) or not may_race(data.tasks[0], units):
+        return made
+    metric = search.refit if isinstance(search.refit, str) else "score"
+    return replace(made, rounds=Race.of(data.tasks[0], units, groups, metric))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A candidate on one fold: what scikit-learn's table wants to know, and whether it is exact."""
+
+    entry: Params
+    is_exact: bool
+
+
+Parts = dict[int, dict[int, _Part]]
+"""By candidate and fold."""
+
+
+def _parts(done: Iterable[Sequence[Outcome]], asked: Request, data: Data) -> Parts | None:
+    """What became of every candidate on every fold that it was evaluated on; None if some fail."""
+    found: Parts = {}
+    for outcome in (outcome for some in done for outcome in some):
+        if outcome.failures:
+            return None
+        folds = outcome.folds.tolist()
+        sizes = [data.sizes[fold] for fold in folds]
+        entries = entries_of(asked, data, outcome, outcome.number, sizes)
+        parts = map(_Part, entries, outcome.is_exact.tolist())
+        found.setdefault(outcome.number, {}).update(zip(folds, parts, strict=True))
+    return found
 
 
 def _reason_of_models(data: Data) -> str:
@@ -213,29 +252,29 @@ def _reason_of_models(data: Data) -> str:
 
 @dataclass(frozen=True)
 class _Table:
-    """The scores of all candidates on all inner folds."""
+    """The scores of candidates on inner folds, by number and fold."""
 
     search: Search
     request: Request
     data: Data
-    outcomes: Sequence[Outcome]
+    parts: Parts
 
-    def best(self, folds: slice) -> tuple[int, bool]:
+    def best(self, folds: Sequence[int]) -> tuple[int, bool]:
         """The candidate that a search with these folds chooses, and whether its scores are exact.
 
-        The table is made by scikit-learn's own hand, so that ties are broken as there.
+        The table is made by scikit-learn's own hand, so that ties are broken as there. Candidates
+        that were not evaluated on all of the folds have lost already.
         """
-        sizes = self.data.sizes
-        out: list[Params] = []
-        for outcome in self.outcomes:
-            out += entries_of(self.request, self.data, outcome, outcome.number, sizes)[folds]
-        n_splits = len(range(*folds.indices(len(sizes))))
+        whole = {k: own for k, own in self.parts.items() if all(fold in own for fold in folds)}
+        numbers = sorted(whole)
+        out = [whole[number][fold].entry for number in numbers for fold in folds]
         search = clone(self.search).set_params(return_train_score=False)
-        results = search._format_results(list(self.request.candidates), n_splits, out)
+        params = [self.request.candidates[number] for number in numbers]
+        results = search._format_results(params, len(folds), out)
         metric = self.search.refit if isinstance(out[0]["test_scores"], dict) else "score"
-        ridges = [max(self.data.candidates[o.number].model.ridges) for o in self.outcomes]
-        best = best_index(self.search.refit, metric, results, n_splits, ridges)
-        return best, bool(self.outcomes[best].is_exact[folds].all())
+        ridges = [max(self.data.candidates[number].model.ridges) for number in numbers]
+        best = numbers[best_index(self.search.refit, metric, results, len(folds), ridges)]
+        return best, all(whole[best][fold].is_exact for fold in folds)
 
 
 def _on_outer_folds(
