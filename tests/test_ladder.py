@@ -511,7 +511,7 @@ class TestLooks:
         for number, look in list(looks.items())[::5]:
             model = KernelRidge(kernel="rbf", **search.cv_results_["params"][number])
             score = model.fit(X[train], y[train]).score(X[test], y[test])
-            assert look == pytest.approx(score, rel=1e-7, abs=1e-9)
+            assert look == pytest.approx(score, abs=2.0 * ladder.LOOK_PRECISION)
 
 
 class TestNeighbours:

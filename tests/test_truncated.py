@@ -5,13 +5,20 @@ import pytest
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.datasets import make_friedman1
 from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import KFold
 
 import everyfold.operators.truncated as truncated
+from everyfold.criteria.refit import Refit
+from everyfold.kernels import RBF
+from everyfold.losses import Squared
+from everyfold.operators import Dense
 from everyfold.operators.addresses import by_address
 from everyfold.operators.base import Quadratic
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.operators.truncated import SMALLEST, ridge_solutions
+from everyfold.rows.folds import Folds
+from everyfold.solve import Problem
 
 RIDGES = np.logspace(-4, 2, 7)
 GAMMAS = (1e-4, 3e-3, 0.05, 0.3, 2.0, 50.0)
@@ -58,6 +65,44 @@ def test_models_of_all_ridges_equal_those_of_a_factorisation_each(gamma, interce
         limit = 1e-13 + 50.0 * EPS * K.sum(axis=1).max() / rho
         scale = np.abs(y).max()
         assert np.abs(found.values(k_new)[k] - expected.values(k_new)[k]).max() <= limit * scale
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gamma", GAMMAS)
+@pytest.mark.parametrize("precision", [0.1, 1e-3, 1e-6])
+def test_predictions_are_as_precise_as_asked_for(gamma, precision, intercept):
+    X, y = rows(400)
+    K, k_new = rbf_kernel(X[:300], gamma=gamma), rbf_kernel(X[300:], X[:300], gamma=gamma)
+    quadratic = Quadratic(np.ones(300), y[:300, None], intercept)
+    operator = DenseMatrix(K, is_semidefinite=True)
+    exact = operator.solutions(quadratic, RIDGES, "tridiagonal").values(k_new)
+    found = operator.solutions(quadratic, RIDGES, "tridiagonal", precision).values(k_new)
+    spread = y[:300].std() if intercept else np.sqrt(np.mean(y[:300] ** 2))
+    # The intercept moves by the mean of the errors, which are no larger.
+    assert np.abs(found - exact).max() <= (2.0 if intercept else 1.0) * precision * spread + 1e-7
+
+
+def test_less_precision_takes_fewer_columns():
+    X, y = rows(600)
+    K = rbf_kernel(X, gamma=0.03)
+
+    def columns(precision):
+        reduction = truncated._Reduction(np.array(K, order="F"), y, precision)
+        reduction.solve([1e-3, 1.0])
+        return reduction.k
+
+    assert columns(0.1) < columns(1e-3) < columns(1e-8) < columns(0.0)
+
+
+def test_what_is_not_precise_is_not_called_exact():
+    X, y = rows(150)
+    folds = Folds.from_splits(KFold(3).split(X), 150)
+    problem = Problem(y[:, None], np.ones(150), Squared(), intercept=True)
+    operator = Dense().bind(RBF(0.1), X)
+    for precision, is_exact in ((0.0, True), (1e-3, False)):
+        criterion = Refit(route="tridiagonal", precision=precision)
+        (record,) = criterion.evaluate(problem, operator, [0.1], folds)
+        assert (record.is_exact == is_exact).all()
 
 
 def test_columns_are_few_where_few_suffice():

@@ -9,11 +9,13 @@ matrix, which decides. Every candidate says how far it got.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
+from everyfold.criteria.refit import Refit
 from everyfold.evaluate.bind import rows_of
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.rounds import History, Rounds
@@ -46,6 +48,9 @@ COSTLY_ROWS, COSTLY_SECONDS = 1000, 4.0
 """From this many rows on it is too slow if all should take so many seconds, and the ladder less."""
 
 FIRST_RANK = 128
+
+LOOK_PRECISION = 0.01
+"""By which share of the spread of the targets values may be off in a look; most are by far less."""
 
 ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
@@ -100,6 +105,10 @@ class Step:
     numbers: tuple[int, ...]
     trace: float
     is_per_fold: bool = False
+
+
+StructureOf = Callable[[Step, Sequence[int]], Structure]
+"""How the matrix of a kernel is represented for some of its candidates."""
 
 
 @dataclass(frozen=True)
@@ -204,33 +213,48 @@ class Ladder(Rounds):
 
     def _units(self, data: Data, numbers: Sequence[int], rank: int | None) -> list[Unit]:
         """Units of some candidates at a rank, None for the full matrix."""
-        return cut(data, list(self._plans(data, numbers, rank)), self.order)
+        structure_of = partial(self._structure, data.n, rank)
+        return cut(data, list(self._plans(data, numbers, structure_of)), self.order)
 
     def _look(self, data: Data, numbers: Sequence[int]) -> list[Unit]:
         """Units of some candidates on the split that all are looked at on."""
         seen = looked_at(data)
-        units = cut(seen, list(self._plans(seen, numbers, None)), self.order)
-        return [replace(unit, is_look=True) for unit in units]
+        units = cut(seen, list(self._plans(seen, numbers, lambda *_: Dense())), self.order)
+        return [_quick(replace(unit, is_look=True), seen) for unit in units]
 
-    def _plans(self, data: Data, numbers: Sequence[int], rank: int | None) -> Iterator[KernelPlan]:
+    def _plans(
+        self, data: Data, numbers: Sequence[int], structure_of: StructureOf
+    ) -> Iterator[KernelPlan]:
         chosen = set(numbers)
         for step in self.kernels:
             own = [number for number in step.numbers if number in chosen]
             if own:
-                structure = self._structure(data.n, step, own, rank)
+                structure = structure_of(step, own)
                 outline = structure.outline(data.n, data.n, is_per_fold=step.is_per_fold)
                 # Refits have the full kernel, whichever rows landmarks are drawn from.
                 outline = replace(outline, is_approximate=structure.is_approximate)
                 candidates = tuple(data.candidates[number] for number in own)
                 yield KernelPlan(candidates, structure, outline)
 
-    def _structure(self, n: int, step: Step, numbers: Sequence[int], rank: int | None) -> Structure:
+    def _structure(self, n: int, rank: int | None, step: Step, numbers: Sequence[int]) -> Structure:
         """The full matrix, or landmarks until the last of the candidates is certain."""
         if rank is None:
             return Dense() if step.is_per_fold else _full(n, self.seed)
         rho = min(self.rhos[number] for number in numbers)
         tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
         return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
+
+
+def _quick(unit: Unit, data: Data) -> Unit:
+    """The same look by reductions that end as soon as scores are known well enough."""
+    if any(task.width > 1 for task in data.tasks):
+        return unit  # several targets share the whole reduction, or a factorisation
+    quick = Refit(route="tridiagonal", precision=LOOK_PRECISION)
+    groups = tuple(
+        tuple(replace(group, method=replace(group.method, criterion=quick)) for group in own)
+        for own in unit.groups
+    )
+    return replace(unit, groups=groups)
 
 
 def _trace(data: Data, kernel: KernelPlan) -> float:

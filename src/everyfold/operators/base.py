@@ -262,8 +262,14 @@ class Responds(Splits, Multiplies):
         """The response of one ridge."""
         return next(iter(self.respond_path(quadratic, [rho], route)))
 
-    def solutions(self, quadratic: Quadratic, rhos: Sequence[float], route: Route) -> RidgeModels:
-        """The solutions of all ridges, where nothing else of their responses is asked for."""
+    def solutions(
+        self, quadratic: Quadratic, rhos: Sequence[float], route: Route, precision: float = 0.0
+    ) -> RidgeModels:
+        """The solutions of all ridges, where nothing else of their responses is asked for.
+
+        By the tridiagonal route some operators end early where predictions may be off by a share
+        ``precision`` of the root mean square of the targets; 0 asks for rounding.
+        """
         found = [(r.solution(), r.condition) for r in self.respond_path(quadratic, rhos, route)]
         return RidgeModels(
             np.stack([solution.coef for solution, _ in found]),

@@ -218,11 +218,13 @@ class DenseMatrix(Responds, Differentiates):
         for system, solved in factorise(hat, route).path(rhos, wanted):
             yield DenseResponse(self, quadratic, system, solved)
 
-    def solutions(self, quadratic: Quadratic, rhos: Sequence[float], route: Route) -> RidgeModels:
+    def solutions(
+        self, quadratic: Quadratic, rhos: Sequence[float], route: Route, precision: float = 0.0
+    ) -> RidgeModels:
         """See base class."""
         hat, wanted = self._system(quadratic)
         if route == "tridiagonal" and self.is_semidefinite and not quadratic.pull:
-            C_z, b, condition = _centred_solutions(quadratic, hat, rhos)
+            C_z, b, condition = _centred_solutions(quadratic, hat, rhos, precision)
         else:
             solved, condition = factorise(hat, route).solutions(rhos, wanted)
             C_z, b = split_intercept(quadratic, solved, np.array(rhos))
@@ -276,7 +278,7 @@ def _part(K: Array, rows: Index, columns: Index) -> Array:
 
 
 def _centred_solutions(
-    quadratic: Quadratic, hat: Array, rhos: Sequence[float]
+    quadratic: Quadratic, hat: Array, rhos: Sequence[float], precision: float
 ) -> tuple[Array, Array, Array]:
     r"""The residual coefficients :math:`\hat C z` of all ridges, b, and the condition numbers.
 
@@ -287,7 +289,7 @@ def _centred_solutions(
     s = quadratic.s[quadratic.active]
     wanted = s[:, None] * quadratic.z[quadratic.active]
     if not (quadratic.intercept and s.size):
-        solved, condition = ridge_solutions(hat, rhos, wanted)
+        solved, condition = ridge_solutions(hat, rhos, wanted, precision=precision)
         return solved, np.zeros((len(rhos), wanted.shape[1])), condition
     size = float(np.sqrt(s @ s))
     unit = s / size
@@ -296,7 +298,8 @@ def _centred_solutions(
     w = image - float(image @ unit) * unit
     A = blas.dsyr2(-1.0, unit, w, a=A, lower=1, overwrite_a=1)
     mean = unit @ wanted
-    solved, condition = ridge_solutions(A, rhos, wanted - np.outer(unit, mean), overwrite=True)
+    wanted -= np.outer(unit, mean)
+    solved, condition = ridge_solutions(A, rhos, wanted, overwrite=True, precision=precision)
     solved -= unit[:, None] * (unit @ solved)[:, None, :]
     return solved, (mean - image @ solved) / size, condition
 

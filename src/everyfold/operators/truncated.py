@@ -42,13 +42,21 @@ _ILL = 1e-8
 
 
 def ridge_solutions(
-    A: Array, rhos: Sequence[float], B: Array, *, overwrite: bool = False
+    A: Array,
+    rhos: Sequence[float],
+    B: Array,
+    *,
+    overwrite: bool = False,
+    precision: float = 0.0,
 ) -> tuple[Array, Array]:
     """(A + ρI)⁻¹ B of a positive semi-definite A, (ridges, n, q), and the condition numbers.
 
     **Cost** 4/3 (n³ − (n−k)³) flops for k of n columns, and 4 n k a ridge, where there is one
     right-hand side; 4/3 n³ for several. **Exact?** Yes, to rounding. Condition numbers are upper
     bounds, made with a smallest eigenvalue of 0, where not all columns were needed.
+
+    With a ``precision``, predictions of new rows may be off by that share of the root mean square
+    of the right-hand side: the error of f(x) is at most |r| (k(x, x) / ρ)^½ for a residual r.
 
     ``A`` is symmetric. With ``overwrite`` it must be in Fortran order, is lost, and only its lower
     triangle is read.
@@ -64,7 +72,7 @@ def ridge_solutions(
     if is_small or by_address("dlatrd") is None or not B.any():
         return Tridiagonal.of(A.T if overwrite else A).solutions(rhos, B)
     own = A if overwrite else np.array(A.T, dtype=np.float64, order="F")
-    return _Reduction(own, B[:, 0]).solve(rhos)
+    return _Reduction(own, B[:, 0], precision).solve(rhos)
 
 
 class _Reduction:
@@ -73,9 +81,12 @@ class _Reduction:
     ``_A`` has the reflections below its diagonal, and what is still to be reduced behind them.
     """
 
-    def __init__(self, A: Array, b: Array) -> None:
+    def __init__(self, A: Array, b: Array, precision: float = 0.0) -> None:
         n = len(A)
+        largest = float(np.abs(A.diagonal()).max())
         self._turn = _Reflection(b)
+        # What a residual may be at a ridge of 1.
+        self._allowed = precision * abs(self._turn.length) / np.sqrt(n * max(largest, EPS))
         self._A = self._turn.on_both_sides(A)
         self.k = 0
         self._diagonal, self._beside, self._tau = np.empty(n), np.zeros(n), np.zeros(n)
@@ -165,7 +176,7 @@ class _Reduction:
         return Y
 
     def _left(self, rhos: Sequence[float], cores: Array) -> float:
-        """The largest residual as a multiple of what rounding leaves; at most 1 if all are solved.
+        """The largest residual as a multiple of what it may be; at most 1 if all are solved.
 
         Infinite where a ridge is too small to be trusted without the whole spectrum.
         """
@@ -174,6 +185,7 @@ class _Reduction:
             return np.inf
         last = abs(float(self._beside[self.k - 1]))
         limits = _ROUNDING * (size + np.array(rhos)) * np.sqrt(np.einsum("ij,ij->j", cores, cores))
+        limits = np.maximum(limits, self._allowed * np.sqrt(rhos))
         return float(np.max(last * np.abs(cores[-1]) / limits))
 
     def _back(self, cores: Array) -> Array:
