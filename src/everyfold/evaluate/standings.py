@@ -32,15 +32,18 @@ PROMISE, SETBACK = 2.0, 1.0
 """A score may still rise by these multiples of what the last doubling of the rank gave or took."""
 
 CONTENDERS = 3
-"""How many candidates are evaluated on the full matrix at first; so many need no ladder."""
+"""How many candidates are evaluated on the full matrix at a time; so many need no ladder."""
 
 _ROUNDING = 1e-9
 
 MOST_EXACT, MOST_LARGE = 12, 6
-"""How many are evaluated there because of what they promise, and how many of very many rows."""
+"""How many are evaluated there because of what they promise, half of them at once.
 
-NEAR = 10.0
-"""Ridges of two kernels within this factor are compared."""
+And how many of very many rows, where each takes long.
+"""
+
+NEAR, NEIGHBOURLY = 10.0, 4.0
+"""Ridges of two kernels within this factor are compared, where a look leaves so much more doubt."""
 
 
 @dataclass
@@ -209,7 +212,7 @@ class Climb:
             else:
                 found = other.score, standing.look, other.look
                 standing.promise = self._scale.promise(*found)
-                standing.hope = self._scale.promise(*found, doubts=2.0)
+                standing.hope = self._scale.promise(*found, doubts=NEIGHBOURLY)
 
     def contenders(self) -> list[int]:
         """The next to be evaluated on the full matrix: the best, until none can be much better.
@@ -219,7 +222,7 @@ class Climb:
         full = [standing for standing in self.standings.values() if standing.is_full]
         order = sorted(self.standings.values(), key=lambda s: (-s.potential, s.number))
         if not full:
-            return [s.number for s in order if np.isfinite(s.score)][:CONTENDERS]
+            return [s.number for s in order if np.isfinite(s.score)][: self._most // 2]
         bar = max(standing.score for standing in full) + self._margin
         left = [s.number for s in order if not s.is_full and s.potential > bar]
         if left and len(full) < self._most:
@@ -240,7 +243,7 @@ class Climb:
         return [s.number for s in around.values() if s.may_reach(leader.score)]
 
     def _in_next_kernels(self, leader: Standing) -> Iterator[Standing]:
-        """The candidate with the most similar ridge of the next wider and narrower kernel."""
+        """Of the next wider and narrower kernel the most similar ridge, and the best by a look."""
         widths = {s.kernel: s.width for s in self.standings.values()}
         order = sorted(widths, key=lambda kernel: (widths[kernel], kernel))
         place = order.index(leader.kernel)
@@ -249,3 +252,6 @@ class Climb:
             nearest = min(own, key=lambda s: (abs(math.log(s.rho / leader.rho)), s.number))
             if max(nearest.rho, leader.rho) <= NEAR * min(nearest.rho, leader.rho):
                 yield nearest
+            seen = [s for s in own if np.isfinite(s.look)]
+            if seen:
+                yield max(seen, key=lambda s: (s.look, -s.number))
