@@ -224,6 +224,8 @@ def rank(cells, methods):
     """Several methods on the splits that they share."""
     shared = {key: c for key, c in cells.items() if set(methods) <= set(c)}
     names = [name for name in SETS if any(key[0] == name for key in shared)]
+    if not names:
+        return
     print("\n" + f"{'set':<16}{'splits':>7}" + "".join(f"{m:>10}" for m in methods), end="")
     print("   processor seconds")
     means = []
