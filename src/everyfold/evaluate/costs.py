@@ -69,6 +69,9 @@ _NEWTON_STEPS, _FOLD_STEPS = 10, 5
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
 """Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers."""
 
+_CACHED_ROWS, _FROM_MEMORY = 3000, 1.5
+"""The kernel of more rows is read from memory in pair steps, which then take so much longer."""
+
 _COARSE_SHARE = 0.7
 """What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
 
@@ -93,6 +96,8 @@ class Workload:
     """Whether the kernel matrix is held in memory."""
     is_margin: bool = True
     """Whether a support vector machine tells classes apart; it fits numbers else."""
+    is_per_fold: bool = False
+    """Whether every fold has a kernel of its own, and there is none of all rows."""
 
     @property
     def n_folds(self) -> int:
@@ -166,7 +171,8 @@ def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
 def _path(work: Workload, rows: float, width: float, cost: CostModel) -> float:
     """A path of all Cs through a training set, in a kernel of so many rows."""
     steps = rows * (_PAIR_STEPS if work.is_margin else _TUBE_STEPS)
-    return work.ridges * (steps * width * cost.pair + cost.call)
+    pair = cost.pair * (_FROM_MEMORY if width > _CACHED_ROWS else 1.0)
+    return work.ridges * (steps * width * pair + cost.call)
 
 
 def fold_paths(

@@ -200,6 +200,7 @@ def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, fo
     q = problem.y.shape[1]
     apart = folds if folds.merged is None else folds.merged.folds
     work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_held)
+    work = replace(work, is_per_fold=operator.is_per_fold)
     allowed, reason = _allowed(problem, operator, folds, work)
     estimates = sorted((squared(work, name).seconds, name) for name in allowed)
     seconds, method = estimates[0]
@@ -261,6 +262,7 @@ def _memory(work: Workload, method: str) -> int:
     if method == "moments":
         return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
     copies = {"eigen": 4, "explicit": 6, "cholesky": 5, "tridiagonal": 3, "refit": 3}[method]
+    copies -= work.is_per_fold
     held = sum(m * count for m, count in work.groups)
     # Held-out values of repeated folds; those of one partition are few beside the matrix.
     values = 100 * work.ridges * work.targets * max(0, held - work.n)

@@ -24,6 +24,7 @@ from everyfold.evaluate.standings import (
     CONTENDERS,
     MOST_EXACT,
     MOST_LARGE,
+    SHARE_OF_ALL,
     Climb,
     Standing,
 )
@@ -157,7 +158,8 @@ class Ladder(Rounds):
         rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
         _, test = look_at(removals(data.tasks[0]), seed)
         scale = Scale(perfect_score(data.tasks[0], metric), len(test))
-        most = MOST_EXACT if data.n < LADDER_ROWS else MOST_LARGE
+        is_large = data.n >= LADDER_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
+        most = MOST_LARGE if is_large else MOST_EXACT
         ladder = cls(steps, rhos, metric, order, seed, scale, most)
         return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
 
@@ -185,8 +187,9 @@ class Ladder(Rounds):
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class: the first rank, a look, and the full matrix of a few candidates."""
-        numbers = [step.numbers[0] for step in self.kernels]
-        full = (numbers * CONTENDERS)[:CONTENDERS]
+        # The best are often ridges of one kernel.
+        steps = sorted(self.kernels, key=lambda step: -len(step.numbers))
+        full = [number for step in steps for number in step.numbers][: self.most // 2]
         look = self._look(data, list(self.rhos))
         return [*self.first, *look, *self._units(data, full, None)]
 
@@ -219,7 +222,12 @@ class Ladder(Rounds):
     def _look(self, data: Data, numbers: Sequence[int]) -> list[Unit]:
         """Units of some candidates on the split that all are looked at on."""
         seen = looked_at(data)
-        units = cut(seen, list(self._plans(seen, numbers, lambda *_: Dense())), self.order)
+        # One split needs no kernel of all rows: that of its training rows is smaller.
+        plans = [
+            replace(plan, outline=replace(plan.outline, is_per_fold=True))
+            for plan in self._plans(seen, numbers, lambda *_: Dense())
+        ]
+        units = cut(seen, plans, self.order)
         return [_quick(replace(unit, is_look=True), seen) for unit in units]
 
     def _plans(

@@ -36,11 +36,14 @@ CONTENDERS = 3
 
 _ROUNDING = 1e-9
 
-MOST_EXACT, MOST_LARGE = 12, 6
+MOST_EXACT, MOST_LARGE = 12, 4
 """How many are evaluated there because of what they promise, half of them at once.
 
-And how many of very many rows, where each takes long.
+And how many of very many rows, where each takes long, or of few candidates.
 """
+
+SHARE_OF_ALL = 10
+"""Candidates are few if there are not so many times as many."""
 
 NEAR, NEIGHBOURLY = 10.0, 4.0
 """Ridges of two kernels within this factor are compared, where a look leaves so much more doubt."""
