@@ -22,6 +22,9 @@ Estimate = Callable[[Workload, CostModel], float]
 _REDUCED = 14.0
 """The share of a reduction that one target needs, times the root of its size."""
 
+_CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
+"""A larger matrix is read from memory for every column, which then takes so much longer."""
+
 _ITERATIONS = 50
 """Of conjugate gradients; they differ between 3 and 200 with the ridge."""
 
@@ -54,6 +57,8 @@ def reduction_seconds(size: int, targets: int, cost: CostModel = COSTS) -> float
     wide to narrow and ridges from 1e-4 on: about half at 640 rows, a third at 1600.
     """
     share = 1.0 if targets > 1 else min(1.0, _REDUCED / math.sqrt(max(1, size)))
+    if size > _CACHED_ROWS:
+        share *= _FROM_MEMORY
     return share * cost.cube_tridiagonal * size**3
 
 
