@@ -1,5 +1,8 @@
 """Searches that begin with low ranks: what they call certain is, and the winner is exact."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,6 +34,9 @@ from everyfold import (
 )
 from everyfold.criteria import ConjugateGradient, Folds
 from everyfold.evaluate import exact, ladder, standings, views
+from everyfold.evaluate.data import Outcome
+from everyfold.evaluate.refits import Confirm
+from everyfold.evaluate.rounds import Once
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -497,6 +503,21 @@ class TestLooks:
         folds = Folds.from_splits(KFold(40).split(np.empty(4000)), 4000)
         _, test = views.look_at(folds, 0)
         assert len(np.unique(test // 1000)) == 4
+
+    def test_refits_confirm_nothing_by_a_look(self):
+        """A look is neither exact nor what a candidate scores on its folds."""
+
+        def known(number, score, *, is_look):
+            no = np.full(1, np.nan)
+            exact = np.array([not is_look])
+            found = Outcome(number, np.arange(1), [score], None, exact, no, no, {})
+            return replace(found, is_look=is_look)
+
+        history = [[known(0, 0.5, is_look=False)], [known(1, 0.9, is_look=True)]]
+        confirm = Confirm(Once([]), None, "score")
+        assert confirm.after(history, SimpleNamespace(n_folds=5)) == []
+        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], is_look=False)]]
+        assert len(confirm.after(inexact, SimpleNamespace(n_folds=5))) == 2
 
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):
         """What the ladder reads is what a fit on the training rows of the look scores."""

@@ -50,7 +50,7 @@ COSTLY_ROWS, COSTLY_SECONDS = 1000, 4.0
 
 FIRST_RANK = 128
 
-LOOK_PRECISION = 0.01
+LOOK_PRECISION = 0.003
 """By which share of the spread of the targets values may be off in a look; most are by far less."""
 
 ITERATIVE_ROWS = 10_000

@@ -74,7 +74,8 @@ class Confirm(_Around):
         return self.inner.statuses(done)
 
     def _refits(self, history: History, data: Data) -> list[Unit]:
-        latest = {outcome.number: outcome for outcomes in history for outcome in outcomes}
+        all_of_them = (outcome for outcomes in history for outcome in outcomes)
+        latest = {outcome.number: outcome for outcome in all_of_them if not outcome.is_look}
         scores = {number: mean_score(outcome, self.metric) for number, outcome in latest.items()}
         order = sorted(scores, key=lambda number: (-scores[number], number))
         if not order or not math.isfinite(scores[order[0]]):

@@ -37,7 +37,7 @@ CONTENDERS = 3
 _ROUNDING = 1e-9
 
 MOST_EXACT, MOST_LARGE = 12, 4
-"""How many are evaluated there because of what they promise, half of them at once.
+"""How many are evaluated there because of what they promise.
 
 And how many of very many rows, where each takes long, or of few candidates.
 """
@@ -225,7 +225,7 @@ class Climb:
         full = [standing for standing in self.standings.values() if standing.is_full]
         order = sorted(self.standings.values(), key=lambda s: (-s.potential, s.number))
         if not full:
-            return [s.number for s in order if np.isfinite(s.score)][: self._most // 2]
+            return [s.number for s in order if np.isfinite(s.score)][:CONTENDERS]
         bar = max(standing.score for standing in full) + self._margin
         left = [s.number for s in order if not s.is_full and s.potential > bar]
         if left and len(full) < self._most:
