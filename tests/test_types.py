@@ -1,5 +1,6 @@
 """The types that users see: the guide passes ``mypy --strict``, and misspelt options do not."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from tests.test_docs import ROOT, blocks
 
 pytest.importorskip("mypy")
-pytestmark = pytest.mark.xdist_group("mypy")  # one process at a time, so that they share a cache
+pytestmark = pytest.mark.xdist_group("mypy")  # one process reads the package, for all tests
 
 WRONG = {
     'FastGridSearchCV(SVC(), {"C": [1.0]}, order="bif")': "order",
@@ -35,27 +36,13 @@ WRONG = {
 }
 
 
-def check(folder: Path, sources: dict[str, str]) -> list[str]:
-    """What ``mypy --strict`` says of some files, line by line."""
-    for name, source in sources.items():
-        (folder / name).write_text(source, "utf-8")
-    (folder / "mypy.ini").write_text(
-        "[mypy]\nstrict = true\nallow_redefinition = true\nlocal_partial_types = true\n"
-        "[mypy-sklearn.*,numba.*,joblib.*,pyarrow.*,threadpoolctl.*,skops.*]\n"
-        "ignore_missing_imports = true\n",
-        "utf-8",
-    )
-    cache = str(ROOT / ".mypy_cache" / "examples")
-    how = ["--config-file", "mypy.ini", "--cache-dir", cache, "--no-error-summary"]
-    done = subprocess.run(
-        [sys.executable, "-m", "mypy", *how, "--no-pretty", *sources],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode in (0, 1), done.stderr + done.stdout
-    return [text for text in done.stdout.splitlines() if ": error:" in text]
+HEAD = [
+    "import numpy as np",
+    "from sklearn.svm import SVC",
+    f"from everyfold import {', '.join(sorted({call.partition('(')[0] for call in WRONG}))}",
+    "X, y = np.zeros((2, 2)), np.zeros(2)",
+]
+PAGES = ("guide", "start", "coming-from")
 
 
 def program(page: str) -> str:
@@ -66,24 +53,44 @@ def program(page: str) -> str:
     return source
 
 
-def test_the_guide_is_typed(tmp_path):
-    pages = {name: program(f"{name}.md") for name in ("guide", "start", "coming-from")}
-    files = {f"{name.replace('-', '_')}.py": source for name, source in pages.items()}
-    assert check(tmp_path, files) == []
+@pytest.fixture(scope="module")
+def errors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
+    """What ``mypy --strict`` says of each file, line by line; without a cache, which may fail."""
+    folder: Path = tmp_path_factory.mktemp("typed")
+    sources = {f"{page.replace('-', '_')}.py": program(f"{page}.md") for page in PAGES}
+    sources["misspelt.py"] = "\n".join([*HEAD, *WRONG, ""])
+    for name, source in sources.items():
+        (folder / name).write_text(source, "utf-8")
+    (folder / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\nallow_redefinition = true\nlocal_partial_types = true\n"
+        "[mypy-sklearn.*,numba.*,joblib.*,pyarrow.*,threadpoolctl.*,skops.*]\n"
+        "ignore_missing_imports = true\n",
+        "utf-8",
+    )
+    how = ["--config-file", "mypy.ini", "--cache-dir", os.devnull, "--no-error-summary"]
+    done = subprocess.run(
+        [sys.executable, "-m", "mypy", *how, "--no-pretty", "--show-traceback", *sources],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode in (0, 1), done.stderr + done.stdout
+    said = [line for line in done.stdout.splitlines() if ": error:" in line]
+    found = {name: [line for line in said if line.startswith(f"{name}:")] for name in sources}
+    assert sum(map(len, found.values())) == len(said), said
+    return found
 
 
-def test_misspelt_options_are_errors(tmp_path):
+@pytest.mark.parametrize("page", PAGES)
+def test_the_guide_is_typed(errors, page):
+    assert errors[f"{page.replace('-', '_')}.py"] == []
+
+
+def test_misspelt_options_are_errors(errors):
     """Every call has one mistake, and mypy finds it in the argument that has it."""
-    names = sorted({call.partition("(")[0] for call in WRONG} - {"SVC"})
-    head = [
-        "import numpy as np",
-        "from sklearn.svm import SVC",
-        f"from everyfold import {', '.join(names)}",
-        "X, y = np.zeros((2, 2)), np.zeros(2)",
-    ]
-    found = check(tmp_path, {"page.py": "\n".join([*head, *WRONG, ""])})
-    lines = {int(text.split(":")[1]): text for text in found}
-    for number, (call, argument) in enumerate(WRONG.items(), start=len(head) + 1):
+    lines = {int(text.split(":")[1]): text for text in errors["misspelt.py"]}
+    for number, (call, argument) in enumerate(WRONG.items(), start=len(HEAD) + 1):
         assert number in lines, f"{call} is accepted"
         assert f'"{argument}"' in lines[number], lines[number]
     assert len(lines) == len(WRONG)
