@@ -23,8 +23,11 @@ from everyfold import (
     cross_val_score,
     permutation_test_score,
 )
+from everyfold.criteria.paths import FoldPaths
 from everyfold.evaluate import run
 from everyfold.evaluate.workers import local_threads
+from everyfold.kernels import RBF
+from everyfold.operators import Dense
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -376,3 +379,15 @@ def test_a_kernel_of_each_fold_is_not_shared_out(monkeypatch):
     grid = {"C": [0.1, 1.0], "gamma": ["scale"]}
     seen, _ = threads_of(monkeypatch, SVR(), grid, (X, NUMBERS), cv=3, n_jobs=2)
     assert set(seen) <= {1}
+
+
+@pytest.mark.parametrize("C", [1e2, 1e5])
+def test_large_costs_get_the_kernel_that_libsvm_rounds(C):
+    """Functions of float32 are off by some units in the last place, which a large C shows."""
+    rows = np.random.default_rng(0).normal(size=(60, 4))
+    kernel = RBF(0.3)
+    operator = Dense().bind_shared(kernel, rows, kernel.base_matrix(rows))
+    made = FoldPaths(1e-3)._single(operator, [1.0 / (2.0 * C)]).rows[:, :60]
+    rounded = kernel(rows).astype(np.float32)
+    assert np.array_equal(made, rounded) is (C > 1e3)
+    np.testing.assert_allclose(made, rounded, rtol=2e-6)

@@ -22,7 +22,7 @@ from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
 from everyfold.svm.paths import PairPaths, Stop, epsilon_paths, hinge_paths, pair_paths
-from everyfold.types import Array, Mask, Params
+from everyfold.types import AnyArray, Array, Mask, Params
 
 SMOOTHING = 0.05
 """Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
@@ -30,6 +30,9 @@ SMOOTHING = 0.05
 LOOSER = 10.0
 """How much looser than libsvm's the tolerance of a fit may be that rows are only left out of."""
 
+
+STEEP = 1e3
+"""Where C times the largest entry of the kernel is above this, its last digits turn labels."""
 
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
 
@@ -105,7 +108,7 @@ class FoldPaths(FoldSolver[_Shared]):
         if operator.is_indefinite or not isinstance(operator, DenseMatrix):
             return _Shared(None, operator.is_indefinite, stop)
         if len(problems) == 1 or problems[0].classes is None:
-            return _Shared(_single(operator), False, stop)
+            return _Shared(self._single(operator, ridges), False, stop)
         # Pairs of classes predict test rows by K itself, so that it is made in any case.
         kernel = ClassKernel.of(Kernel32(operator.K), problems[0].classes.codes)
         return _Shared(kernel, False, stop)
@@ -169,7 +172,7 @@ class FoldPaths(FoldSolver[_Shared]):
     ) -> FoldAnswer:
         """The training set has a kernel of its own; a product predicts its test rows."""
         inside = problem.restrict(part.train)
-        y, kernel = inside.y[:, 0], _single(having(part.operator, DenseMatrix))
+        y, kernel = inside.y[:, 0], self._single(having(part.operator, DenseMatrix), ridges)
         paths = self._paths(y, multiples(inside), inside, ridges, kernel, shared, None)
         assert paths.coef is not None
         values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
@@ -184,7 +187,7 @@ class FoldPaths(FoldSolver[_Shared]):
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
         if kernel is None:
             own = having(part.operator, DenseMatrix)
-            kernel = ClassKernel.of(_single(own), pairs.codes)
+            kernel = ClassKernel.of(self._single(own, ridges), pairs.codes)
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
         values = np.full((k, len(part.test), len(problems)), np.nan)
@@ -242,6 +245,24 @@ class FoldPaths(FoldSolver[_Shared]):
     def _C(self, ridge: float) -> float:
         return next((C for given, C in self.penalties if given == ridge), 1.0 / (2.0 * ridge))
 
+    def _single(self, operator: DenseMatrix, ridges: Sequence[float]) -> Kernel32:
+        """The kernel as the solver reads it; one that is only to be made is made in float32.
+
+        An exponential in float32 is off by some units in the last place. Where C is large that
+        changes labels, so that the kernel is made in float64 and rounded, as libsvm does.
+        """
+        if operator.is_made:
+            return Kernel32(operator.K)
+        diagonal = operator.diagonal()
+        largest = max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max())
+
+        def write(rows: slice, out: AnyArray) -> None:
+            made = np.empty(out.shape)
+            operator.write_rows(rows, made)
+            np.copyto(out, made, casting="same_kind")
+
+        return Kernel32.filled(diagonal, write if largest > STEEP else operator.write_rows)
+
     def _paths(
         self,
         y: Array,
@@ -266,13 +287,6 @@ class FoldPaths(FoldSolver[_Shared]):
             keep=keep,
             stop=shared.stop,
         )
-
-
-def _single(operator: DenseMatrix) -> Kernel32:
-    """The kernel as the solver reads it; one that is only to be made is made in float32."""
-    if operator.is_made:
-        return Kernel32(operator.K)
-    return Kernel32.filled(operator.diagonal(), operator.write_rows)
 
 
 def _coef(paths: Solved) -> Array | None:
