@@ -86,6 +86,18 @@ class _Machine:
         return np.asarray(self.a != 0.0)
 
     @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        """The support vectors whose removal may matter: of labels, those whose sign may turn.
+
+        Without row i its margin falls by :math:`|a_i|` times its squared distance, in feature
+        space, from the others, which is at most four times the largest :math:`K_{jj}`.
+        """
+        if not self.problem.loss.is_margin:
+            return self.is_support
+        m = self.problem.y[:, 0] * self.u
+        return np.asarray((m > 0.0) & (m < 4.0 * self.scale * np.abs(self.a)))
+
+    @cached_property
     def is_free(self) -> NDArray[np.bool_]:
         """The support vectors below their bound: they stay at the kink, whatever moves."""
         return np.asarray(self.is_support & (np.abs(self.a) < self.C * self.problem.w))
@@ -116,10 +128,10 @@ class _Machine:
         free = self.is_free
         others = np.where(free | (self.problem.w == 0.0), np.inf, self.distance)
         most = max(FEW, int(SHARE * np.count_nonzero(free)))
-        width = self.width
-        if most < self.problem.n:
-            width = min(width, float(np.partition(others, most)[most]))
-        return free | (others < width)
+        near = others < self.width
+        if np.count_nonzero(near) <= most:
+            return free | near
+        return free | (others < float(np.partition(others, most)[most]))
 
 
 def hold_out_by_steps(
@@ -136,8 +148,9 @@ def hold_out_by_steps(
     straight pieces. With the kink taken as rounded, leaving out a row is one step of a quadratic
     problem (★), whose forces are the dual coefficients, :math:`g = -2\rho a`: no Newton
     iterations, and one factorisation a C or less. Rows without a coefficient keep their values,
-    which is exact. The few rows for which one step is not good enough are refitted by pair steps,
-    from the solution on all rows.
+    which is exact; of labels, values whose sign cannot turn are good for nothing but their sign.
+    The few rows for which one step is not good enough are refitted by pair steps, from the solution
+    on all rows.
 
     Parameters
     ----------
@@ -273,7 +286,8 @@ def _first_alike(machines: Sequence[_Machine]) -> list[int]:
 
 def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Array, float]]:
     """The spans of every C, and the condition of the system behind them."""
-    # Where no row is at the kink, none makes up for the one that is held out.
+    # Where no row is at the kink, none makes up for the one that is held out; where no row is
+    # open, it does not matter.
     found = {k: (operator.diagonal(), 1.0) for k in range(len(machines))}
     isolated = operator.isolated(ISOLATED)
     for chain in _chains(machines):
@@ -293,9 +307,9 @@ def _chains(machines: Sequence[_Machine]) -> list[_Chain]:
     """
     chains: list[_Chain] = []
     for k in np.argsort([-machine.C for machine in machines], kind="stable"):
-        bends = machines[k].bends
-        if not bends.any():
+        if not (machines[k].is_open.any() and machines[k].bends.any()):
             continue
+        bends = machines[k].bends
         if chains and machines[k].is_as_soft_as(machines[chains[-1][0][0]]):
             wider = [(j, rows | bends) for j, rows in chains[-1]]
             if all(
@@ -313,7 +327,9 @@ def _spans_of_chain(
     operator: DenseMatrix,
     isolated: NDArray[np.bool_],
 ) -> dict[int, tuple[Array, float]]:
-    """The spans of support vectors, from one factorisation for the Cs of a chain."""
+    """The spans of support vectors that matter, from one factorisation for the Cs of a chain."""
+    is_open = np.logical_or.reduce([machine.is_open for _, machine, _ in chain])
+    support = is_open.nonzero()[0]
     nested = chain[::-1]  # from the smallest set on
     known = nested[0][2]
     parts = [known.nonzero()[0]]
@@ -325,8 +341,6 @@ def _spans_of_chain(
     counts = list(accumulate(len(part) for part in parts))
     w = chain[0][1].problem.w[order]
     system = NestedSpans(operator.K, order, softness / w, counts, isolated)
-    is_support = np.logical_or.reduce([machine.is_support for _, machine, _ in chain])
-    support = is_support.nonzero()[0]
     spans = np.zeros((len(nested), operator.n))
     spans[:, support] = system.of(support)
     return {k: (found, system.condition) for (k, _, _), found in zip(nested, spans, strict=True)}
@@ -346,19 +360,19 @@ def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
     back. That share is what a change of their sides can spoil. It matters where it could turn a
     sign, or be seen beside the errors of a regression.
     """
-    y = machine.problem.y[:, 0]
-    lost = np.abs(held - machine.u)
-    push = np.abs(machine.a) * K_ii
+    rows = np.flatnonzero(machine.is_open)
+    if not rows.size:
+        return rows
+    y, values = machine.problem.y[:, 0], held[rows]
+    lost = np.abs(values - machine.u[rows])
+    push = np.abs(machine.a[rows]) * K_ii[rows]
     share = np.maximum(push - lost, 0.0) / np.maximum(push, np.finfo(float).tiny)
+    gap = DOUBT * share * lost
     if machine.problem.loss.is_margin:
-        m = y * held
-        gap = DOUBT * share * lost
-        is_in_doubt = (m < np.minimum(gap, CLOSE)) & (m > -gap) & (y * machine.u > 0.0)
-    else:
-        w = machine.problem.w
-        error = np.sqrt(np.average((y - held) ** 2, weights=w))
-        is_in_doubt = DOUBT * share * lost > SEEN * error
-    return np.flatnonzero(is_in_doubt & machine.is_support)
+        m = y[rows] * values
+        return rows[(m < np.minimum(gap, CLOSE)) & (m > -gap)]
+    error = float(np.sqrt(np.average((y - held) ** 2, weights=machine.problem.w)))
+    return rows[gap > SEEN * error]
 
 
 def _refit_doubtful(

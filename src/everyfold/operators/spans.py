@@ -53,7 +53,7 @@ class NestedSpans:
     **Cost** 2/3 m³ flops for all sets together, and m² for each other row, m without the isolated
     rows.
 
-    **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``.
+    **Exact?** Yes, in exact arithmetic; rounding grows with ``condition``, which is a lower bound.
 
     Examples
     --------
@@ -92,7 +92,7 @@ class NestedSpans:
         self._rows = K.take(self._coupled, 0)
         A = self._rows.take(self._coupled, 1)
         A.ravel()[:: len(A) + 1] += own - least
-        self._system = CholeskySystem(A, least, overwrite=True)
+        self._system = CholeskySystem(A, least, overwrite=True, is_rough=True)
         self.condition = self._system.condition
         # X 1, whose first k entries are those of each smaller set.
         self._z = np.add.reduce(self._system.columns, 0)

@@ -47,6 +47,13 @@ Kernel = npt.NDArray[np.floating] | Kernel32
 Stop = npt.NDArray[np.int64]
 
 
+SHORT, GENTLE = 500, 1e4
+"""Up to that many rows an interrupt may wait for the steps of all, and no thread is started.
+
+While C times the kernel is not larger, they take some milliseconds.
+"""
+
+
 @dataclass(frozen=True)
 class FoldPaths:
     """Solutions of every fold at every C, in the caller's order of folds and Cs.
@@ -436,7 +443,9 @@ def _solve_folds(
         _call(kernel, sets, Cs[order], running, arrays)
 
     folds = [fold for fold in range(shape[0]) if duals.is_trainable(fold)]
-    if control.stop is None:
+    is_short = len(folds) == 1 and shape[2] <= SHORT
+    is_short &= float(Cs.max(initial=0.0) * kernel.diagonal.max(initial=0.0)) <= GENTLE
+    if control.stop is None and not is_short:
         map_interruptibly(solve, folds, control.workers, stop)
     else:
         for fold in folds:

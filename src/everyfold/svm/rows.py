@@ -9,7 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Control, Duals, FloatArray, Kernel, map_interruptibly
+from everyfold.svm.paths import (
+    SHORT,
+    Control,
+    Duals,
+    FloatArray,
+    Kernel,
+    map_interruptibly,
+)
 from everyfold.svm.workspace import padded, workspace
 
 __all__ = [
@@ -24,9 +31,6 @@ __all__ = [
 SIGN_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
 """Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 certain, and goes on to the next one only if it is not."""
-
-SHORT = 500
-"""Up to that many rows an interrupt may wait for the steps of all, and no thread is started."""
 
 
 @dataclass(frozen=True)
