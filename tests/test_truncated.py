@@ -189,7 +189,33 @@ def test_indefinite_matrices_are_not_taken_for_semidefinite():
 
 
 def test_functions_are_found_by_their_arguments():
-    assert by_address("dlatrd") is not None
-    assert by_address("dsyr2k") is not None
+    for letter in "sd":
+        assert by_address(letter + "latrd") is not None
+        assert by_address(letter + "syr2k") is not None
     with pytest.raises(KeyError):
         by_address("dgemm")
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("gamma", GAMMAS)
+def test_single_precision_tells_values_to_a_share_of_their_spread(gamma, intercept):
+    X, y = rows(700)
+    kernel, rhos = RBF(gamma), [0.01, 1.0, 100.0]
+    train, new = X[:600], X[600:]
+    quadratic = Quadratic(np.ones(600), y[:600, None], intercept)
+    operator = Dense().bind_shared(kernel, train, kernel.base_matrix(train))
+    asked = {precision: operator.solutions(quadratic, rhos, "tridiagonal", precision)
+             for precision in (0.0, 1e-3)}  # fmt: skip
+    exact, found = (asked[precision].values(kernel(new, train)) for precision in (0.0, 1e-3))
+    assert np.abs(found - exact).max() <= 3e-3 * y[:600].std()
+    assert operator._roughly(quadratic, rhos).dtype == np.float32
+    assert operator._roughly(quadratic, [1e-9]) is None  # too small a ridge for so few digits
+
+
+def test_all_columns_in_single_precision_are_as_good_as_in_double():
+    X, y = rows(SMALLEST + 9)
+    K = rbf_kernel(X, gamma=0.2)
+    single = np.array(K, dtype=np.float32, order="F")
+    reduction = truncated._Reduction(single, y)
+    solved, _ = reduction._whole([0.5])
+    np.testing.assert_allclose(K @ solved[0, :, 0] + 0.5 * solved[0, :, 0], y, atol=1e-4)

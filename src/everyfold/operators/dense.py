@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import blas, eigvalsh, lapack
+from scipy.linalg import eigvalsh, get_blas_funcs, lapack
 
 from everyfold.kernels import Kernel
 from everyfold.operators.base import (
@@ -23,7 +23,7 @@ from everyfold.operators.denseresponse import DenseResponse, scatter, split_inte
 from everyfold.operators.products import product
 from everyfold.operators.structure import Structure
 from everyfold.operators.systems import factorise
-from everyfold.operators.truncated import ridge_solutions
+from everyfold.operators.truncated import SINGLE, ridge_solutions
 from everyfold.types import AnyArray, Array, Index, Matrix, Route
 
 
@@ -222,14 +222,27 @@ class DenseMatrix(Responds, Differentiates):
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route, precision: float = 0.0
     ) -> RidgeModels:
         """See base class."""
-        hat, wanted = self._system(quadratic)
         if route == "tridiagonal" and self.is_semidefinite and not quadratic.pull:
+            rough = self._roughly(quadratic, rhos) if precision else None
+            # A copy, without turning what is symmetric.
+            hat = np.array(self._system(quadratic)[0].T, order="F") if rough is None else rough.T
             C_z, b, condition = _centred_solutions(quadratic, hat, rhos, precision)
         else:
+            hat, wanted = self._system(quadratic)
             solved, condition = factorise(hat, route).solutions(rhos, wanted)
             C_z, b = split_intercept(quadratic, solved, np.array(rhos))
         inner = quadratic.s[quadratic.active][:, None] * C_z
         return RidgeModels(scatter(inner, quadratic.active, self.n, axis=1), b, condition)
+
+    def _roughly(self, quadratic: Quadratic, rhos: Sequence[float]) -> AnyArray | None:
+        """The matrix in single precision, if its rows count alike and the ridges can do with it."""
+        if quadratic.active.size < self.n or not np.all(quadratic.s == 1.0):
+            return None
+        rough = np.empty((self.n, self.n), dtype=np.float32)
+        self._entries(self._made, rough)
+        # The norm of all entries together is an upper bound, which is all that is asked for.
+        entries = rough.ravel()
+        return rough if min(rhos) >= SINGLE * float(np.sqrt(entries @ entries)) else None
 
     def _system(self, quadratic: Quadratic) -> tuple[Array, Array]:
         """The matrix of the active rows, and the right-hand sides for z and the intercept."""
@@ -278,9 +291,11 @@ def _part(K: Array, rows: Index, columns: Index) -> Array:
 
 
 def _centred_solutions(
-    quadratic: Quadratic, hat: Array, rhos: Sequence[float], precision: float
+    quadratic: Quadratic, A: AnyArray, rhos: Sequence[float], precision: float
 ) -> tuple[Array, Array, Array]:
     r"""The residual coefficients :math:`\hat C z` of all ridges, b, and the condition numbers.
+
+    The matrix of the system, in Fortran order, is lost.
 
     With an intercept, coefficients are orthogonal to s: in that subspace they solve a system
     without one, so that a single target has a single right-hand side. The matrix is taken apart
@@ -289,14 +304,14 @@ def _centred_solutions(
     s = quadratic.s[quadratic.active]
     wanted = s[:, None] * quadratic.z[quadratic.active]
     if not (quadratic.intercept and s.size):
-        solved, condition = ridge_solutions(hat, rhos, wanted, precision=precision)
+        solved, condition = ridge_solutions(A, rhos, wanted, overwrite=True, precision=precision)
         return solved, np.zeros((len(rhos), wanted.shape[1])), condition
     size = float(np.sqrt(s @ s))
     unit = s / size
-    A = np.array(hat.T, dtype=np.float64, order="F")  # symmetric: a copy without turning
-    image = blas.dsymv(1.0, A, unit, lower=1)
+    symv, syr2 = get_blas_funcs(("symv", "syr2"), dtype=A.dtype)
+    image = symv(1.0, A, unit, lower=1).astype(np.float64)
     w = image - float(image @ unit) * unit
-    A = blas.dsyr2(-1.0, unit, w, a=A, lower=1, overwrite_a=1)
+    A = syr2(-1.0, unit, w, a=A, lower=1, overwrite_a=1)
     mean = unit @ wanted
     wanted -= np.outer(unit, mean)
     solved, condition = ridge_solutions(A, rhos, wanted, overwrite=True, precision=precision)
