@@ -33,10 +33,10 @@ from everyfold import (
     Nystrom,
 )
 from everyfold.criteria import ConjugateGradient, Folds
-from everyfold.evaluate import exact, ladder, standings, views
+from everyfold.evaluate import exact, ladder, run, standings, views
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.refits import Confirm
-from everyfold.evaluate.rounds import Once
+from everyfold.evaluate.rounds import Once, mean_score
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -106,7 +106,7 @@ def test_a_ladder_that_would_take_longer_is_not_climbed(monkeypatch):
     assert "at low rank first" not in str(search.plan(*data()))
 
 
-@pytest.mark.parametrize(("n", "count", "climbs"), [(1600, 16, True), (1000, 16, False)])
+@pytest.mark.parametrize(("n", "count", "climbs"), [(1600, 16, True), (1000, 8, False)])
 def test_what_is_quick_stays_exact(monkeypatch, n, count, climbs):
     monkeypatch.undo()
     grid = {"gamma": np.logspace(-4, 1.5, count), "alpha": np.logspace(-4, 2, count)}
@@ -431,24 +431,26 @@ class TestPromises:
     def climb(looks, full=(), certified=(), best=1.0, rows=400):
         """A kernel for each candidate; ``full`` and ``certified`` are scores by number."""
         found = [
-            standings.Standing(i, 1e-3, i, 1.0, score=0.5, residual=0.5, look=look)
+            standings.Standing(
+                i, 1e-3, i, 1.0, score=0.5, residual=0.5, looks={1: standings.Look(look)}
+            )
             for i, look in enumerate(looks)
         ]
         for number, score in dict(full).items():
             found[number].score, found[number].is_full = score, True
         for number, score in dict(certified).items():
             found[number].score, found[number].residual = score, 0.0
-        return standings.Climb(found, "score", views.Scale(best, rows)).replay([])
+        return standings.Climb(found, "score", views.Scale(best, rows)).weigh()
 
     def test_errors_are_compared_with_that_of_the_best_that_is_known(self):
         climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5, 2: 0.4})
-        share = 1.0 - views.DOUBT / 20.0
+        share = 1.0 - views.ROUGH - views.DOUBT / 20.0
         assert climb.standings[1].promise == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
+        assert climb.standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_full_matrices_tell_more_than_low_ranks(self):
         climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5}, certified={2: 0.9})
-        share = 1.0 - views.DOUBT / 20.0
-        assert climb.standings[1].promise == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
+        assert climb.standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_without_a_perfect_score_differences_count(self):
         climb = self.climb([0.6, 0.8], full={0: 0.5}, best=np.nan)
@@ -460,8 +462,61 @@ class TestPromises:
     def test_few_rows_leave_more_possible(self):
         few, many = (self.climb([0.6, 0.5], {0: 0.6}, rows=m).standings[1] for m in (50, 5000))
         assert few.promise > many.promise
-        assert few.hope > few.promise
-        assert many.hope > many.promise
+
+    @staticmethod
+    def paired(errors, looks=1, folds=0):
+        """Candidates by the errors of the parts of every look; the first is known."""
+        found = [
+            standings.Standing(
+                i, 1e-3, i, 1.0, score=0.5, residual=0.5,
+                looks={k: standings.Look(-own.mean(), own) for k in range(1, looks + 1)},
+            )
+            for i, own in enumerate(errors)
+        ]  # fmt: skip
+        found[0].score, found[0].is_full = -float(errors[0].mean()), True
+        return standings.Climb(found, "score", views.Scale(0.0, 400, folds))
+
+    def test_errors_that_go_together_leave_less_possible(self):
+        noise = np.random.default_rng(0).uniform(0.5, 1.5, (2, views.PARTS))
+        alike, apart = 1.1 * noise[0], 1.1 * noise[1] / noise[1].mean() * noise[0].mean()
+        climb = self.paired([noise[0], alike, apart]).weigh()
+        here, there = (climb.standings[i] for i in (1, 2))
+        assert here.expected == pytest.approx(there.expected)
+        assert here.promise < climb.standings[0].score < there.promise
+
+    def test_of_neighbours_more_is_held_possible(self):
+        scale, errors = views.Scale(0.0, 400), np.random.default_rng(0).uniform(0.5, 1.5, (2, 20))
+        for known in ((None, None), tuple(errors)):
+            assert scale.doubt(*known, is_wide=True) > 1.5 * scale.doubt(*known)
+        assert scale.doubt(errors[0], errors[0]) == views.ROUGH
+
+    def test_rivals_are_those_that_chance_may_have_kept_from_leading(self):
+        noise = np.random.default_rng(1).uniform(0.5, 1.5, views.PARTS)
+        other = np.random.default_rng(2).uniform(0.5, 1.5, views.PARTS)
+        climb = self.paired([noise, noise * 1.002, noise * 1.01, other * 1.05, other * 3.0])
+        assert climb.rivals() == [0, 1, 3]
+
+    def test_all_folds_leave_nothing_to_chance(self):
+        noise = np.random.default_rng(1).uniform(0.5, 1.5, views.PARTS)
+        other = np.random.default_rng(2).uniform(0.5, 1.5, views.PARTS)
+        other *= 1.05 * noise.mean() / other.mean()
+        for looks, rivals in ((1, [0, 1]), (4, [0, 1]), (5, [0])):
+            assert self.paired([noise, other], looks, folds=5).rivals() == rivals
+
+    def test_only_splits_that_both_were_looked_at_on_are_compared(self):
+        climb = self.climb([0.6, 0.8], full={0: 0.5})
+        for number, score in ((0, 0.6), (1, 0.1)):
+            climb.standings[number].looks[2] = standings.Look(score)
+        both = climb.weigh().standings[1].expected
+        assert both == pytest.approx(1.0 - 0.5 * 0.55 / 0.4)
+        del climb.standings[0].looks[2]
+        assert climb.weigh().standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+
+    def test_those_with_most_looks_lead(self):
+        climb = self.climb([0.9, 0.6, 0.58])
+        for number in (1, 2):
+            climb.standings[number].looks[2] = standings.Look(0.6)
+        assert climb.rivals() == [1, 2]
 
     def test_the_most_promising_come_first_until_none_is_left(self):
         climb = self.climb([0.6, 0.9, 0.55, 0.1], full={0: 0.6})
@@ -499,6 +554,40 @@ class TestLooks:
         np.testing.assert_array_equal(train, views.look_at(folds, 3)[0])
         assert not np.array_equal(train, views.look_at(folds, 4)[0])
 
+    @pytest.mark.parametrize("name", ["equal", "unequal", "loo", "groups"])
+    def test_further_looks_test_other_rows(self, name):
+        folds = cases.folds(name)
+        count = views.number_of_looks(folds)
+        tests = [views.look_at(folds, 0, k)[1] for k in range(1, count + 1)]
+        assert 2 <= count <= views.MOST_LOOKS
+        assert len(np.unique(np.concatenate(tests))) == sum(map(len, tests))
+
+    def test_looks_are_folds_where_each_is_held_out_alone(self):
+        five, ten = (Folds.from_splits(KFold(k).split(np.empty(1000)), 1000) for k in (5, 10))
+        many = Folds.from_splits(KFold(5).split(np.empty(4000)), 4000)  # some rows are drawn
+        assert [views.looks_are_folds(folds) for folds in (five, ten, many)] == [True, False, False]
+        for k in range(1, 6):
+            train, test = views.look_at(five, 0, k)
+            assert any(np.array_equal(test, fold.test) for fold in five)
+            assert len(train) == 800
+
+    def test_parts_add_up_to_the_error_of_all_rows(self, monkeypatch):
+        seen = []
+        errors_of = run.errors_of
+
+        def note(outcome, data):
+            errors = errors_of(outcome, data)
+            seen.append((mean_score(outcome, "score"), errors, data.tasks[0].whole.test.y))
+            return errors
+
+        monkeypatch.setattr(run, "errors_of", note)
+        X, y = data()
+        FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5).fit(X, y)
+        assert len(seen) > 20
+        for score, errors, truth in seen:
+            assert len(errors) == views.PARTS
+            assert 1.0 - errors.sum() / np.sum((truth - truth.mean()) ** 2) == pytest.approx(score)
+
     def test_folds_in_order_are_looked_at_apart(self):
         folds = Folds.from_splits(KFold(40).split(np.empty(4000)), 4000)
         _, test = views.look_at(folds, 0)
@@ -511,28 +600,134 @@ class TestLooks:
             no = np.full(1, np.nan)
             exact = np.array([not is_look])
             found = Outcome(number, np.arange(1), [score], None, exact, no, no, {})
-            return replace(found, is_look=is_look)
+            return replace(found, look=int(is_look))
 
         history = [[known(0, 0.5, is_look=False)], [known(1, 0.9, is_look=True)]]
         confirm = Confirm(Once([]), None, "score")
         assert confirm.after(history, SimpleNamespace(n_folds=5)) == []
-        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], is_look=False)]]
+        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], look=0)]]
         assert len(confirm.after(inexact, SimpleNamespace(n_folds=5))) == 2
 
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):
         """What the ladder reads is what a fit on the training rows of the look scores."""
         seen = {}
-        monkeypatch.setattr(standings.Climb, "_weigh", lambda climb: seen.update(climb.standings))
+        weigh = standings.Climb.weigh
+
+        def note(climb):
+            seen.update(climb.standings)
+            return weigh(climb)
+
+        monkeypatch.setattr(standings.Climb, "weigh", note)
         X, y = data()
         cv = KFold(5, shuffle=True, random_state=0)
         search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=cv).fit(X, y)
         train, test = views.look_at(Folds.from_splits(cv.split(X), len(y)), 0)
-        looks = {number: s.look for number, s in seen.items() if np.isfinite(s.look)}
+        looks = {number: s.looks[1].score for number, s in seen.items() if s.looks}
         assert len(looks) > 20
         for number, look in list(looks.items())[::5]:
             model = KernelRidge(kernel="rbf", **search.cv_results_["params"][number])
             score = model.fit(X[train], y[train]).score(X[test], y[test])
             assert look == pytest.approx(score, abs=2.0 * ladder.LOOK_PRECISION)
+
+
+class TestEstimates:
+    """What the table says of candidates that were looked at and went no further."""
+
+    GRID = {"gamma": np.logspace(-3, 1.5, 8), "alpha": np.logspace(-4, 1, 5)}  # noqa: RUF012
+
+    @pytest.mark.parametrize("scoring", ["r2", "neg_mean_squared_error"])
+    @pytest.mark.parametrize("seed", [0, 1])
+    def test_looks_tell_more_than_ranks_that_leave_much_out(self, scoring, seed, monkeypatch):
+        options = {"grid": self.GRID, "xy": data(500, seed), "scoring": scoring, "refit": False}
+        climbing, dense = searches(**options)
+        monkeypatch.setattr(ladder.Ladder, "settled", lambda *_: ())
+        unsettled, _ = searches(**options)
+        truth = dense.cv_results_["mean_test_score"]
+        error = (1.0 if scoring == "r2" else 0.0) - truth
+        ours, before = (
+            np.abs(s.cv_results_["mean_test_score"] - truth) / error for s in (climbing, unsettled)
+        )
+        is_estimated = climbing.cv_results_["status"] == "estimated"
+        assert is_estimated.sum() > 10
+        np.testing.assert_array_equal(
+            climbing.cv_results_["status"], unsettled.cv_results_["status"]
+        )
+        np.testing.assert_array_equal(ours[~is_estimated], before[~is_estimated])
+        assert ours.max() < 0.6 < before.max()
+        assert np.median(ours) <= np.median(before)
+        # What is exact leads, and folds still add up to their mean.
+        assert climbing.best_index_ == unsettled.best_index_
+        assert climbing.cv_results_["is_exact"][climbing.best_index_]
+        assert climbing.cv_results_["mean_test_score"].max() == pytest.approx(truth.max())
+        by_fold = [climbing.cv_results_[f"split{i}_test_score"] for i in range(5)]
+        np.testing.assert_allclose(np.mean(by_fold, 0), climbing.cv_results_["mean_test_score"])
+
+    def test_every_metric_is_told_by_its_own_looks(self):
+        scoring = {"r2": "r2", "mse": "neg_mean_squared_error"}
+        options = {"grid": self.GRID, "scoring": scoring, "refit": "r2"}
+        climbing, dense = searches(**options)
+        for name, perfect in (("r2", 1.0), ("mse", 0.0)):
+            truth = dense.cv_results_[f"mean_test_{name}"]
+            apart = np.abs(climbing.cv_results_[f"mean_test_{name}"] - truth)
+            assert (apart / (perfect - truth)).max() < 0.6
+
+    def test_nothing_estimated_gets_ahead_of_the_best(self):
+        found = [
+            standings.Standing(
+                i, 1e-3, i, 1.0, score=0.2, residual=0.5, looks={1: standings.Look(look)}
+            )
+            for i, look in enumerate((0.6, 0.9, 0.1))
+        ]
+        found[0].score, found[0].is_full = 0.5, True
+        climb = standings.Climb(found, "score", views.Scale(1.0, 400)).weigh()
+        shifts = climb.corrections(0.5)
+        assert set(shifts) == {1, 2}
+        assert 0.2 + shifts[1] < 0.5
+        assert shifts[2] < 0.0
+        found[2].residual = 0.0  # certified
+        assert set(climb.corrections(0.5)) == {1}
+
+    @pytest.mark.filterwarnings("ignore:.*pooled")
+    @pytest.mark.parametrize("cv", [5, LeaveOneOut()])
+    @pytest.mark.parametrize("scoring", ["neg_mean_squared_error", "neg_root_mean_squared_error"])
+    def test_the_best_leads_whatever_looks_say_of_the_others(self, cv, scoring, monkeypatch):
+        options = {"cv": cv, "scoring": scoring, "grid": self.GRID, "refit": False}
+        monkeypatch.setattr(ladder.Ladder, "settled", lambda *_: ())
+        expected, _ = searches(**options)
+        monkeypatch.undo()
+        small.__wrapped__(monkeypatch)
+        monkeypatch.setattr(views.Scale, "told", lambda *_: 1e9)
+        found, _ = searches(**options)
+        assert found.best_index_ == expected.best_index_
+        assert found.best_score_ == expected.best_score_
+        assert found.cv_results_["is_exact"][found.best_index_]
+        ranks = found.cv_results_["rank_test_score"]
+        assert np.count_nonzero(ranks == 1) == 1
+
+    def test_a_look_that_tells_little_of_another_is_taken_as_it_is(self):
+        noise = np.random.default_rng(3).uniform(0.5, 1.5, (2, views.PARTS))
+        alike = standings.Pair(1, 0.5, 0.8, 2.0 * noise[0], noise[0])
+        other = standings.Pair(1, 0.5, 0.8, noise[1], noise[0])
+        nothing = standings.Pair(1, 0.5, 0.8, None, None)
+        flat = standings.Pair(1, 0.5, 0.8, noise[1], np.ones(views.PARTS))
+        assert alike.likeness == pytest.approx(1.0)
+        assert 0.0 <= other.likeness < 0.6
+        assert nothing.likeness == flat.likeness == 1.0
+
+    def test_what_was_refitted_stays(self):
+        class Estimated(Once):
+            def settled(self, history, data):
+                assert not any(outcome.is_refit for outcomes in history for outcome in outcomes)
+                return [known(0), known(1)]
+
+        def known(number, **facts):
+            no = np.full(1, np.nan)
+            found = Outcome(number, np.arange(1), [0.5], None, np.ones(1, dtype=bool), no, no, {})
+            return replace(found, **facts)
+
+        confirm = Confirm(Estimated([]), None, "score")
+        history = [[known(0), known(1)], [known(0, is_refit=True)]]
+        assert [outcome.number for outcome in confirm.settled(history, None)] == [1]
 
 
 class TestNeighbours:
@@ -555,44 +750,44 @@ class TestNeighbours:
 
     def test_ridges_beside_it_and_the_next_kernels(self):
         # A look promises 0.85 at most, which settles it, but ranks may still rise to 1.
-        assert sorted(self.climb(gain=0.1).contenders()) == [4, 6, 8, 10]
+        assert sorted(self.climb(gain=0.1).hopeful()) == [4, 6, 8, 10]
 
     def test_what_a_look_excludes_is_left_out(self):
         climb = self.climb(gain=0.1)
         for number, hope in ((4, 0.89), (6, 0.91), (8, 0.5)):
             climb.standings[number].hope = hope
-        assert sorted(climb.contenders()) == [6, 10]
+        assert sorted(climb.hopeful()) == [6, 10]
 
     def test_what_ranks_exclude_is_left_out(self):
-        assert self.climb(gain=0.01).contenders() == []
+        assert self.climb(gain=0.01).hopeful() == []
 
     def test_scores_that_fall_exclude_nothing_far_above_the_ridge(self):
         climb = self.climb(gain=-0.01)
         climb.standings[6].rho = 1e-5
-        assert climb.contenders() == [6]
+        assert climb.hopeful() == [6]
 
     def test_what_is_certain_is_left_out(self):
         climb = self.climb(gain=0.1)
         climb.standings[4].residual = 0.0
-        assert sorted(climb.contenders()) == [6, 8, 10]
+        assert sorted(climb.hopeful()) == [6, 8, 10]
 
     def test_a_kernel_that_no_rank_captures_is_looked_at(self):
         climb = self.climb(gain=0.01)
         climb.standings[10].residual = 20.0
-        assert climb.contenders() == [10]
+        assert climb.hopeful() == [10]
 
     def test_far_ridges_are_no_neighbours(self):
         climb = self.climb(gain=0.1)
         for number in (9, 10, 11):
             climb.standings[number].rho = 1e-3
-        assert sorted(climb.contenders()) == [4, 6, 8]
+        assert sorted(climb.hopeful()) == [4, 6, 8]
 
     def test_a_better_neighbour_leads_on(self):
         climb = self.climb(gain=0.1)
         for number, score in ((4, 0.89), (6, 0.89), (8, 0.88), (10, 0.92)):
             climb.standings[number].score, climb.standings[number].is_full = score, True
         # The kernel of 10 is the last one; those around it that are not done.
-        assert sorted(climb.contenders()) == [9, 11]
+        assert sorted(climb.hopeful()) == [9, 11]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

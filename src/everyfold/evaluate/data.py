@@ -336,8 +336,10 @@ class Outcome:
         Whether every fold has one solution.
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
-    is_look : bool
-        Whether the scores are those of the one split that candidates are looked at on.
+    look : int
+        The number of the look that the scores are those of, from 1 on; 0 if they are of all folds.
+    errors : array, optional
+        The errors of a look on each part of its rows, by which candidates are compared.
     landmarks : int
         Their number where a search found it; else 0.
     only_label : tuple of one label, optional
@@ -369,7 +371,8 @@ class Outcome:
     is_identity: bool = False
     is_unique: bool = True
     is_refit: bool = False
-    is_look: bool = False
+    look: int = 0
+    errors: Array | None = None
     only_label: tuple[Label] | None = None
     status: str = ""
     landmarks: int = 0

@@ -22,7 +22,9 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     products = work.n * work.rank * (columns * cost.cube_gram + 4 * cost.stream)
     wide = 2 * work.rank + 4 * work.n_folds * work.targets + 3 * features
     blocks = 16 * sum(count * m**2 for m, count in work.groups)
-    memory = judged.memory + 8 * work.n * wide + blocks
+    # The weights of the slopes of a full kernel are two more matrices.
+    weights = 0 if work.is_low_rank else 16 * work.n**2
+    memory = judged.memory + weights + 8 * work.n * wide + blocks
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 

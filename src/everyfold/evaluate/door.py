@@ -45,11 +45,15 @@ def carry_out(
                 complete = list(_complete(outcomes, waiting, data))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
-                whole = [outcome for outcome in complete if not outcome.is_look]
+                whole = [outcome for outcome in complete if not outcome.look]
                 if whole:
                     statuses = plan.rounds.statuses(history)
                     yield [noted(o, status=statuses.get(o.number, o.status)) for o in whole]
         units = plan.rounds.after(history, data)
+    settled = plan.rounds.settled(history, data)
+    if settled:
+        statuses = plan.rounds.statuses(history)
+        yield [noted(o, status=statuses.get(o.number, o.status)) for o in settled]
 
 
 def _mapped(
@@ -137,9 +141,9 @@ def _complete(
     if data.stream is not None:
         yield from outcomes
         return
-    yield from (outcome for outcome in outcomes if outcome.is_look)
+    yield from (outcome for outcome in outcomes if outcome.look)
     for outcome in outcomes:
-        if outcome.is_look:
+        if outcome.look:
             continue
         parts = waiting.setdefault(outcome.number, [])
         parts.append(outcome)

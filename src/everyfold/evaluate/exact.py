@@ -266,7 +266,7 @@ def _memory(work: Workload, method: str) -> int:
         return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
     if method == "moments":
         return 8 * (work.n * work.rank * 2 + work.rank**2 * (work.n_folds + 4))
-    copies = {"eigen": 4, "explicit": 6, "cholesky": 5, "tridiagonal": 3, "refit": 3}[method]
+    copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
     copies -= work.is_per_fold
     held = sum(m * count for m, count in work.groups)
     # Held-out values of repeated folds; those of one partition are few beside the matrix.

@@ -86,7 +86,7 @@ def unit_key(unit: Unit) -> str:
         for g in kernel
     ]
     shape = [len(kernel) for kernel in unit.groups]
-    how = unit.structure, unit.shared, unit.order, unit.is_look, unit.landmarks, unit.drawn
+    how = unit.structure, unit.shared, unit.order, unit.look, unit.landmarks, unit.drawn
     return digest((groups, shape, unit.folds, *how))
 
 

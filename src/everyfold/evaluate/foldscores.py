@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,36 @@ def column(scores: Sequence[Score], name: str) -> Array:
         return scores.column(name)
     found = [score.get(name) if isinstance(score, dict) else score for score in scores]
     return np.array(found, dtype=np.float64)
+
+
+def moved(scores: Sequence[Score], shifts: Mapping[str, float]) -> Sequence[Score]:
+    """The scores of all folds with the same added to each, by scorer.
+
+    Examples
+    --------
+    >>> list(moved([0.5, None], {"score": 0.25}))
+    [0.75, None]
+    >>> moved([{"r2": 0.5, "mse": -1.0}], {"r2": 0.25})[0]
+    {'r2': 0.75, 'mse': -1.0}
+    """
+    if isinstance(scores, FoldScores):
+        columns = {name: own + shifts.get(name, 0.0) for name, own in scores.columns.items()}
+        return replace(scores, columns=columns)
+    return [_moved(score, shifts) for score in scores]
+
+
+def _moved(score: Score, shifts: Mapping[str, float]) -> Score:
+    if isinstance(score, dict):
+        return {name: own + shifts.get(name, 0.0) for name, own in score.items()}
+    return None if score is None else score + shifts.get("score", 0.0)
+
+
+def names_of(scores: Sequence[Score]) -> list[str]:
+    """The names of the scorers, as far as one fold has them."""
+    if isinstance(scores, FoldScores):
+        return list(scores.columns)
+    first = next((score for score in scores if score is not None), None)
+    return list(first) if isinstance(first, dict) else ["score"]
 
 
 def placed(scores: Sequence[Score], where: Index, size: int) -> Sequence[Score]:

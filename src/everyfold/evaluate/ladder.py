@@ -17,8 +17,9 @@ import numpy as np
 
 from everyfold.criteria.refit import Refit
 from everyfold.evaluate.bind import rows_of
-from everyfold.evaluate.data import Candidate, Data
-from everyfold.evaluate.rounds import History, Rounds
+from everyfold.evaluate.data import Candidate, Data, Outcome, noted
+from everyfold.evaluate.foldscores import moved, names_of
+from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.standings import (
     CERTAIN,
     CONTENDERS,
@@ -30,28 +31,34 @@ from everyfold.evaluate.standings import (
 )
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, typical_rows
 from everyfold.evaluate.views import (
-    MOST_ROWS,
     Scale,
     look_at,
     looked_at,
+    looks_are_folds,
+    looks_are_whole,
+    number_of_looks,
     perfect_score,
     removals,
     ridge_of,
 )
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 from everyfold.operators.memory import available_memory
+from everyfold.operators.truncated import SINGLE
 from everyfold.types import Order
 
 LADDER_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
 
-COSTLY_ROWS, COSTLY_SECONDS = 1000, 4.0
+COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
 """From this many rows on it is too slow if all should take so many seconds, and the ladder less."""
 
 FIRST_RANK = 128
 
 LOOK_PRECISION = 0.003
 """By which share of the spread of the targets values may be off in a look; most are by far less."""
+
+SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
+"""Of the time of an exact reduction, which a look takes in single and in double precision."""
 
 ITERATIVE_ROWS = 10_000
 """From this many rows on the full matrix is iterated with and not factorised."""
@@ -156,8 +163,10 @@ class Ladder(Rounds):
             for kernel in kernels
         )
         rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
-        _, test = look_at(removals(data.tasks[0]), seed)
-        scale = Scale(perfect_score(data.tasks[0], metric), len(test))
+        folds = removals(data.tasks[0])
+        rows = len(look_at(folds, seed)[1])
+        all_looks = len(folds) if looks_are_folds(folds) else 0
+        scale = Scale(perfect_score(data.tasks[0], metric), rows, all_looks)
         is_large = data.n >= LADDER_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
         most = MOST_LARGE if is_large else MOST_EXACT
         ladder = cls(steps, rhos, metric, order, seed, scale, most)
@@ -170,28 +179,30 @@ class Ladder(Rounds):
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
-        climb = self._climb(history)
-        if climb.has_full:
-            return self._units(data, climb.contenders(), None)
-        if not any(outcome.is_look for outcomes in history for outcome in outcomes):
+        climb = self._climb(history).weigh()
+        looks = max((o.look for outcomes in history for o in outcomes), default=0)
+        if not (looks or climb.has_full):
             rank = FIRST_RANK * 2 ** len(history)
             # Where a look has all rows, it tells more than a higher rank, in less time.
-            if data.n > MOST_ROWS and rank <= data.n // 4:
+            if rank <= data.n // 4 and not looks_are_whole(removals(data.tasks[0])):
                 standings = climb.uncertain()
                 if standings:
                     return self._units(data, standings, rank)
             suspects = climb.suspects()
             if suspects:
-                return self._look(data, suspects)
+                return self._look(data, suspects, 1)
+        doubtful, turn = climb.doubtful(number_of_looks(removals(data.tasks[0])))
+        if doubtful:
+            return self._look(data, doubtful, turn)
         return self._units(data, climb.contenders(), None)
 
     def expected(self, data: Data) -> Sequence[Unit]:
-        """See base class: the first rank, a look, and the full matrix of a few candidates."""
-        # The best are often ridges of one kernel.
-        steps = sorted(self.kernels, key=lambda step: -len(step.numbers))
-        full = [number for step in steps for number in step.numbers][: self.most // 2]
-        look = self._look(data, list(self.rhos))
-        return [*self.first, *look, *self._units(data, full, None)]
+        """See base class: the first rank, a look, more for a few, and the full matrix of two."""
+        turns = number_of_looks(removals(data.tasks[0]))
+        few = [step.numbers[0] for step in self.kernels][:CONTENDERS]
+        looks = self._look(data, list(self.rhos), 1)
+        looks += [unit for turn in range(2, turns + 1) for unit in self._look(data, few, turn)]
+        return [*self.first, *looks, *self._units(data, few[:2], None)]
 
     def is_quicker(self, data: Data, full: Sequence[Unit]) -> bool:
         """Whether it should take less time than the full matrices of all candidates."""
@@ -214,21 +225,54 @@ class Ladder(Rounds):
         climb = self._climb(history)
         return {number: climb.status(standing) for number, standing in climb.standings.items()}
 
+    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class: scores of ranks that left much out, moved to where looks saw them.
+
+        None gets ahead of the best on the full matrix.
+        """
+        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
+        full = [mean_score(o, self.metric) for o in latest.values() if not o.is_of_another_model]
+        shifts: dict[int, dict[str, float]] = {}
+        for metric in names_of(next(iter(latest.values())).scores):
+            scale = replace(self.scale, best=perfect_score(data.tasks[0], metric))
+            climb = Climb(self._standings(), metric, scale, self.most).replay(history).weigh()
+            cap = max(full, default=np.inf) if metric == self.metric else np.inf
+            for number, shift in climb.corrections(cap).items():
+                shifts.setdefault(number, {})[metric] = shift
+        return [
+            noted(latest[number], scores=moved(latest[number].scores, own), means={})
+            for number, own in shifts.items()
+        ]
+
     def _units(self, data: Data, numbers: Sequence[int], rank: int | None) -> list[Unit]:
         """Units of some candidates at a rank, None for the full matrix."""
         structure_of = partial(self._structure, data.n, rank)
         return cut(data, list(self._plans(data, numbers, structure_of)), self.order)
 
-    def _look(self, data: Data, numbers: Sequence[int]) -> list[Unit]:
-        """Units of some candidates on the split that all are looked at on."""
-        seen = looked_at(data)
+    def _look(self, data: Data, numbers: Sequence[int], turn: int) -> list[Unit]:
+        """Units of some candidates on a split that they are looked at on."""
+        seen = looked_at(data, turn)
         # One split needs no kernel of all rows: that of its training rows is smaller.
         plans = [
             replace(plan, outline=replace(plan.outline, is_per_fold=True))
             for plan in self._plans(seen, numbers, lambda *_: Dense())
         ]
         units = cut(seen, plans, self.order)
-        return [_quick(replace(unit, is_look=True), seen) for unit in units]
+        return [self._quick(replace(unit, look=turn), seen) for unit in units]
+
+    def _quick(self, unit: Unit, seen: Data) -> Unit:
+        """The same look by reductions that end as soon as scores are known well enough."""
+        if any(task.width > 1 for task in seen.tasks):
+            return unit  # several targets share the whole reduction, or a factorisation
+        quick = Refit(route="tridiagonal", precision=LOOK_PRECISION)
+        groups = tuple(
+            tuple(replace(group, method=replace(group.method, criterion=quick)) for group in own)
+            for own in unit.groups
+        )
+        least = [min(self.rhos[k] for group in own for k in group.numbers) for own in groups]
+        is_single = [rho >= SINGLE * seen.n for rho in least]
+        share = np.mean([SHARE_OF_SINGLE if single else SHARE_OF_DOUBLE for single in is_single])
+        return replace(unit, groups=groups, seconds=float(share) * unit.seconds)
 
     def _plans(
         self, data: Data, numbers: Sequence[int], structure_of: StructureOf
@@ -251,18 +295,6 @@ class Ladder(Rounds):
         rho = min(self.rhos[number] for number in numbers)
         tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
         return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
-
-
-def _quick(unit: Unit, data: Data) -> Unit:
-    """The same look by reductions that end as soon as scores are known well enough."""
-    if any(task.width > 1 for task in data.tasks):
-        return unit  # several targets share the whole reduction, or a factorisation
-    quick = Refit(route="tridiagonal", precision=LOOK_PRECISION)
-    groups = tuple(
-        tuple(replace(group, method=replace(group.method, criterion=quick)) for group in own)
-        for own in unit.groups
-    )
-    return replace(unit, groups=groups)
 
 
 def _trace(data: Data, kernel: KernelPlan) -> float:

@@ -70,12 +70,17 @@ class Confirm(_Around):
 
     def statuses(self, history: History) -> dict[int, str]:
         """See base class."""
-        done = [round_ for round_ in history if not any(outcome.is_refit for outcome in round_)]
-        return self.inner.statuses(done)
+        return self.inner.statuses(_before_refits(history))
+
+    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class; what was refitted is known."""
+        known = {outcome.number for round_ in history for outcome in round_ if outcome.is_refit}
+        found = self.inner.settled(_before_refits(history), data)
+        return [outcome for outcome in found if outcome.number not in known]
 
     def _refits(self, history: History, data: Data) -> list[Unit]:
         all_of_them = (outcome for outcomes in history for outcome in outcomes)
-        latest = {outcome.number: outcome for outcome in all_of_them if not outcome.is_look}
+        latest = {outcome.number: outcome for outcome in all_of_them if not outcome.look}
         scores = {number: mean_score(outcome, self.metric) for number, outcome in latest.items()}
         order = sorted(scores, key=lambda number: (-scores[number], number))
         if not order or not math.isfinite(scores[order[0]]):
@@ -116,6 +121,14 @@ class Beside(_Around):
     def statuses(self, history: History) -> dict[int, str]:
         """See base class."""
         return self.inner.statuses(_without_refitted(history))
+
+    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class."""
+        return self.inner.settled(_without_refitted(history), data)
+
+
+def _before_refits(history: History) -> History:
+    return [round_ for round_ in history if not any(outcome.is_refit for outcome in round_)]
 
 
 def _without_refitted(history: History) -> History:

@@ -48,6 +48,10 @@ class Rounds(ABC):
         """How certain the scores of candidates are, by number, where that is more than exact."""
         return {}
 
+    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
+        """Outcomes that take the place of estimates in the end, when more is known."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Once(Rounds):

@@ -23,7 +23,7 @@ from everyfold.evaluate.refits import lost_refits, run_refits
 from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
-from everyfold.evaluate.views import looked_at
+from everyfold.evaluate.views import errors_of, looked_at
 from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
 from everyfold.operators.base import Operator, Splits, having
@@ -47,7 +47,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
         return run_pass(data, unit)
     if unit.order == "refit":
         return run_refits(data, unit)
-    if unit.is_look:
+    if unit.look:
         return _look(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
@@ -59,10 +59,14 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
 
 def _look(data: Data, unit: Unit) -> list[Outcome]:
     """A unit on one split; warnings of scorers about its rows are silenced."""
+    seen = looked_at(data, unit.look)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _run(looked_at(data), replace(unit, is_look=False))
-    return [noted(outcome, is_look=True) for outcome in found]
+        found = _run(seen, replace(unit, look=0))
+    return [
+        noted(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
+        for outcome in found
+    ]
 
 
 def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> list[Outcome]:
@@ -115,7 +119,7 @@ def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     if unit.order == "refit":
         return lost_refits(data, unit, failure)
     found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
-    return [noted(outcome, is_look=unit.is_look) for outcome in found]
+    return [noted(outcome, look=unit.look) for outcome in found]
 
 
 def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
@@ -383,7 +387,11 @@ def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
     target = task.target
     if target.classes is None or not task.has_several_classes:
         return None
-    held = masked(target, _by_side(values, tile)[0], tile.test, tile.lacking)
+    values = _by_side(values, tile)[0]
+    is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
+    if is_of_signs and values.min(initial=0.0) < 0.0 < values.max(initial=0.0):
+        return None
+    held = masked(target, values, tile.test, tile.lacking)
     found: set[Label] = set()
     for part in held[:_FEW_ROWS], held[_FEW_ROWS:]:  # most candidates are done with the first
         if not len(part):

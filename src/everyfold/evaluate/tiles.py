@@ -58,8 +58,8 @@ class Unit:
         (of some kernels where they come from a source), or refits of the estimators themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
-    is_look : bool
-        Whether the unit is evaluated on the one split that candidates are looked at on.
+    look : int
+        The number of the split that candidates are looked at on, from 1 on; 0 for their own folds.
     seconds, memory : float, int
         What it should cost, and bytes at work, kernels included.
     landmarks : int
@@ -75,7 +75,7 @@ class Unit:
     words: str
     order: Literal["kernel", "fold", "pass", "refit"] = "kernel"
     threads: int = 1
-    is_look: bool = False
+    look: int = 0
     seconds: float = 0.0
     memory: int = 0
     landmarks: int = 0

@@ -204,8 +204,9 @@ class Model:
         n_rows, n_features = shape
         if self.operator == "auto" and kernel.is_linear and n_features < n_rows:
             return Primal()
-        if self.operator == "auto" and not self.choice.is_precomputed and not fits(n_rows, n_rows):
-            return _low_rank(n_rows, n_features, self.seed)
+        if self.operator == "auto" and not self.choice.is_precomputed:
+            is_small = fits(n_rows, n_rows)
+            return Dense() if is_small else _low_rank(n_rows, n_features, self.seed)
         check_memory(n_rows, n_rows, self.instead)
         return Dense()
 

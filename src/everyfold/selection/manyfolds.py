@@ -9,7 +9,7 @@ import numpy as np
 
 from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Data, Outcome
-from everyfold.evaluate.foldscores import MOST_COLUMNS, FoldScores, column
+from everyfold.evaluate.foldscores import MOST_COLUMNS, column, names_of
 from everyfold.evaluate.request import Request
 from everyfold.models.private import MultimetricScorer
 from everyfold.types import Array, Params, Score
@@ -67,13 +67,7 @@ def _columns(
     scores: Sequence[Score], failures: Mapping[int, Failure], request: Request
 ) -> dict[str, Array]:
     """By scorer, the scores of all folds; those that failed have the error score."""
-    names = ["score"]
-    if isinstance(scores, FoldScores):
-        names = list(scores.columns)
-    else:
-        first = next((score for score in scores if score is not None), None)
-        names = list(first) if isinstance(first, dict) else names
-    columns = {name: column(scores, name) for name in names}
+    columns = {name: column(scores, name) for name in names_of(scores)}
     if failures:
         columns = {name: values.copy() for name, values in columns.items()}
         for values in columns.values():

@@ -74,9 +74,7 @@ def _with_folds(
     for key, column in means.items():
         side, _, name = key.partition("_")
         if side == "std":
-            found = (item.columns.get(name) for item in short)
-            with np.errstate(invalid="ignore"):
-                stds = [0.0 if values is None else float(np.std(values)) for values in found]
+            stds = _deviations([item.columns.get(name) for item in short])
             results[key] = np.where(np.isfinite(column), stds, np.nan)
         elif side == "split0":
             rows = [item.columns.get(name, missing) for item in short]
@@ -88,6 +86,20 @@ def _with_folds(
         else:
             results[key] = column
     return results, by_fold
+
+
+def _deviations(columns: Sequence[Array | None]) -> Array:
+    """The standard deviations of scores over folds, those of many candidates at once."""
+    with np.errstate(invalid="ignore"):
+        known = [values for values in columns if values is not None]
+        if len(known) == len(columns) and sum(map(len, known)) <= _AT_ONCE:
+            together: Array = np.std(np.stack(known), axis=1)
+            return together
+        return np.array([0.0 if values is None else float(np.std(values)) for values in columns])
+
+
+_AT_ONCE = 1_000_000
+"""Scores that are put together at most."""
 
 
 def _formatted(
