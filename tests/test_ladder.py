@@ -12,7 +12,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_friedman1, make_friedman3, make_moons
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.metrics import make_scorer
+from sklearn.metrics import make_scorer, r2_score
 from sklearn.model_selection import (
     GridSearchCV,
     KFold,
@@ -640,7 +640,7 @@ class TestEstimates:
     def test_looks_tell_more_than_ranks_that_leave_much_out(self, scoring, seed, monkeypatch):
         options = {"grid": self.GRID, "xy": data(500, seed), "scoring": scoring, "refit": False}
         climbing, dense = searches(**options)
-        monkeypatch.setattr(ladder.Ladder, "settled", lambda *_: ())
+        monkeypatch.setattr(ladder.Ladder, "_shifts", lambda *_: {})
         unsettled, _ = searches(**options)
         truth = dense.cv_results_["mean_test_score"]
         error = (1.0 if scoring == "r2" else 0.0) - truth
@@ -661,6 +661,26 @@ class TestEstimates:
         assert climbing.cv_results_["mean_test_score"].max() == pytest.approx(truth.max())
         by_fold = [climbing.cv_results_[f"split{i}_test_score"] for i in range(5)]
         np.testing.assert_allclose(np.mean(by_fold, 0), climbing.cv_results_["mean_test_score"])
+
+    def test_held_out_values_of_all_are_kept(self):
+        climbing, _ = searches(grid=self.GRID, keep_predictions="all")
+        y = data()[1]
+        for number, score in enumerate(climbing.cv_results_["mean_test_score"]):
+            values = climbing.out_of_fold(number).values
+            if climbing.cv_results_["status"][number] in ("exact", "certified"):
+                folds = climbing.cv.split(y)
+                scores = [r2_score(y[test], values[test]) for _, test in folds]
+                assert np.mean(scores) == pytest.approx(score, abs=1e-10)
+            assert np.isfinite(values).all()
+
+    def test_standings_are_made_once_a_round_and_once_in_the_end(self, monkeypatch):
+        """Not after every kernel: of thousands of candidates that would take longest of all."""
+        made, rounds, replay, after = [], [], standings.Climb.replay, ladder.Ladder.after
+        monkeypatch.setattr(standings.Climb, "replay", lambda *a: made.append(1) or replay(*a))
+        monkeypatch.setattr(ladder.Ladder, "after", lambda *a: rounds.append(1) or after(*a))
+        X, y = data()
+        FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=5, refit=False).fit(X, y)
+        assert len(made) == len(rounds) + 2
 
     def test_every_metric_is_told_by_its_own_looks(self):
         scoring = {"r2": "r2", "mse": "neg_mean_squared_error"}
@@ -692,7 +712,7 @@ class TestEstimates:
     @pytest.mark.parametrize("scoring", ["neg_mean_squared_error", "neg_root_mean_squared_error"])
     def test_the_best_leads_whatever_looks_say_of_the_others(self, cv, scoring, monkeypatch):
         options = {"cv": cv, "scoring": scoring, "grid": self.GRID, "refit": False}
-        monkeypatch.setattr(ladder.Ladder, "settled", lambda *_: ())
+        monkeypatch.setattr(ladder.Ladder, "_shifts", lambda *_: {})
         expected, _ = searches(**options)
         monkeypatch.undo()
         small.__wrapped__(monkeypatch)
@@ -716,7 +736,7 @@ class TestEstimates:
 
     def test_what_was_refitted_stays(self):
         class Estimated(Once):
-            def settled(self, history, data):
+            def restated(self, history, data):
                 assert not any(outcome.is_refit for outcomes in history for outcome in outcomes)
                 return [known(0), known(1)]
 
@@ -727,7 +747,7 @@ class TestEstimates:
 
         confirm = Confirm(Estimated([]), None, "score")
         history = [[known(0), known(1)], [known(0, is_refit=True)]]
-        assert [outcome.number for outcome in confirm.settled(history, None)] == [1]
+        assert [outcome.number for outcome in confirm.restated(history, None)] == [1]
 
 
 class TestNeighbours:

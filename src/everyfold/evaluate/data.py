@@ -340,6 +340,8 @@ class Outcome:
         The number of the look that the scores are those of, from 1 on; 0 if they are of all folds.
     errors : array, optional
         The errors of a look on each part of its rows, by which candidates are compared.
+    is_restated : bool
+        Whether nothing was evaluated again, and only scores or status are stated anew.
     landmarks : int
         Their number where a search found it; else 0.
     only_label : tuple of one label, optional
@@ -373,6 +375,7 @@ class Outcome:
     is_refit: bool = False
     look: int = 0
     errors: Array | None = None
+    is_restated: bool = False
     only_label: tuple[Label] | None = None
     status: str = ""
     landmarks: int = 0

@@ -29,8 +29,9 @@ def carry_out(
     """The outcomes of all candidates as they get complete, round after round.
 
     Rounds that go by parts of candidates get, and give, the folds of candidates as they come.
-    A later outcome of a candidate takes the place of an earlier one. Units that the journal has are
-    not repeated, and all others are written to it.
+    A later outcome of a candidate takes the place of an earlier one. The last ones may only restate
+    scores, or how certain they are. Units that the journal has are not repeated, and all others are
+    written to it.
     """
     data = data.prepared(plan.kind, plan.pooled)
     history: list[list[Outcome]] = []
@@ -47,13 +48,11 @@ def carry_out(
                 history[-1] += [without_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.look]
                 if whole:
-                    statuses = plan.rounds.statuses(history)
-                    yield [noted(o, status=statuses.get(o.number, o.status)) for o in whole]
+                    yield [noted(o, status=plan.rounds.status(o)) for o in whole]
         units = plan.rounds.after(history, data)
-    settled = plan.rounds.settled(history, data)
-    if settled:
-        statuses = plan.rounds.statuses(history)
-        yield [noted(o, status=statuses.get(o.number, o.status)) for o in settled]
+    restated = plan.rounds.restated(history, data)
+    if restated:
+        yield [noted(outcome, is_restated=True) for outcome in restated]
 
 
 def _mapped(

@@ -9,7 +9,7 @@ matrix, which decides. Every candidate says how far it got.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -220,17 +220,32 @@ class Ladder(Rounds):
         climb = Climb(self._standings(), self.metric, self.scale, self.most)
         return climb.replay(history)
 
-    def statuses(self, history: History) -> dict[int, str]:
-        """See base class."""
-        climb = self._climb(history)
-        return {number: climb.status(standing) for number, standing in climb.standings.items()}
+    def status(self, outcome: Outcome) -> str:
+        """See base class: "certified" is what the residual trace tells."""
+        is_certified = outcome.residual_trace <= CERTAIN * self.rhos[outcome.number]
+        return "certified" if outcome.is_of_another_model and is_certified else "estimated"
 
-    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
-        """See base class: scores of ranks that left much out, moved to where looks saw them.
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class: scores follow looks where ranks left much out, and statuses all of it."""
+        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
+        climb, shifts = self._climb(history), self._shifts(history, latest, data)
+        found = []
+        for number, outcome in latest.items():
+            status = climb.status(climb.standings[number])
+            if number in shifts:
+                scores = moved(outcome.scores, shifts[number])
+                found.append(noted(outcome, scores=scores, means={}, status=status))
+            elif status != self.status(outcome):
+                found.append(noted(outcome, status=status))
+        return found
+
+    def _shifts(
+        self, history: History, latest: Mapping[int, Outcome], data: Data
+    ) -> dict[int, dict[str, float]]:
+        """What looks add to scores of ranks that left much out, by candidate and metric.
 
         None gets ahead of the best on the full matrix.
         """
-        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
         full = [mean_score(o, self.metric) for o in latest.values() if not o.is_of_another_model]
         shifts: dict[int, dict[str, float]] = {}
         for metric in names_of(next(iter(latest.values())).scores):
@@ -239,10 +254,7 @@ class Ladder(Rounds):
             cap = max(full, default=np.inf) if metric == self.metric else np.inf
             for number, shift in climb.corrections(cap).items():
                 shifts.setdefault(number, {})[metric] = shift
-        return [
-            noted(latest[number], scores=moved(latest[number].scores, own), means={})
-            for number, own in shifts.items()
-        ]
+        return shifts
 
     def _units(self, data: Data, numbers: Sequence[int], rank: int | None) -> list[Unit]:
         """Units of some candidates at a rank, None for the full matrix."""

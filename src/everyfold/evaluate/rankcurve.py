@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from everyfold.evaluate.data import Candidate, Data, Outcome
+from everyfold.evaluate.data import Candidate, Data, Outcome, noted
 from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.passes import cut_passes
 from everyfold.evaluate.rounds import History, Rounds, mean_score
@@ -89,14 +89,14 @@ class RankCurve(Rounds):
         more = (self._units(data, k, with_open_ranks(data)) for k in (1, 2))
         return [*self.first, *(unit for units in more for unit in units)]
 
-    def statuses(self, history: History) -> dict[int, str]:
-        """See base class: by what the last doubling did to each score."""
-        found = {}
-        for last in history[-1]:
-            before = [o for outcomes in history[:-1] for o in outcomes if o.number == last.number]
-            is_known = bool(before) and self._moved(before[-1], last) <= self._error(last)
-            found[last.number] = "converged" if is_known else "estimated"
-        return found
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class: converged is what the last doubling moved by little."""
+        before = {o.number: o for outcomes in history[:-1] for o in outcomes}
+        return [
+            noted(last, status="converged")
+            for last in history[-1]
+            if last.number in before and self._moved(before[last.number], last) <= self._error(last)
+        ]
 
     def _units(self, data: Data, k: int, numbers: Sequence[int]) -> list[Unit]:
         """The units of some candidates in round k."""

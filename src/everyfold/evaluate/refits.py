@@ -44,6 +44,11 @@ class _Around(Rounds):
         """See base class; without the refits."""
         return self.inner.expected(data)
 
+    def status(self, outcome: Outcome) -> str:
+        """See base class; what was refitted says so itself."""
+        is_inner = not outcome.is_refit and outcome.status != REFITTED
+        return self.inner.status(outcome) if is_inner else outcome.status
+
 
 @dataclass(frozen=True)
 class Confirm(_Around):
@@ -68,14 +73,10 @@ class Confirm(_Around):
             return ()
         return self.inner.after(history, data) or self._refits(history, data)
 
-    def statuses(self, history: History) -> dict[int, str]:
-        """See base class."""
-        return self.inner.statuses(_before_refits(history))
-
-    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class; what was refitted is known."""
         known = {outcome.number for round_ in history for outcome in round_ if outcome.is_refit}
-        found = self.inner.settled(_before_refits(history), data)
+        found = self.inner.restated(_before_refits(history), data)
         return [outcome for outcome in found if outcome.number not in known]
 
     def _refits(self, history: History, data: Data) -> list[Unit]:
@@ -118,13 +119,9 @@ class Beside(_Around):
         """See base class."""
         return self.inner.after(_without_refitted(history), data)
 
-    def statuses(self, history: History) -> dict[int, str]:
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class."""
-        return self.inner.statuses(_without_refitted(history))
-
-    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
-        """See base class."""
-        return self.inner.settled(_without_refitted(history), data)
+        return self.inner.restated(_without_refitted(history), data)
 
 
 def _before_refits(history: History) -> History:

@@ -44,12 +44,12 @@ class Rounds(ABC):
         """Units that are likely to be done in all rounds, for an estimate of their cost."""
         return self.first
 
-    def statuses(self, history: History) -> dict[int, str]:
-        """How certain the scores of candidates are, by number, where that is more than exact."""
-        return {}
+    def status(self, outcome: Outcome) -> str:
+        """How certain scores are, as far as they tell by themselves."""
+        return outcome.status
 
-    def settled(self, history: History, data: Data) -> Sequence[Outcome]:
-        """Outcomes that take the place of estimates in the end, when more is known."""
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """Outcomes whose scores or status are to be stated anew in the end, when all is known."""
         return ()
 
 

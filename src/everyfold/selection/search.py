@@ -254,6 +254,9 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
 
     def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
         """Note outcomes of candidates that got complete together."""
+        if outcomes[0].is_restated:
+            state.history |= {outcome.number: outcome for outcome in outcomes}
+            return
         new = [o.number for o in outcomes if o.number not in state.history]
         is_alone = outcomes[0].status == REFITTED
         for outcome in outcomes:
