@@ -16,6 +16,9 @@ from everyfold.evaluate import costs
 from everyfold.evaluate.bind import FoldRows, rows_of, shared_bases
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.evaluate.methods import MANY_FOLDS, Method, choose_method
+from everyfold.kernels import Kernel
+from everyfold.models.model import Model
+from everyfold.models.pipelines import freeze
 from everyfold.operators import Structure
 from everyfold.operators.base import Outline
 from everyfold.types import Matrix, Order
@@ -147,6 +150,7 @@ def kernels_of(
     data: Data, candidates: Sequence[Candidate], *, is_per_fold: bool
 ) -> Iterator[KernelPlan]:
     """The kernels of candidates, each with the structure it asks for on the data at hand."""
+    known: dict[Hashable, Structure] = {}
     for members in gather(candidates, lambda candidate: candidate.kernel_key):
         first = members[0]
         is_own = first.model.has_kernel_per_fold or (bool(first.parts.steps) and is_per_fold)
@@ -157,11 +161,22 @@ def kernels_of(
             shape = (data.n, 0)
         else:
             shape = (data.n, X.shape[1])
-            structure = first.model.structure(first.model.choice.resolve(X), shape)
+            structure = _structure(first.model, first.model.choice.resolve(X), shape, known)
             outline = structure.outline(*shape, is_per_fold=is_own)
             is_long = _is_long(structure, shape, data.n_folds) and not is_own
             outline = replace(outline, is_long=is_long)
         yield KernelPlan(tuple(members), structure, outline, shape[1])
+
+
+def _structure(
+    model: Model, kernel: Kernel, shape: tuple[int, int], known: dict[Hashable, Structure]
+) -> Structure:
+    """The structure of a kernel: what is alike to it is not asked for its memory again."""
+    asked = freeze(model.operator), model.choice.is_precomputed, freeze(model.loss), model.seed
+    key = *asked, kernel.is_linear, shape
+    if key not in known:
+        known[key] = model.structure(kernel, shape)
+    return known[key]
 
 
 def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool:
