@@ -440,28 +440,28 @@ class TestPromises:
             found[number].score, found[number].is_full = score, True
         for number, score in dict(certified).items():
             found[number].score, found[number].residual = score, 0.0
-        return standings.Climb(found, "score", views.Scale(best, rows)).weigh()
+        return standings.Climb(found, "score", views.Scale(best, rows)).predict()
 
     def test_errors_are_compared_with_that_of_the_best_that_is_known(self):
         climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5, 2: 0.4})
         share = 1.0 - views.ROUGH - views.DOUBT / 20.0
-        assert climb.standings[1].promise == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
-        assert climb.standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        assert climb.standings[1].upper == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
+        assert climb.standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_full_matrices_tell_more_than_low_ranks(self):
         climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5}, certified={2: 0.9})
-        assert climb.standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        assert climb.standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_without_a_perfect_score_differences_count(self):
         climb = self.climb([0.6, 0.8], full={0: 0.5}, best=np.nan)
-        assert climb.standings[1].promise == pytest.approx(0.7)
+        assert climb.standings[1].upper == pytest.approx(0.7)
 
     def test_nothing_known_leaves_the_look_alone(self):
-        assert self.climb([0.6, 0.8]).standings[1].promise == 0.8
+        assert self.climb([0.6, 0.8]).standings[1].upper == 0.8
 
     def test_few_rows_leave_more_possible(self):
         few, many = (self.climb([0.6, 0.5], {0: 0.6}, rows=m).standings[1] for m in (50, 5000))
-        assert few.promise > many.promise
+        assert few.upper > many.upper
 
     @staticmethod
     def paired(errors, looks=1, folds=0):
@@ -479,10 +479,10 @@ class TestPromises:
     def test_errors_that_go_together_leave_less_possible(self):
         noise = np.random.default_rng(0).uniform(0.5, 1.5, (2, views.PARTS))
         alike, apart = 1.1 * noise[0], 1.1 * noise[1] / noise[1].mean() * noise[0].mean()
-        climb = self.paired([noise[0], alike, apart]).weigh()
+        climb = self.paired([noise[0], alike, apart]).predict()
         here, there = (climb.standings[i] for i in (1, 2))
-        assert here.expected == pytest.approx(there.expected)
-        assert here.promise < climb.standings[0].score < there.promise
+        assert here.predicted == pytest.approx(there.predicted)
+        assert here.upper < climb.standings[0].score < there.upper
 
     def test_of_neighbours_more_is_held_possible(self):
         scale, errors = views.Scale(0.0, 400), np.random.default_rng(0).uniform(0.5, 1.5, (2, 20))
@@ -507,10 +507,10 @@ class TestPromises:
         climb = self.climb([0.6, 0.8], full={0: 0.5})
         for number, score in ((0, 0.6), (1, 0.1)):
             climb.standings[number].looks[2] = standings.Look(score)
-        both = climb.weigh().standings[1].expected
+        both = climb.predict().standings[1].predicted
         assert both == pytest.approx(1.0 - 0.5 * 0.55 / 0.4)
         del climb.standings[0].looks[2]
-        assert climb.weigh().standings[1].expected == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        assert climb.predict().standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_those_with_most_looks_lead(self):
         climb = self.climb([0.9, 0.6, 0.58])
@@ -520,8 +520,8 @@ class TestPromises:
 
     def test_the_most_promising_come_first_until_none_is_left(self):
         climb = self.climb([0.6, 0.9, 0.55, 0.1], full={0: 0.6})
-        assert climb.contenders()[:2] == [1, 2]
-        assert 3 not in climb.contenders()
+        assert climb.next_full()[:2] == [1, 2]
+        assert 3 not in climb.next_full()
 
 
 class TestLooks:
@@ -611,13 +611,13 @@ class TestLooks:
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):
         """What the ladder reads is what a fit on the training rows of the look scores."""
         seen = {}
-        weigh = standings.Climb.weigh
+        predict = standings.Climb.predict
 
         def note(climb):
             seen.update(climb.standings)
-            return weigh(climb)
+            return predict(climb)
 
-        monkeypatch.setattr(standings.Climb, "weigh", note)
+        monkeypatch.setattr(standings.Climb, "predict", note)
         X, y = data()
         cv = KFold(5, shuffle=True, random_state=0)
         search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=cv).fit(X, y)
@@ -699,7 +699,7 @@ class TestEstimates:
             for i, look in enumerate((0.6, 0.9, 0.1))
         ]
         found[0].score, found[0].is_full = 0.5, True
-        climb = standings.Climb(found, "score", views.Scale(1.0, 400)).weigh()
+        climb = standings.Climb(found, "score", views.Scale(1.0, 400)).predict()
         shifts = climb.corrections(0.5)
         assert set(shifts) == {1, 2}
         assert 0.2 + shifts[1] < 0.5
@@ -716,7 +716,7 @@ class TestEstimates:
         expected, _ = searches(**options)
         monkeypatch.undo()
         small.__wrapped__(monkeypatch)
-        monkeypatch.setattr(views.Scale, "told", lambda *_: 1e9)
+        monkeypatch.setattr(views.Scale, "blended", lambda *_: 1e9)
         found, _ = searches(**options)
         assert found.best_index_ == expected.best_index_
         assert found.best_score_ == expected.best_score_
@@ -758,7 +758,7 @@ class TestNeighbours:
     def climb(self, *, gain):
         """Four kernels, from narrow to wide, which ranks captured; (2, 1.0) is done and leads."""
         found = [
-            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, promise=0.85)
+            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, upper=0.85)
             for k in range(4)
             for i, rho in enumerate(self.RIDGES)
         ]
@@ -770,44 +770,44 @@ class TestNeighbours:
 
     def test_ridges_beside_it_and_the_next_kernels(self):
         # A look promises 0.85 at most, which settles it, but ranks may still rise to 1.
-        assert sorted(self.climb(gain=0.1).hopeful()) == [4, 6, 8, 10]
+        assert sorted(self.climb(gain=0.1).possible_winners()) == [4, 6, 8, 10]
 
     def test_what_a_look_excludes_is_left_out(self):
         climb = self.climb(gain=0.1)
         for number, hope in ((4, 0.89), (6, 0.91), (8, 0.5)):
-            climb.standings[number].hope = hope
-        assert sorted(climb.hopeful()) == [6, 10]
+            climb.standings[number].wide_upper = hope
+        assert sorted(climb.possible_winners()) == [6, 10]
 
     def test_what_ranks_exclude_is_left_out(self):
-        assert self.climb(gain=0.01).hopeful() == []
+        assert self.climb(gain=0.01).possible_winners() == []
 
     def test_scores_that_fall_exclude_nothing_far_above_the_ridge(self):
         climb = self.climb(gain=-0.01)
         climb.standings[6].rho = 1e-5
-        assert climb.hopeful() == [6]
+        assert climb.possible_winners() == [6]
 
     def test_what_is_certain_is_left_out(self):
         climb = self.climb(gain=0.1)
         climb.standings[4].residual = 0.0
-        assert sorted(climb.hopeful()) == [6, 8, 10]
+        assert sorted(climb.possible_winners()) == [6, 8, 10]
 
     def test_a_kernel_that_no_rank_captures_is_looked_at(self):
         climb = self.climb(gain=0.01)
         climb.standings[10].residual = 20.0
-        assert climb.hopeful() == [10]
+        assert climb.possible_winners() == [10]
 
     def test_far_ridges_are_no_neighbours(self):
         climb = self.climb(gain=0.1)
         for number in (9, 10, 11):
             climb.standings[number].rho = 1e-3
-        assert sorted(climb.hopeful()) == [4, 6, 8]
+        assert sorted(climb.possible_winners()) == [4, 6, 8]
 
     def test_a_better_neighbour_leads_on(self):
         climb = self.climb(gain=0.1)
         for number, score in ((4, 0.89), (6, 0.89), (8, 0.88), (10, 0.92)):
             climb.standings[number].score, climb.standings[number].is_full = score, True
         # The kernel of 10 is the last one; those around it that are not done.
-        assert sorted(climb.hopeful()) == [9, 11]
+        assert sorted(climb.possible_winners()) == [9, 11]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

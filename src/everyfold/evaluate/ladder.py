@@ -136,7 +136,7 @@ class Ladder(Rounds):
     scale : Scale
         How scores are compared.
     most : int
-        Candidates that are evaluated on the full matrix because of what they promise.
+        Candidates that are evaluated on the full matrix because of their upper limits.
     first : sequence of Unit
     """
 
@@ -179,7 +179,7 @@ class Ladder(Rounds):
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
-        climb = self._climb(history).weigh()
+        climb = self._climb(history).predict()
         looks = max((o.look for outcomes in history for o in outcomes), default=0)
         if not (looks or climb.has_full):
             rank = FIRST_RANK * 2 ** len(history)
@@ -188,13 +188,13 @@ class Ladder(Rounds):
                 standings = climb.uncertain()
                 if standings:
                     return self._units(data, standings, rank)
-            suspects = climb.suspects()
-            if suspects:
-                return self._look(data, suspects, 1)
-        doubtful, turn = climb.doubtful(number_of_looks(removals(data.tasks[0])))
-        if doubtful:
-            return self._look(data, doubtful, turn)
-        return self._units(data, climb.contenders(), None)
+            uncertified = climb.uncertified()
+            if uncertified:
+                return self._look(data, uncertified, 1)
+        to_look_at, turn = climb.to_look_at(number_of_looks(removals(data.tasks[0])))
+        if to_look_at:
+            return self._look(data, to_look_at, turn)
+        return self._units(data, climb.next_full(), None)
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class: the first rank, a look, more for a few, and the full matrix of two."""
@@ -250,7 +250,7 @@ class Ladder(Rounds):
         shifts: dict[int, dict[str, float]] = {}
         for metric in names_of(next(iter(latest.values())).scores):
             scale = replace(self.scale, best=perfect_score(data.tasks[0], metric))
-            climb = Climb(self._standings(), metric, scale, self.most).replay(history).weigh()
+            climb = Climb(self._standings(), metric, scale, self.most).replay(history).predict()
             cap = max(full, default=np.inf) if metric == self.metric else np.inf
             for number, shift in climb.corrections(cap).items():
                 shifts.setdefault(number, {})[metric] = shift

@@ -1,4 +1,11 @@
-"""Where the candidates of a ladder stand: what low ranks, a look and full matrices say."""
+"""What is known of each candidate of a ladder, and which of them are worth more work.
+
+Three sources say something about a candidate's score: a low-rank kernel on all folds, the exact
+kernel on one split (a look, :mod:`everyfold.evaluate.views`), and the full kernel on all folds,
+which is final. From the first two the final score is predicted, with an upper limit. A candidate
+whose upper limit is below the best final score is left as it is; the others get further looks, or
+the full kernel.
+"""
 
 from __future__ import annotations
 
@@ -15,25 +22,27 @@ from everyfold.evaluate.views import Scale
 from everyfold.types import Array
 
 CERTAIN = 0.03
-"""A candidate is certified where the residual trace is at most this share of its ridge."""
+"""A low-rank score is certified if the residual trace is at most this share of the ridge."""
 
 CAPTURED, TELLING = 0.01, 1000.0
-"""A kernel is captured where the residual trace is at most this share of its trace.
+"""A kernel is captured if the residual trace is at most CAPTURED · its trace.
 
-And a score that fell still tells something where that is at most so many times the ridge.
+A score that fell as the rank grew still counts if that trace is at most TELLING · the ridge.
 """
 
-UNTOLD = 5.0
-"""So many times the ridge left out make a score that says less than a look."""
+UNRELIABLE = 5.0
+"""A low-rank score says less than a look if the residual trace is above UNRELIABLE · the ridge."""
 
 CONVERGED, NEARLY = 1e-3, 5e-3
-"""A score has converged where twice the rank moves it by less than this share of their spread.
+"""A score has converged if doubling the rank moves it by less than CONVERGED · (best − median).
 
-And by less than so much of the error of the best, which is all that counts where fits are good.
+Where the perfect score is known, it must also move by less than NEARLY · the error of the best,
+which is far smaller than the spread of all scores where fits are good.
 """
 
-PROMISE, SETBACK = 2.0, 1.0
-"""A score may still rise by these multiples of what the last doubling of the rank gave or took."""
+RISE, SETBACK = 2.0, 1.0
+"""A low-rank score may still rise by RISE times what the last doubling of the rank added to it, or
+by SETBACK times what it took from it."""
 
 CONTENDERS = 3
 """How many candidates are evaluated on the full matrix at a time; so many need no ladder."""
@@ -41,21 +50,24 @@ CONTENDERS = 3
 _ROUNDING = 1e-9
 
 MOST_EXACT, MOST_LARGE = 12, 4
-"""How many are evaluated there because of what they promise.
+"""How many candidates are evaluated on the full matrix because of their upper limits.
 
-And how many of very many rows, where each takes long, or of few candidates.
+MOST_LARGE is for many rows, where each takes long, and for few candidates.
 """
 
 SHARE_OF_ALL = 10
-"""Candidates are few if there are not so many times as many."""
+"""There are few candidates if they are fewer than SHARE_OF_ALL · MOST_EXACT."""
 
 NEAR = 10.0
-"""Ridges of two kernels within this factor are compared."""
+"""The nearest ridge of a neighbouring kernel counts as a neighbour within this factor."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The score on the split of a look, and the errors of its parts, where they are known."""
+    """A candidate on the split of a look: its score, and its errors on parts of the test rows.
+
+    Errors are None where the score is no sum over rows.
+    """
 
     score: float
     errors: Array | None = None
@@ -63,7 +75,34 @@ class Look:
 
 @dataclass(slots=True)
 class Standing:
-    """Where one candidate stands."""
+    """What is known of one candidate.
+
+    Attributes
+    ----------
+    number : int
+    rho : float
+        The ridge on all rows.
+    kernel : int
+        Which of the kernels it has.
+    trace : float
+        Of the kernel matrix.
+    score : float
+        The latest mean score on all folds.
+    gain : float
+        By how much the score rose when it was last evaluated at a higher rank.
+    residual : float
+        tr(K − K̃) at the last rank.
+    is_full, is_exact : bool
+        Whether the score is that of the full kernel matrix, and exact.
+    looks : dict
+        By the number of the look.
+    predicted, upper : float, optional
+        The score on all folds that looks predict, and its upper limit.
+    wide_upper : float, optional
+        A more cautious upper limit, for neighbours of the best candidate.
+    width : float
+        The share of the trace that the first rank left out: it orders kernels from wide to narrow.
+    """
 
     number: int
     rho: float
@@ -75,15 +114,10 @@ class Standing:
     is_full: bool = False
     is_exact: bool = False
     looks: dict[int, Look] = field(default_factory=dict)
-    """What was seen on the splits that were looked at, by their number."""
-    expected: float | None = None
-    """What looks say of the score, given what they say of candidates that are known."""
-    promise: float | None = None
-    """The best that they leave possible."""
-    hope: float | None = None
-    """The same for a neighbour of the best."""
+    predicted: float | None = None
+    upper: float | None = None
+    wide_upper: float | None = None
     width: float = np.inf
-    """The share that the first rank left out, by which kernels are ordered from wide to narrow."""
 
     @property
     def look(self) -> float:
@@ -93,57 +127,68 @@ class Standing:
 
     @property
     def share(self) -> float:
-        """What the last rank left out of the kernel, as a share of it."""
+        """tr(K − K̃) / tr(K) at the last rank."""
         return self.residual / self.trace if self.trace > 0.0 else 0.0
 
     @property
     def is_certified(self) -> bool:
-        """Whether low rank is as good as the full kernel for this ridge."""
+        """Whether the low-rank score is as good as that of the full kernel for this ridge."""
         return not self.is_full and self.residual <= CERTAIN * self.rho
 
     @property
     def is_captured(self) -> bool:
-        """Whether the score says something about the full kernel."""
+        """Whether nearly all of the kernel was kept, so that a score that stays has converged."""
         return self.is_full or self.is_certified or self.residual <= CAPTURED * self.trace
 
     @property
-    def is_untold(self) -> bool:
-        """Whether a low rank is all there is, and it leaves out far more than the ridge."""
-        return not self.is_full and self.residual > UNTOLD * self.rho
+    def is_unreliable(self) -> bool:
+        """Whether the score is of a low rank that leaves out far more than the ridge."""
+        return not self.is_full and self.residual > UNRELIABLE * self.rho
 
     @property
-    def potential(self) -> float:
-        """What the score may still turn out to be."""
+    def upper_score(self) -> float:
+        """The upper limit of the final score."""
         if self.is_full or self.is_certified:
             return self.score
-        if self.promise is not None:
-            return self.promise
-        rise = PROMISE * self.gain if self.gain >= 0.0 else -SETBACK * self.gain
+        if self.upper is not None:
+            return self.upper
+        rise = RISE * self.gain if self.gain >= 0.0 else -SETBACK * self.gain
         return self.score + rise
 
     @property
-    def prospect(self) -> float:
-        """What the score is likely to turn out to be, as far as anything tells."""
-        if self.is_full or self.is_certified or self.expected is None:
-            return self.potential
-        return self.expected
+    def likely_score(self) -> float:
+        """The final score as predicted; its upper limit if there was no look."""
+        if self.is_full or self.is_certified or self.predicted is None:
+            return self.upper_score
+        return self.predicted
 
     def may_reach(self, score: float) -> bool:
-        """Whether neither a look nor ranks exclude so good a score.
+        """Whether the final score may be so good, as far as looks and low ranks tell.
 
-        A score that fell with the rank says little where the ridge is far below what that left out.
+        A score that fell as the rank grew excludes nothing if the residual trace is far above the
+        ridge.
         """
         if self.is_full or self.is_certified or not np.isfinite(self.score):
             return False
-        if self.hope is not None and self.hope < score:
+        if self.wide_upper is not None and self.wide_upper < score:
             return False
         is_falling = self.gain < 0.0 and self.residual > TELLING * self.rho
-        return not self.is_captured or is_falling or self.score + PROMISE * abs(self.gain) >= score
+        return not self.is_captured or is_falling or self.score + RISE * abs(self.gain) >= score
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two candidates on the same looks: how many, their mean scores, the errors of all parts."""
+    """Two candidates on the looks that both had.
+
+    Attributes
+    ----------
+    looks : int
+        How many.
+    here, there : float
+        Their mean scores.
+    errors, others : array, optional
+        Their errors on each part of the test rows.
+    """
 
     looks: int
     here: float
@@ -153,9 +198,9 @@ class Pair:
 
     @property
     def likeness(self) -> float:
-        """From 0 to 1: whether the errors of the first rise with those of the second, in shares.
+        """The slope of relative errors of the first over those of the second, clipped to [0, 1].
 
-        1 if nothing tells.
+        1 if errors are not known.
         """
         if self.errors is None or self.others is None:
             return 1.0
@@ -167,7 +212,7 @@ class Pair:
 
 
 class Climb:
-    """The standings of all candidates."""
+    """What is known of all candidates, and what should be done next."""
 
     def __init__(
         self, standings: Iterable[Standing], metric: str, scale: Scale, most: int = MOST_EXACT
@@ -177,7 +222,7 @@ class Climb:
         self.standings = {standing.number: standing for standing in standings}
 
     def replay(self, history: History) -> Climb:
-        """The same after all outcomes so far; what they promise is another question."""
+        """Read all outcomes so far; :meth:`predict` then says what they mean for final scores."""
         for outcomes in history:
             for outcome in outcomes:
                 if outcome.look:
@@ -202,11 +247,11 @@ class Climb:
 
     @property
     def has_full(self) -> bool:
-        """Whether full matrices have begun."""
+        """Whether any candidate was evaluated on the full matrix."""
         return any(standing.is_full for standing in self.standings.values())
 
     def status(self, standing: Standing) -> str:
-        """How certain a score is, in a word."""
+        """How certain a score is: "exact", "certified", "converged" or "estimated"."""
         if standing.is_exact:
             return "exact"
         if standing.is_certified:
@@ -220,10 +265,10 @@ class Climb:
 
     @property
     def _margin(self) -> float:
-        """A difference between two scores that does not count.
+        """Scores that differ by less than this count as equal.
 
-        The unit is from the median to the best score, which suits any scorer, or the error of the
-        best, where perfect scores are known and it is less.
+        CONVERGED · (best − median), which suits any scorer; where the perfect score is known, at
+        most NEARLY · (perfect − best).
         """
         if self._known_margin is None:
             scores = self._scores[np.isfinite(self._scores)]
@@ -237,18 +282,19 @@ class Climb:
         return self._known_margin
 
     def uncertain(self) -> list[int]:
-        """Those whose score is not certain and may still turn out to be the best."""
+        """The candidates that are only estimated and may still be the best."""
         floor = float(np.max(self._scores)) - self._margin
         return [
             number
             for number, standing in self.standings.items()
-            if self.status(standing) == "estimated" and standing.potential >= floor
+            if self.status(standing) == "estimated" and standing.upper_score >= floor
         ]
 
-    def suspects(self) -> list[int]:
-        """All that are not certain and, to compare them with, the best whose score is known.
+    def uncertified(self) -> list[int]:
+        """The candidates to look at first: all that are not certified, and the best that is.
 
-        All ridges of a kernel cost a look little more than one.
+        The latter is what the others are compared with. All ridges of a kernel are looked at, since
+        they cost little more than one.
         """
         numbers = [number for number, s in self.standings.items() if not s.is_certified]
         known = [s for s in self.standings.values() if s.is_certified]
@@ -261,24 +307,25 @@ class Climb:
         """Those that were looked at."""
         return [s for s in self.standings.values() if np.isfinite(s.look)]
 
-    def weigh(self) -> Climb:
-        """Say what looks promise, by what they say of a candidate that is known.
+    def predict(self) -> Climb:
+        """Predict final scores from looks, by the best candidate whose final score is known.
 
-        Without any that is known, looks speak for themselves.
+        If there is none, the score of a look is the prediction.
         """
         known = self._best_known
         for standing in self._seen:
             if known is None:
-                standing.expected = standing.promise = standing.look
+                standing.predicted = standing.upper = standing.look
             else:
-                standing.expected, standing.promise = self._compared(standing, known, known.score)
+                standing.predicted, standing.upper = self._compared(standing, known, known.score)
         return self
 
     @property
     def _best_known(self) -> Standing | None:
-        """The best of those that were looked at and are known: the full matrix tells most.
+        """The best candidate that was looked at and has a final score, or else a certified one.
 
-        Chance makes all candidates on the same rows look better or worse together.
+        Others are compared with it, since chance makes candidates better or worse together on the
+        same test rows.
         """
         seen = self._seen
         known = [s for s in seen if s.is_full] or [s for s in seen if s.is_certified]
@@ -287,44 +334,44 @@ class Climb:
     def _compared(
         self, one: Standing, other: Standing, score: float, *, is_wide: bool = False
     ) -> tuple[float, float]:
-        """What looks say of a candidate if another has this score: likely, and possible at best.
+        """The predicted score of a candidate and its upper limit, if ``other`` has this score.
 
-        Only splits on which both were looked at are compared.
+        Only looks that both had are compared.
         """
         both = self._on_both(one, other)
         doubt = self._scale.doubt(both.errors, both.others, both.looks, is_wide=is_wide)
-        promise = partial(self._scale.promise, score, both.here, both.there)
+        promise = partial(self._scale.predict, score, both.here, both.there)
         return promise(), promise(doubt)
 
     def corrections(self, cap: float = np.inf) -> dict[int, float]:
-        """What looks add to scores that ranks do not tell, so that none gets to a cap."""
+        """By how much unreliable low-rank scores are to be moved, so that none reaches ``cap``."""
         known, found = self._best_known, {}
-        # Means over folds round: estimates have to stay behind the best by more than that.
+        # Estimates stay behind the best by more than the rounding of a mean over folds.
         most = cap - _ROUNDING * abs(cap) - 1e-6 * self._margin
         for s in self._seen:
-            if s.is_untold and self.status(s) == "estimated":
-                shift = min(s.look if known is None else self._told(s, known), most) - s.score
+            if s.is_unreliable and self.status(s) == "estimated":
+                shift = min(s.look if known is None else self._corrected(s, known), most) - s.score
                 if np.isfinite(shift):
                     found[s.number] = shift
         return found
 
-    def _told(self, one: Standing, other: Standing) -> float:
-        """The score that looks tell of a candidate, by that of another that is known.
+    def _corrected(self, one: Standing, other: Standing) -> float:
+        """The score of a candidate by its looks, corrected by those of one with a known score.
 
-        By which factor they flatter the other counts as far as the errors of both go together.
+        How far looks were off for the known one counts as far as the errors of both are correlated.
         """
         both = self._on_both(one, other)
-        return self._scale.told(other.score, both.here, both.there, both.likeness)
+        return self._scale.blended(other.score, both.here, both.there, both.likeness)
 
     def _on_both(self, one: Standing, other: Standing) -> Pair:
-        """What two candidates did on the splits that both were looked at on."""
+        """Two candidates on the looks that both had."""
         both = [number for number in one.looks if number in other.looks]
         ours, theirs = ([s.looks[number] for number in both] for s in (one, other))
         here, there = (sum(look.score for look in looks) / len(both) for looks in (ours, theirs))
         return Pair(len(both), here, there, _together(ours), _together(theirs))
 
     def rivals(self) -> list[int]:
-        """Those that may be the best, as far as the last look tells, whose best leads."""
+        """Those with the most looks that may be the best, as far as these looks tell."""
         seen = self._seen
         most = max((len(s.looks) for s in seen), default=0)
         last = [s for s in seen if len(s.looks) == most]
@@ -334,47 +381,48 @@ class Climb:
         bar = leader.look
         return [s.number for s in last if self._compared(s, leader, bar)[1] >= bar]
 
-    def hopeful(self) -> list[int]:
-        """All that may be better than the best on the full matrix, the likeliest first.
+    def possible_winners(self) -> list[int]:
+        """The candidates that may be better than the best final score, the likeliest first.
 
-        Those that promise more, while there are few on the full matrix; then the neighbours of the
-        best. Whatever has the best score of all is among them in any case.
+        First those whose upper limit is above it, until the full matrix was made for so many as the
+        climb allows; then the neighbours of the best. A candidate that leads without a final score
+        is always among them.
         """
         full = [s for s in self.standings.values() if s.is_full]
-        order = sorted(self.standings.values(), key=lambda s: (-s.prospect, s.number))
+        order = sorted(self.standings.values(), key=lambda s: (-s.likely_score, s.number))
         if not full:
             rivals = self.rivals() or list(self.standings)
             return [s.number for s in order if np.isfinite(s.score) and s.number in rivals]
         bar = max(standing.score for standing in full) + self._margin
-        left = [s.number for s in order if not s.is_full and s.potential > bar]
+        left = [s.number for s in order if not s.is_full and s.upper_score > bar]
         if left and len(full) < self._most:
             return left
         leader = max(self.standings.values(), key=lambda s: (s.score, -s.number))
-        return self._beside(leader) if leader.is_full else [leader.number]
+        return self._neighbours(leader) if leader.is_full else [leader.number]
 
-    def doubtful(self, looks: int) -> tuple[list[int], int]:
-        """Those that a further look may tell apart, and its number; none after so many looks.
+    def to_look_at(self, looks: int) -> tuple[list[int], int]:
+        """The candidates for a further look, and its number; none after so many looks.
 
-        A look costs less than the full matrix, which is for those that are left.
+        A look costs less than the full matrix, which is for those that looks cannot tell apart.
         """
-        hopeful = [self.standings[number] for number in self.hopeful()]
-        unsure = [s for s in hopeful if not s.is_certified and 0 < len(s.looks) < looks]
-        if len(hopeful) < 2 and not self.has_full:
+        possible_winners = [self.standings[number] for number in self.possible_winners()]
+        unsure = [s for s in possible_winners if not s.is_certified and 0 < len(s.looks) < looks]
+        if len(possible_winners) < 2 and not self.has_full:
             return [], 0
         turn = 1 + min((len(s.looks) for s in unsure), default=0)
         return [s.number for s in unsure if len(s.looks) < turn], turn
 
-    def contenders(self) -> list[int]:
-        """The next to be evaluated on the full matrix, a few at a time."""
+    def next_full(self) -> list[int]:
+        """The next candidates for the full matrix, a few at a time."""
         done = sum(standing.is_full for standing in self.standings.values())
         left = self._most - done
-        return self.hopeful()[: min(CONTENDERS, left) if left > 0 else CONTENDERS]
+        return self.possible_winners()[: min(CONTENDERS, left) if left > 0 else CONTENDERS]
 
-    def _beside(self, leader: Standing) -> list[int]:
-        """The neighbours of the leader that may be better: the next ridges, the next kernels.
+    def _neighbours(self, leader: Standing) -> list[int]:
+        """The neighbours of the leader that may be better: the next ridges and the next kernels.
 
-        Errors are smooth in ridge and width of a kernel: whatever ranks and the look were mistaken
-        about, the winner is better than all around it.
+        Errors vary smoothly with the ridge and the width of the kernel. Comparing the winner with
+        its neighbours by final scores corrects most of what low ranks and looks got wrong.
         """
         same = [s for s in self.standings.values() if s.kernel == leader.kernel]
         below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
@@ -383,11 +431,11 @@ class Climb:
         known = self._best_known
         for s in around.values():
             if known is not None and s.looks:
-                s.hope = self._compared(s, known, known.score, is_wide=True)[1]
+                s.wide_upper = self._compared(s, known, known.score, is_wide=True)[1]
         return [s.number for s in around.values() if s.may_reach(leader.score)]
 
     def _in_next_kernels(self, leader: Standing) -> Iterator[Standing]:
-        """Of the next wider and narrower kernel the most similar ridge, and the best by a look."""
+        """Of the next wider and next narrower kernel: the nearest ridge, and the best by looks."""
         widths = {s.kernel: s.width for s in self.standings.values()}
         order = sorted(widths, key=lambda kernel: (widths[kernel], kernel))
         place = order.index(leader.kernel)
@@ -402,6 +450,6 @@ class Climb:
 
 
 def _together(looks: Sequence[Look]) -> Array | None:
-    """The errors of the parts of all looks, if all of them are known."""
+    """The errors on the parts of all looks; None if some are not known."""
     known = [look.errors for look in looks if look.errors is not None]
     return np.concatenate(known) if len(known) == len(looks) else None

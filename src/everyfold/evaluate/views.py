@@ -1,10 +1,11 @@
-"""A look at candidates: the exact kernel on one split that holds a few of the folds out together.
+"""A look at candidates: the exact kernel on one split, which holds out a few folds together.
 
-A low-rank matrix that leaves much of a kernel out says nothing about that kernel, however little
-its score moves with the rank. One split of the full kernel does: all ridges of a kernel share one
-reduction, and what is better than another candidate on the same rows is most often better on all.
-How much of a difference is chance is told by the parts of these rows: errors of two candidates go
-up and down together, so that far smaller differences than their own spread are seen.
+A low-rank matrix that leaves much of a kernel out says little about that kernel, even if its score
+hardly changes with the rank. One split with the exact kernel says more: all ridges of a kernel
+share one tridiagonal reduction, and a candidate that is better than another on the same test rows
+is most often better on all folds. How much of a difference may be chance is estimated as in a
+paired test: the test rows are divided into parts, and the errors of two candidates on these parts
+are compared. They rise and fall together, so that differences far below their own spread show.
 """
 
 from __future__ import annotations
@@ -22,27 +23,27 @@ from everyfold.rows.folds import Folds, chosen, joined
 from everyfold.types import Array, Index
 
 ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
-"""Folds are held out together until they have so many rows, or this share of all."""
+"""A look holds out folds together until they have so many rows, or this share of all rows."""
 
 MOST_ROWS = 2000
-"""Of a larger training set so many rows are drawn."""
+"""The training rows of a look at most; of more, so many are drawn."""
 
 MOST_LOOKS = 5
-"""So many splits are looked at, those after the first by the candidates that are left."""
+"""Looks at most; those after the first are for the candidates that are left."""
 
 PARTS = 20
-"""Of the test rows, whose errors are compared between candidates."""
+"""The number of parts of the test rows on which errors are compared."""
 
 ROUGH = 0.003
-"""By which share of themselves errors of a look may be off by rounding."""
+"""The relative error of the errors of a look, which is not solved to the last digit."""
 
 NEIGHBOURLY, WIDE = 4.0, 2.0
-"""Of a neighbour of the best so many times more is held possible, by rows or by their parts."""
+"""Factors of DOUBT and of PAIRED for neighbours of the best."""
 
 DOUBT, PAIRED = 3.0, 3.0
-"""Errors on m rows may be too large by this share of them over the root of m.
+"""An error on m rows may be too large by chance by DOUBT / √m of itself.
 
-Or, where the parts of the rows are known, by so many standard errors of the comparison.
+Where the errors on parts are known: by PAIRED standard errors of the paired comparison.
 """
 
 
@@ -190,7 +191,7 @@ def perfect_score(task: Task, metric: str) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """How scores compare: by their errors where the score of perfect predictions is known.
+    """How scores are compared: by errors, i.e. perfect score − score, if the perfect one is known.
 
     Attributes
     ----------
@@ -211,26 +212,30 @@ class Scale:
         """Whether the perfect score is known."""
         return math.isfinite(self.best)
 
-    def promise(self, score: float, look: float, other: float, doubt: float = 0.0) -> float:
-        """What a look promises, given what it says of another candidate with a known score.
+    def predict(self, score: float, look: float, other: float, doubt: float = 0.0) -> float:
+        """The score of a candidate from its look, by that of another with a known ``score``.
 
-        Where errors are known, chance may have made its own larger by ``doubt``, a share of it.
+        The ratio of their errors is taken to be that of the look (the difference of the scores if
+        there is no perfect score). With a ``doubt`` it is an upper limit: the candidate's error may
+        be too large by that share.
         """
         if not (self.has_errors and other < self.best):
             return score + look - other
         share = max(0.5, 1.0 - doubt)
         return self.best - share * (self.best - score) * (self.best - look) / (self.best - other)
 
-    def told(self, score: float, look: float, other: float, likeness: float) -> float:
-        """What a look tells, if only a part of what it says of another is said of all alike.
+    def blended(self, score: float, look: float, other: float, likeness: float) -> float:
+        """The score of a candidate from its look, which was off for another by some factor.
+
+        That factor counts to the power of ``likeness``: not at all for 0, in full for 1.
 
         Examples
         --------
-        >>> [round(Scale(1.0, 400).told(0.9, 0.2, 0.8, part), 2) for part in (0.0, 0.5, 1.0)]
+        >>> [round(Scale(1.0, 400).blended(0.9, 0.2, 0.8, part), 2) for part in (0.0, 0.5, 1.0)]
         [0.2, 0.43, 0.6]
         """
         if not (self.has_errors and max(look, other) < self.best and score <= self.best):
-            return self.promise(score, look, other)
+            return self.predict(score, look, other)
         factor = (self.best - score) / (self.best - other)
         return float(self.best - (self.best - look) * factor**likeness)
 
@@ -242,10 +247,10 @@ class Scale:
         *,
         is_wide: bool = False,
     ) -> float:
-        """By which share of itself an error may be too large, compared with that of another.
+        """By which share of itself an error may be too large by chance, compared with another's.
 
-        Parts of the rows tell, where they are known of both; else the number of rows. A wide doubt
-        holds more possible. Once all folds have been looked at, values are off by rounding only.
+        From the parts of the test rows if both have errors there, else from the number of rows.
+        Looks at all folds leave nothing to chance. ``is_wide`` is for neighbours of the best.
 
         Examples
         --------
