@@ -17,8 +17,9 @@ import pytest
 from numba import TypingError
 from numba.core.event import Listener, install_listener
 
-from everyfold.operators.compiled import Entry
+from everyfold.operators.compiled import Entry, stamp_of
 from everyfold.selection.progress import Progress
+from everyfold.svm import core
 from everyfold.svm.core import fold_paths
 from everyfold.svm.paths import hinge_paths
 
@@ -111,6 +112,94 @@ def test_other_errors_are_not_the_caches(module):
     assert {path: path.read_bytes() for path in files(module)} == kept
 
 
+PART = """
+from numba import njit
+
+FACTOR = 2.0
+
+@njit
+def times(x):
+    return FACTOR * x
+"""
+
+WHOLE = """
+from part import times
+
+def scaled(x):
+    return times(x)
+"""
+
+
+@pytest.fixture
+def scaled(tmp_path, monkeypatch):
+    """Makes an entry of two files as they are now, as a new process would."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # files change within its clock's tick
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "part.py").write_text(PART)
+    (tmp_path / "whole.py").write_text(WHOLE)
+
+    def make(**options):
+        for name in ("part", "whole"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        return Entry(importlib.import_module("whole").scaled, {}, **options)
+
+    return make
+
+
+def test_numba_sees_one_file_only(scaled, tmp_path):
+    """The reason for stamps."""
+    assert scaled()(3.0) == 6.0
+    (tmp_path / "part.py").write_text(PART.replace("2.0", "5.0"))
+    assert scaled()(3.0) == 6.0
+
+
+def test_a_stamp_covers_every_file(scaled, tmp_path):
+    def cache():
+        return {path.name for path in (tmp_path / "__pycache__").iterdir()}
+
+    assert scaled(stamp=stamp_of(tmp_path.iterdir()))(3.0) == 6.0
+    former = cache()
+    assert len(former) == 2
+    again = scaled(stamp=stamp_of(tmp_path.iterdir()))
+    assert again(3.0) == 6.0
+    assert again._run.stats.cache_hits
+    assert cache() == former
+    (tmp_path / "part.py").write_text(PART.replace("2.0", "5.0"))
+    other = scaled(stamp=stamp_of(tmp_path.iterdir()))
+    assert other(3.0) == 15.0
+    assert other._run.stats.cache_misses
+    assert len(cache()) == 2  # what was compiled from other files is deleted
+    assert not cache() & former
+
+
+def test_a_stamp_changes_with_names_and_contents_of_sources(tmp_path):
+    def stamp(**sources):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for name, source in sources.items():
+            (tmp_path / name.replace("_", ".")).write_text(source)
+        return stamp_of(tmp_path.iterdir())
+
+    first = stamp(a_py="1", b_py="2")
+    assert stamp(b_py="2", a_py="1") == first
+    assert stamp(a_py="1", b_py="2", c_txt="3") == first
+    others = {stamp(a_py="1"), stamp(a_py="12", b_py=""), stamp(a_py="2", b_py="1")}
+    assert len(others | {first, stamp(a_py="1", c_py="2")}) == 5
+
+
+def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
+    folder = Path(core.__file__).parent
+    files = [folder / name for name in core._SOURCES]
+    entries = [value for value in vars(core).values() if type(value) is Entry]
+    assert len(entries) >= 6
+    for entry in entries:
+        assert entry._function.__qualname__.startswith(f"{stamp_of(files)}.")
+    for path in files:
+        lines = re.findall(r"^(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
+        own = {f"everyfold.svm.{Path(name).stem}" for name in core._SOURCES}
+        assert set(lines) <= own | {"everyfold.operators.compiled"}
+
+
 SEARCHES = """
 import os, shutil, sys, warnings
 from pathlib import Path
@@ -141,7 +230,7 @@ for entry in (flush, fold_paths):
         shutil.copy2(path, flush.folder)
 search()
 for ending in ("nbi", "nbc"):
-    (path,) = flush.folder.glob(f"core.flush-*.{ending}")
+    (path,) = flush.folder.glob(f"core.*.flush-*.{ending}")
     os.truncate(path, path.stat().st_size // 2)
     search()
 search()
@@ -172,7 +261,7 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV, compile
 from everyfold.operators import gathered
-from everyfold.operators.compiled import Entry
+from everyfold.operators.compiled import Entry, stamp_of
 from everyfold.svm import core
 
 def entries():

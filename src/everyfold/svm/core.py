@@ -28,12 +28,13 @@ themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
 
-from everyfold.operators.compiled import Entry
+from everyfold.operators.compiled import Entry, stamp_of
 from everyfold.svm.intrinsics import ask as _ask
 from everyfold.svm.intrinsics import first as _first
 from everyfold.svm.intrinsics import maximum as _max
@@ -80,11 +81,13 @@ _FLAGS = {"nnan", "nsz", "contract", "arcp"}
 
 _njit: Any = njit  # numba's stubs leave out the options that drop wrappers
 _OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
+_SOURCES = "core.py", "intrinsics.py", "workspace.py"
+_STAMP = stamp_of(Path(__file__).with_name(name) for name in _SOURCES)
 
 
 def _entry(function: _Function) -> _Function:
     """Compile on first call, to the disk cache where there is a place for one."""
-    return cast(_Function, Entry(function, {**_OPTIONS, "no_cfunc_wrapper": True}))
+    return cast(_Function, Entry(function, {**_OPTIONS, "no_cfunc_wrapper": True}, _STAMP))
 
 
 def _compiled(function: _Function) -> _Function:
