@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -20,7 +21,8 @@ from numba.core.event import Listener, install_listener
 from everyfold.operators.compiled import Entry, stamp_of
 from everyfold.selection.progress import Progress
 from everyfold.svm import core
-from everyfold.svm.core import fold_paths
+from everyfold.svm.core import folds, matrices, singles
+from everyfold.svm.core.folds import fold_paths
 from everyfold.svm.paths import hinge_paths
 
 SOURCE = """
@@ -188,16 +190,28 @@ def test_a_stamp_changes_with_names_and_contents_of_sources(tmp_path):
 
 
 def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
-    folder = Path(core.__file__).parent
-    files = [folder / name for name in core._SOURCES]
-    entries = [value for value in vars(core).values() if type(value) is Entry]
+    files = sorted(Path(core.__file__).parent.glob("*.py"))
+    modules = matrices, folds, singles
+    entries = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     assert len(entries) >= 6
     for entry in entries:
         assert entry._function.__qualname__.startswith(f"{stamp_of(files)}.")
     for path in files:
-        lines = re.findall(r"^(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
-        own = {f"everyfold.svm.{Path(name).stem}" for name in core._SOURCES}
-        assert set(lines) <= own | {"everyfold.operators.compiled"}
+        lines = re.findall(r"^\s*(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
+        elsewhere = {line for line in lines if not line.startswith("everyfold.svm.core.")}
+        assert elsewhere <= {"everyfold.operators.compiled"}, path.name
+
+
+def test_any_file_of_the_solver_is_in_its_stamp(tmp_path):
+    folder = shutil.copytree(Path(core.__file__).parent, tmp_path / "core")
+    whole, files = stamp_of(folder.iterdir()), sorted(folder.glob("*.py"))
+    assert len(files) >= 10
+    for path in files:
+        source = path.read_text()
+        path.write_text(source + "# another line\n")
+        assert stamp_of(folder.iterdir()) != whole, path.name
+        path.write_text(source)
+    assert stamp_of(folder.iterdir()) == whole
 
 
 SEARCHES = """
@@ -206,7 +220,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV
-from everyfold.svm.core import flush, fold_paths
+from everyfold.svm.core.folds import fold_paths
+from everyfold.svm.core.matrices import flush
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -225,12 +240,11 @@ def search():
 
 flush.folder.mkdir(parents=True, exist_ok=True)
 for entry in (flush, fold_paths):
-    line = entry._function.__code__.co_firstlineno
-    for path in Path(sys.argv[1]).glob(f"core.*-{line}.*"):
+    for path in Path(sys.argv[1]).glob(f"*.{entry._function.__qualname__}-*"):
         shutil.copy2(path, flush.folder)
 search()
 for ending in ("nbi", "nbc"):
-    (path,) = flush.folder.glob(f"core.*.flush-*.{ending}")
+    (path,) = flush.folder.glob(f"matrices.*.flush-*.{ending}")
     os.truncate(path, path.stat().st_size // 2)
     search()
 search()
@@ -262,10 +276,11 @@ from sklearn.svm import SVC
 from everyfold import FastGridSearchCV, compile
 from everyfold.operators import gathered
 from everyfold.operators.compiled import Entry, stamp_of
-from everyfold.svm import core
+from everyfold.svm.core import folds, matrices, singles
 
 def entries():
-    found = [value for m in (core, gathered) for value in vars(m).values() if type(value) is Entry]
+    modules = gathered, matrices, folds, singles
+    found = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     return {entry._function.__name__: entry for entry in found}
 
 def others():
@@ -298,13 +313,14 @@ def test_everything_can_be_compiled_ahead():
 
 PARTS = """
 import numpy as np
-from everyfold.svm import core
+from everyfold.svm.core import folds, matrices, solver, state, steps
 from everyfold.svm.paths import hinge_paths
 
 x = np.array([-2.0, -1.0, 1.0, 2.0])
 hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))
-kind = type(core._move)
-found = {name: part.signatures for name, part in vars(core).items() if type(part) is kind}
+modules, kind = (matrices, state, steps, solver, folds), type(steps._move)
+parts = {name: part for m in modules for name, part in vars(m).items() if type(part) is kind}
+found = {name: part.signatures for name, part in parts.items()}
 compiled = {name: types for name, types in found.items() if types}
 assert len(compiled) > 20, compiled
 print({name: types for name, types in compiled.items() if len(types) > 1})
