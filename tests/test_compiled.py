@@ -159,15 +159,15 @@ def test_a_stamp_covers_every_file(scaled, tmp_path):
     def cache():
         return {path.name for path in (tmp_path / "__pycache__").iterdir()}
 
-    assert scaled(stamp=stamp_of(tmp_path.iterdir()))(3.0) == 6.0
+    assert scaled(stamp=stamp_of(tmp_path))(3.0) == 6.0
     former = cache()
     assert len(former) == 2
-    again = scaled(stamp=stamp_of(tmp_path.iterdir()))
+    again = scaled(stamp=stamp_of(tmp_path))
     assert again(3.0) == 6.0
     assert again._run.stats.cache_hits
     assert cache() == former
     (tmp_path / "part.py").write_text(PART.replace("2.0", "5.0"))
-    other = scaled(stamp=stamp_of(tmp_path.iterdir()))
+    other = scaled(stamp=stamp_of(tmp_path))
     assert other(3.0) == 15.0
     assert other._run.stats.cache_misses
     assert len(cache()) == 2  # what was compiled from other files is deleted
@@ -180,23 +180,24 @@ def test_a_stamp_changes_with_names_and_contents_of_sources(tmp_path):
             path.unlink()
         for name, source in sources.items():
             (tmp_path / name.replace("_", ".")).write_text(source)
-        return stamp_of(tmp_path.iterdir())
+        return stamp_of(tmp_path)
 
     first = stamp(a_py="1", b_py="2")
     assert stamp(b_py="2", a_py="1") == first
     assert stamp(a_py="1", b_py="2", c_txt="3") == first
     others = {stamp(a_py="1"), stamp(a_py="12", b_py=""), stamp(a_py="2", b_py="1")}
     assert len(others | {first, stamp(a_py="1", c_py="2")}) == 5
+    assert stamp_of(tmp_path / "nothing") == stamp()
 
 
 def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
-    files = sorted(Path(core.__file__).parent.glob("*.py"))
+    folder = Path(core.__file__).parent
     modules = matrices, folds, singles
     entries = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     assert len(entries) >= 6
     for entry in entries:
-        assert entry._function.__qualname__.startswith(f"{stamp_of(files)}.")
-    for path in files:
+        assert entry._function.__qualname__.startswith(f"{stamp_of(folder)}.")
+    for path in folder.glob("*.py"):
         lines = re.findall(r"^\s*(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
         elsewhere = {line for line in lines if not line.startswith("everyfold.svm.core.")}
         assert elsewhere <= {"everyfold.operators.compiled"}, path.name
@@ -204,14 +205,14 @@ def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
 
 def test_any_file_of_the_solver_is_in_its_stamp(tmp_path):
     folder = shutil.copytree(Path(core.__file__).parent, tmp_path / "core")
-    whole, files = stamp_of(folder.iterdir()), sorted(folder.glob("*.py"))
+    whole, files = stamp_of(folder), sorted(folder.glob("*.py"))
     assert len(files) >= 10
     for path in files:
         source = path.read_text()
         path.write_text(source + "# another line\n")
-        assert stamp_of(folder.iterdir()) != whole, path.name
+        assert stamp_of(folder) != whole, path.name
         path.write_text(source)
-    assert stamp_of(folder.iterdir()) == whole
+    assert stamp_of(folder) == whole
 
 
 SEARCHES = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import Lock
@@ -42,9 +42,13 @@ class _Notice(event.Listener):
         """Nothing more to say."""
 
 
-def stamp_of(files: Iterable[Traversable]) -> str:
-    """A word that changes with the name or the content of any source file among these."""
+def stamp_of(folder: Traversable) -> str:
+    """A word that changes with the name or the content of any source file in a folder.
+
+    Programs that are packed into one file have no folders; numba looks at that file itself.
+    """
     digest = hashlib.sha256()
+    files = folder.iterdir() if folder.is_dir() else iter(())
     for file in sorted(files, key=lambda file: file.name):
         if file.name.endswith(".py"):
             source = file.read_bytes()

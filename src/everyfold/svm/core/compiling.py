@@ -27,7 +27,7 @@ whole = cast(Callable[[Any], int], np.int64)  # as int, which would be compiled,
 # that looks for its place. Infinities are data here, so "ninf" is left out too.
 _FLAGS = {"nnan", "nsz", "contract", "arcp"}
 _OPTIONS = {"nogil": True, "fastmath": _FLAGS, "error_model": "numpy"}
-_STAMP = stamp_of(resources.files(__package__).iterdir())
+_STAMP = stamp_of(resources.files(__package__))
 
 _njit: Any = njit  # numba's stubs leave out the options that drop wrappers
 
