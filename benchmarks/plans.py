@@ -46,7 +46,7 @@ GAMMAS = [0.03, 0.1, 0.3]
 WARM = 150
 """Rows of the search before the measured one."""
 
-COMPILED = "everyfold.operators.gathered", "everyfold.svm.core"
+COMPILED = "everyfold.operators.gathered", "everyfold.svm.core.folds", "everyfold.svm.core.singles"
 """Modules that are loaded when they are first needed, with a compiler of 150 MB."""
 
 SECONDS_WITHIN, MEMORY_WITHIN = 2.0, 1.5

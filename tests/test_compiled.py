@@ -5,6 +5,7 @@ import importlib.util
 import os
 import pickle
 import re
+import shutil
 import subprocess
 import sys
 import types
@@ -17,9 +18,11 @@ import pytest
 from numba import TypingError
 from numba.core.event import Listener, install_listener
 
-from everyfold.operators.compiled import Entry
+from everyfold.operators.compiled import Entry, stamp_of
 from everyfold.selection.progress import Progress
-from everyfold.svm.core import fold_paths
+from everyfold.svm import core
+from everyfold.svm.core import folds, matrices, singles
+from everyfold.svm.core.folds import fold_paths
 from everyfold.svm.paths import hinge_paths
 
 SOURCE = """
@@ -111,13 +114,115 @@ def test_other_errors_are_not_the_caches(module):
     assert {path: path.read_bytes() for path in files(module)} == kept
 
 
+PART = """
+from numba import njit
+
+FACTOR = 2.0
+
+@njit
+def times(x):
+    return FACTOR * x
+"""
+
+WHOLE = """
+from part import times
+
+def scaled(x):
+    return times(x)
+"""
+
+
+@pytest.fixture
+def scaled(tmp_path, monkeypatch):
+    """Makes an entry of two files as they are now, as a new process would."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # files change within its clock's tick
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "part.py").write_text(PART)
+    (tmp_path / "whole.py").write_text(WHOLE)
+
+    def make(**options):
+        for name in ("part", "whole"):
+            monkeypatch.delitem(sys.modules, name, raising=False)
+        return Entry(importlib.import_module("whole").scaled, {}, **options)
+
+    return make
+
+
+def test_numba_sees_one_file_only(scaled, tmp_path):
+    """The reason for stamps."""
+    assert scaled()(3.0) == 6.0
+    (tmp_path / "part.py").write_text(PART.replace("2.0", "5.0"))
+    assert scaled()(3.0) == 6.0
+
+
+def test_a_stamp_covers_every_file(scaled, tmp_path):
+    def cache():
+        return {path.name for path in (tmp_path / "__pycache__").iterdir()}
+
+    assert scaled(stamp=stamp_of(tmp_path))(3.0) == 6.0
+    former = cache()
+    assert len(former) == 2
+    again = scaled(stamp=stamp_of(tmp_path))
+    assert again(3.0) == 6.0
+    assert again._run.stats.cache_hits
+    assert cache() == former
+    (tmp_path / "part.py").write_text(PART.replace("2.0", "5.0"))
+    other = scaled(stamp=stamp_of(tmp_path))
+    assert other(3.0) == 15.0
+    assert other._run.stats.cache_misses
+    assert len(cache()) == 2  # what was compiled from other files is deleted
+    assert not cache() & former
+
+
+def test_a_stamp_changes_with_names_and_contents_of_sources(tmp_path):
+    def stamp(**sources):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        for name, source in sources.items():
+            (tmp_path / name.replace("_", ".")).write_text(source)
+        return stamp_of(tmp_path)
+
+    first = stamp(a_py="1", b_py="2")
+    assert stamp(b_py="2", a_py="1") == first
+    assert stamp(a_py="1", b_py="2", c_txt="3") == first
+    others = {stamp(a_py="1"), stamp(a_py="12", b_py=""), stamp(a_py="2", b_py="1")}
+    assert len(others | {first, stamp(a_py="1", c_py="2")}) == 5
+    assert stamp_of(tmp_path / "nothing") == stamp()
+
+
+def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
+    folder = Path(core.__file__).parent
+    modules = matrices, folds, singles
+    entries = [value for m in modules for value in vars(m).values() if type(value) is Entry]
+    assert len(entries) >= 6
+    for entry in entries:
+        assert entry._function.__qualname__.startswith(f"{stamp_of(folder)}.")
+    for path in folder.glob("*.py"):
+        lines = re.findall(r"^\s*(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
+        elsewhere = {line for line in lines if not line.startswith("everyfold.svm.core.")}
+        assert elsewhere <= {"everyfold.operators.compiled"}, path.name
+
+
+def test_any_file_of_the_solver_is_in_its_stamp(tmp_path):
+    folder = shutil.copytree(Path(core.__file__).parent, tmp_path / "core")
+    whole, files = stamp_of(folder), sorted(folder.glob("*.py"))
+    assert len(files) >= 10
+    for path in files:
+        source = path.read_text()
+        path.write_text(source + "# another line\n")
+        assert stamp_of(folder) != whole, path.name
+        path.write_text(source)
+    assert stamp_of(folder) == whole
+
+
 SEARCHES = """
 import os, shutil, sys, warnings
 from pathlib import Path
 import numpy as np
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV
-from everyfold.svm.core import flush, fold_paths
+from everyfold.svm.core.folds import fold_paths
+from everyfold.svm.core.matrices import flush
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -136,12 +241,11 @@ def search():
 
 flush.folder.mkdir(parents=True, exist_ok=True)
 for entry in (flush, fold_paths):
-    line = entry._function.__code__.co_firstlineno
-    for path in Path(sys.argv[1]).glob(f"core.*-{line}.*"):
+    for path in Path(sys.argv[1]).glob(f"*.{entry._function.__qualname__}-*"):
         shutil.copy2(path, flush.folder)
 search()
 for ending in ("nbi", "nbc"):
-    (path,) = flush.folder.glob(f"core.flush-*.{ending}")
+    (path,) = flush.folder.glob(f"matrices.*.flush-*.{ending}")
     os.truncate(path, path.stat().st_size // 2)
     search()
 search()
@@ -172,11 +276,12 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV, compile
 from everyfold.operators import gathered
-from everyfold.operators.compiled import Entry
-from everyfold.svm import core
+from everyfold.operators.compiled import Entry, stamp_of
+from everyfold.svm.core import folds, matrices, singles
 
 def entries():
-    found = [value for m in (core, gathered) for value in vars(m).values() if type(value) is Entry]
+    modules = gathered, matrices, folds, singles
+    found = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     return {entry._function.__name__: entry for entry in found}
 
 def others():
@@ -209,13 +314,14 @@ def test_everything_can_be_compiled_ahead():
 
 PARTS = """
 import numpy as np
-from everyfold.svm import core
+from everyfold.svm.core import folds, matrices, solver, state, steps
 from everyfold.svm.paths import hinge_paths
 
 x = np.array([-2.0, -1.0, 1.0, 2.0])
 hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))
-kind = type(core._move)
-found = {name: part.signatures for name, part in vars(core).items() if type(part) is kind}
+modules, kind = (matrices, state, steps, solver, folds), type(steps._move)
+parts = {name: part for m in modules for name, part in vars(m).items() if type(part) is kind}
+found = {name: part.signatures for name, part in parts.items()}
 compiled = {name: types for name, types in found.items() if types}
 assert len(compiled) > 20, compiled
 print({name: types for name, types in compiled.items() if len(types) > 1})

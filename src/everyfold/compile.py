@@ -26,13 +26,13 @@ def compile_all() -> list[Path]:
 
     **Cost** a quarter of a minute where nothing is compiled yet, otherwise a second.
     """
+    from everyfold.operators import gathered
     from everyfold.operators.compiled import Entry
-    from everyfold.operators.gathered import solve_gathered, solve_sets
-    from everyfold.svm import core
+    from everyfold.svm.core import folds, matrices, singles
+    from everyfold.svm.core.workspace import LANES
     from everyfold.svm.kernel32 import Kernel32
     from everyfold.svm.paths import hinge_paths
     from everyfold.svm.rows import RowRemovals, hinge_held_out, hinge_refits
-    from everyfold.svm.workspace import LANES
 
     x, w, every = np.linspace(-1.0, 1.0, LANES), np.ones(LANES), np.arange(LANES)
     y, K = np.sign(x), np.outer(x, x)
@@ -43,8 +43,9 @@ def compile_all() -> list[Path]:
     removal = RowRemovals(1.0, coef[0, 0], K @ coef[0, 0], every[:1], every)
     hinge_held_out(kernel, y, w, [removal])
     hinge_refits(kernel, y, w, [removal])
-    solve_sets(np.eye(4), np.zeros(4), np.array([[0, 1]]), np.ones((1, 2, 1)))
-    entries = [solve_gathered, *(entry for entry in vars(core).values() if type(entry) is Entry)]
+    gathered.solve_sets(np.eye(4), np.zeros(4), np.array([[0, 1]]), np.ones((1, 2, 1)))
+    found = (vars(module).values() for module in (gathered, matrices, folds, singles))
+    entries = [value for values in found for value in values if type(value) is Entry]
     return sorted({entry.folder for entry in entries if entry.folder is not None})
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from threading import Lock
+from types import FunctionType
 from typing import Any
 
 from numba import njit
@@ -39,8 +42,25 @@ class _Notice(event.Listener):
         """Nothing more to say."""
 
 
+def stamp_of(folder: Traversable) -> str:
+    """A word that changes with the name or the content of any source file in a folder.
+
+    Programs that are packed into one file have no folders; numba looks at that file itself.
+    """
+    digest = hashlib.sha256()
+    files = folder.iterdir() if folder.is_dir() else iter(())
+    for file in sorted(files, key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            source = file.read_bytes()
+            digest.update(f"{file.name} {len(source)} ".encode() + source)
+    return f"v{digest.hexdigest()[:12]}"
+
+
 class Entry:
     """A function that is compiled on its first call, to the disk cache where there is one.
+
+    numba takes its cache for valid until the file of the function changes. Where functions that it
+    calls, or constants, stand in other files, a stamp of all of them keeps former versions apart.
 
     A cache that was cut off (a full disk, a killed process) or comes from elsewhere makes numba
     fail at every call from then on. Compiled code raises nothing itself, so that an error that is
@@ -52,10 +72,12 @@ class Entry:
     function : callable
     options : dict
         Of numba's ``njit``.
+    stamp : str, default=""
+        Of all files that the function is compiled from, by :func:`stamp_of`; not needed for one.
     """
 
-    def __init__(self, function: Callable[..., object], options: Params) -> None:
-        self._function = function
+    def __init__(self, function: Callable[..., object], options: Params, stamp: str = "") -> None:
+        self._function = _named(function, stamp) if stamp else function
         self._options = options
         self._lock = Lock()
         self._trials = 0
@@ -84,6 +106,8 @@ class Entry:
         notice = _Notice(self._function.__name__, self.folder)
         with event.install_listener("numba:compile", notice), paused_collector():
             self._run.compile(tuple(self._run.typeof_pyval(arg) for arg in args))
+        if self._run.stats.cache_misses:
+            self._delete_former()
         found = self._run(*args)
         self._is_ready = True
         return found
@@ -104,18 +128,29 @@ class Entry:
     def _delete_cache(self, error: Exception) -> None:
         folder = self.folder
         assert folder is not None
-        stem = Path(self._function.__code__.co_filename).stem
-        for path in folder.glob(f"{stem}.{self._function.__qualname__}-*"):
-            if path.suffix in _LIKE:
-                try:
-                    path.unlink(missing_ok=True)
-                except OSError:  # not ours to delete: the next trial goes without it
-                    continue
+        for path in self._files(self._function.__qualname__):
+            _delete(path)
         warn(
             f"the cache of compiled code in {folder} could not be read "
             f"({type(error).__name__}: {error}); {self._function.__name__} was compiled again",
             RuntimeWarning,
         )
+
+    def _delete_former(self) -> None:
+        """Delete what was compiled from other versions of its files, as numba does for one file."""
+        name, own = self._function.__name__, self._function.__qualname__
+        if own != name:
+            kept = set(self._files(own))
+            for path in self._files(f"v*.{name}"):
+                if path not in kept:
+                    _delete(path)
+
+    def _files(self, name: str) -> Iterator[Path]:
+        """The files of the cache under this name."""
+        if self.folder is not None:
+            stem = Path(self._function.__code__.co_filename).stem
+            paths = self.folder.glob(f"{stem}.{name}-*")
+            yield from (path for path in paths if path.suffix in _LIKE)
 
     @property
     def folder(self) -> Path | None:
@@ -128,3 +163,18 @@ class Entry:
         """The types it was compiled for."""
         found: list[Any] = self._run.signatures
         return found
+
+
+def _named(function: Callable[..., object], stamp: str) -> Callable[..., object]:
+    """The same function by another qualified name, which the files of numba's cache begin with."""
+    parts = function.__code__, function.__globals__, function.__name__
+    named = FunctionType(*parts, function.__defaults__, function.__closure__)
+    named.__qualname__ = f"{stamp}.{function.__name__}"
+    return named
+
+
+def _delete(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:  # not ours to delete: go on without
+        return

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from everyfold.operators.boxed import boxed_step
-from everyfold.svm.workspace import BETA, DOUBLES, FLOATS, HI, LO, UP, G
+from everyfold.svm.core.workspace import BETA, DOUBLES, FLOATS, HI, LO, UP, G
 from everyfold.types import Array, Index
 
 FIXED, COST = 4e5, 0.04

@@ -30,8 +30,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.workspace import padded, workspace
 
 __all__ = [
     "FoldPaths",
@@ -200,7 +200,7 @@ def _call(
     arrays: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
 ) -> None:
     """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
-    from everyfold.svm.core import fold_paths
+    from everyfold.svm.core.folds import fold_paths
     from everyfold.svm.leaps import Leaps
 
     n, width = int(np.diff(sets.starts).max()), kernel.rows.shape[1]

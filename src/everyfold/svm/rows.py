@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import (
     SHORT,
@@ -17,7 +18,6 @@ from everyfold.svm.paths import (
     Kernel,
     map_interruptibly,
 )
-from everyfold.svm.workspace import padded, workspace
 
 __all__ = [
     "HeldOutRows",
@@ -220,7 +220,7 @@ def hinge_refits(
     >>> hinge_refits(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
     array([-0.333])
     """
-    from everyfold.svm.core import refit_rows
+    from everyfold.svm.core.singles import refit_rows
 
     kernel, control = Kernel32.of(K), Control(tol, max_iter, n_threads, keep_coef=False)
     unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
@@ -268,7 +268,7 @@ def _held_out(
     """Leave rows out of models that share one problem and one kernel."""
     if not removals:
         return []
-    from everyfold.svm.core import hold_out_rows
+    from everyfold.svm.core.singles import hold_out_rows
 
     stop = np.zeros(1, dtype=np.int64)
     without = (

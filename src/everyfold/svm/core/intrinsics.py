@@ -1,4 +1,4 @@
-"""What compiled code needs of LLVM and numba does not offer; imported only with the core."""
+"""What compiled code needs of LLVM and numba does not offer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba import types
 from numba.extending import intrinsic
 
 _Array = Any
-_pointer: Any = types.CPointer  # numba's stubs leave it without types
+_Pointer: Any = types.CPointer  # numba's stubs leave it without types
 
 
 def _vector_intrinsic(name: str) -> Callable[[_Array, _Array], _Array]:
@@ -53,7 +53,7 @@ def _callback(
     return types.int64(address, K, n, width, W, stride, V, steps), generate
 
 
-def _first(typingctx: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
+def _pointer(typingctx: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
     """A pointer to the first number of a contiguous array.
 
     Arrays are counted by who holds them, and know shapes and steps; code that passes them on is
@@ -63,7 +63,7 @@ def _first(typingctx: Any, array: Any) -> tuple[Any, Callable[..., Any]]:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return context.make_array(signature.args[0])(context, builder, args[0]).data
 
-    return _pointer(array.dtype)(array), generate
+    return _Pointer(array.dtype)(array), generate
 
 
 def _onward(typingctx: Any, pointer: Any, count: Any) -> tuple[Any, Callable[..., Any]]:
@@ -76,7 +76,7 @@ def _onward(typingctx: Any, pointer: Any, count: Any) -> tuple[Any, Callable[...
 
 
 ask = cast(Callable[..., int], intrinsic(_callback))
-first = cast(Callable[[_Array], _Array], intrinsic(_first))
 onward = cast(Callable[[_Array, int], _Array], intrinsic(_onward))
+pointer = cast(Callable[[_Array], _Array], intrinsic(_pointer))
 maximum = _vector_intrinsic("llvm.maxnum")
 minimum = _vector_intrinsic("llvm.minnum")
