@@ -1,16 +1,26 @@
 """Calibrated probabilities equal scikit-learn's with ``ensemble=False``, without its refits."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
 import sklearn
+from sklearn import metrics
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    f1_score,
+    fbeta_score,
+    make_scorer,
+)
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
     GridSearchCV,
     GroupKFold,
     KFold,
@@ -324,6 +334,33 @@ def test_threshold_for_another_positive_label():
     threshold, score = search.tune_threshold(scorer)
     expected, best = best_of_all(-values, y == "no", f1_score)
     np.testing.assert_allclose((threshold, score), (expected, best), rtol=1e-6)
+    fixed = FixedThresholdClassifier(
+        FrozenEstimator(search.best_estimator_),
+        threshold=threshold,
+        pos_label="no",
+        response_method="decision_function",
+    ).fit(X, y)
+    is_no = -search.decision_function(X) >= threshold
+    np.testing.assert_array_equal(fixed.predict(X) == "no", is_no)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "remedy"),
+    [
+        ("f1", "make_scorer(f1_score, average='binary', pos_label='yes')"),
+        ("recall", "make_scorer(recall_score, average='binary', pos_label='yes')"),
+        (make_scorer(fbeta_score, beta=2), "make_scorer(fbeta_score, beta=2, pos_label='yes')"),
+        (make_scorer(f1_score, pos_label="Yes"), "make_scorer(f1_score, pos_label='yes')"),
+    ],
+)
+def test_threshold_says_how_the_positive_label_is_named(scoring, remedy):
+    X, y = two_classes(60)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape(remedy)) as refusal:
+        search.tune_threshold(scoring)
+    assert "y has ['no', 'yes']" in str(refusal.value)
+    search.tune_threshold(eval(remedy, dict(vars(metrics))))  # the remedy is one
+    search.tune_threshold("f1_macro")  # looks at both classes
 
 
 def test_threshold_of_repeated_folds_pools_every_value():
