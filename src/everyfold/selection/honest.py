@@ -19,9 +19,11 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.rows import RowSource
+from everyfold.rows.dasks import is_lazy
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
+from everyfold.selection.given import Given
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper
 from everyfold.selection.significance import (
@@ -67,6 +69,7 @@ class HonestScore:
 class HonestSearch:
     """The part of a search that judges its own results."""
 
+    _given: Given
     _keeper: Keeper
     _numbers: list[int]
     _ratio: float
@@ -113,7 +116,7 @@ class HonestSearch:
             folds. Both give means over outer folds; the interval is Student's, with the variance
             that overlapping training sets ask for (Nadeau and Bengio 2003).
         X, y
-            The rows of ``fit``, for "nested" and "repeated".
+            The rows of ``fit``, for "nested" and "repeated"; others are refused.
         confidence : float, default=0.95
             Of the interval.
         outer : int, splitter or None, default=None
@@ -142,13 +145,14 @@ class HonestSearch:
             return replace(
                 _record(scores, (low, high), confidence, best, words), is_exact=not inexact
             )
-        if isinstance(X, RowSource):
+        if isinstance(X, RowSource) or is_lazy(X):
             raise ValueError(
                 f"method={method!r} takes rows out of X, which a source of rows does not hold; "
                 "pass an array"
             )
         if X is None or y is None:
             raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
+        self._check_rows(X, y, params)
         repeats = n_repeats if method == "repeated" else None
         splits = self._outer(X, y, params, outer, repeats, random_state)
         search = clone(self)
@@ -282,6 +286,15 @@ class HonestSearch:
         if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
             raise ValueError(
                 "groups has another label for every row, so that it groups nothing; leave it out"
+            )
+
+    def _check_rows(self, X: Matrix, y: Targets, params: Params) -> None:
+        """Refuse other rows than those of ``fit``: their score is not that of this search."""
+        differences = self._given.differences(X, y, params)
+        if differences:
+            raise ValueError(
+                f"not what fit was given: {', '.join(differences)}; pass the same rows and "
+                "parameters, or nest the search on others by cross_val_score(search, X, y)"
             )
 
     def _have_scores(self) -> Mask:
