@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, LSSVR, FastGridSearchCV
+from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning
 from everyfold.selection.given import Contents
 from everyfold.selection.significance import compare, worse
 from everyfold.streams import ArrayRows
@@ -286,6 +286,23 @@ def test_uneven_and_repeated_folds_count_by_their_rows(numbers):
     differences = table[:, 0] - table[:, 3]
     error = np.sqrt(differences.var(ddof=1) * (1 / 14 + 10 / 60))
     assert search.compare(0, 3).statistic == pytest.approx(differences.mean() / error)
+
+
+def test_comparisons_of_estimates_say_so(numbers):
+    """A finite order is no refit."""
+    rough = ridge_search(order=1, n_confirm=0).fit(*numbers)
+    found = rough.compare(0, 1)
+    assert (found.is_exact, found.status) == (False, ("estimated", "estimated"))
+    with pytest.warns(InexactWarning, match="scores of 6 of 6 candidates are only estimated"):
+        rough.significantly_worse()
+    exact = ridge_search().fit(*numbers)
+    found = exact.compare(0, 1)
+    assert (found.is_exact, found.status) == (True, ("exact", "exact"))
+    exact.significantly_worse()  # without a warning
+    exact.cv_results_["status"][1], exact.cv_results_["is_exact"][1] = "certified", False
+    assert (exact.compare(1, 0).is_exact, exact.compare(1, 0).status[0]) == (False, "certified")
+    assert exact.compare(2, 0).is_exact
+    exact.significantly_worse()  # what is certified is known well enough
 
 
 def test_rounding_is_no_difference():

@@ -13,6 +13,8 @@ from everyfold.evaluate.data import Outcome
 from everyfold.rows.telling import warn
 from everyfold.types import Score
 
+ESTIMATED = "estimated"
+"""The status of a candidate whose scores are an approximation of unknown error."""
 NEAR_IDENTITY = "near identity"
 """The status of a candidate that an influence series says nothing of."""
 

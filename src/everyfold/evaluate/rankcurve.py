@@ -9,6 +9,7 @@ import numpy as np
 
 from everyfold.evaluate.data import Candidate, Data, Outcome
 from everyfold.evaluate.foldscores import column
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.passes import cut_passes
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.tiles import Unit, cut, kernels_of
@@ -95,7 +96,7 @@ class RankCurve(Rounds):
         for last in history[-1]:
             before = [o for outcomes in history[:-1] for o in outcomes if o.number == last.number]
             is_known = bool(before) and self._moved(before[-1], last) <= self._error(last)
-            found[last.number] = "converged" if is_known else "estimated"
+            found[last.number] = "converged" if is_known else ESTIMATED
         return found
 
     def _units(self, data: Data, k: int, numbers: Sequence[int]) -> list[Unit]:

@@ -14,12 +14,15 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold.criteria import InexactWarning
 from everyfold.display.table import metrics_of
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.rows import RowSource
 from everyfold.rows.dasks import is_lazy
+from everyfold.rows.telling import warn
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
@@ -216,13 +219,17 @@ class HonestSearch:
         Returns
         -------
         comparison : Comparison
-            ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``.
+            ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``;
+            ``is_exact`` and ``status`` say whether they rest on scores that are only estimated.
         """
         table = self._table(metric)
         i, j = self._index(i), self._index(j)
         if i == j:
             raise ValueError(f"candidate {i} cannot be compared with itself; pass another j")
-        return compare(table, i, j, self._ratio, confidence)
+        found = compare(table, i, j, self._ratio, confidence)
+        is_exact = bool(self.cv_results_["is_exact"][[i, j]].all())
+        first, second = map(str, self.cv_results_["status"][[i, j]])
+        return replace(found, is_exact=is_exact, status=(first, second))
 
     def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
         """Which candidates are worse than the best, each by a one-sided corrected t-test.
@@ -232,7 +239,28 @@ class HonestSearch:
         Returns
         -------
         is_worse : bool array of shape (n_candidates,)
+
+        Warns
+        -----
+        InexactWarning
+            If scores of some candidates are only estimated, as those that a search leaves behind
+            at low rank: whether they are worse is then estimated, too.
         """
+        is_worse = self._worse(confidence, metric)
+        is_estimated = self.cv_results_["status"] == ESTIMATED
+        if is_estimated.any():
+            warn(
+                f"the scores of {np.count_nonzero(is_estimated)} of {len(is_worse)} candidates are "
+                f"only estimated (cv_results_['status']), and by these "
+                f"{np.count_nonzero(is_estimated & is_worse)} of them are worse than the best; "
+                "order='exact' (of a Pipeline with preprocessing='per_fold') evaluates every "
+                "candidate on its folds",
+                InexactWarning,
+            )
+        return is_worse
+
+    def _worse(self, confidence: float = 0.95, metric: str | None = None) -> Mask:
+        """The same without a word about scores that are only estimated."""
         table = self._table(metric)
         means = table.mean(axis=0)
         if not np.isfinite(means).any():

@@ -108,7 +108,7 @@ def findings_of(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
         honest=_honest(search, held) if honest is None else honest,
-        is_worse=_or_words(search.significantly_worse),
+        is_worse=_or_words(search._worse),
         held=held,
         remarks=search._said,
         plans=(search.plan_,),
