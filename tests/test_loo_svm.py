@@ -402,3 +402,19 @@ def test_classes_of_equal_size_at_a_small_C_are_refitted():
         machine = SVC(C=C, gamma=0.5)
         found = cross_val_predict(machine, X, y, cv=ms.LeaveOneOut())
         assert_array_equal(found, refits(machine, X, y))
+
+
+@pytest.mark.parametrize("seed", [7, 32, 40, 56])
+def test_rounding_frees_no_support_vector_that_takes_over_a_coefficient(seed):
+    """Without a row of the larger class all others are at their bound, up to a last digit."""
+    rng = np.random.default_rng(seed)
+    K, y = RBF(0.3)(rng.normal(size=(21, 1))), np.where(np.arange(21) % 2 == 0, 1.0, -1.0)
+    for C in rng.uniform(0.05, 0.6, 6):
+        coef = hinge_paths(K, y, [C], np.ones((1, 21)), tol=1e-6, keep_coef=True).coef[0, 0]
+        rows = np.flatnonzero((y > 0.0) & (coef != 0.0))
+        removal = RowRemovals(C, coef, K @ coef, rows, rows)
+        (left,) = hinge_refits(K, y, np.ones(21), [removal], tol=1e-6)
+        held = 1.0 - np.eye(21)[rows]
+        true = hinge_paths(K, y, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
+        assert_allclose(left.values, true, atol=1e-3)
+        assert (left.violation < -1e-3).all()  # the bias has room, which is said
