@@ -3,13 +3,18 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import FitFailedWarning
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.model_selection import cross_val_predict as refit_predict
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import KernelCenterer
 
 from everyfold import (
     LSSVC,
     LSSVR,
+    FastGridSearchCV,
     InexactWarning,
     KernelClassifier,
     KernelRegressor,
@@ -225,3 +230,56 @@ def test_inexact_results_are_flagged():
     doubled, labels = np.vstack([X, X]), np.r_[y, y + 0.1]
     with pytest.warns(InexactWarning, match="not known to equal a refit"):
         cross_val_predict(LSSVR(alpha=1e-13), doubled, labels, cv=5)
+
+
+# -- kernels that centring leaves little of -------------------------------------------------------
+
+
+def nearly_constant(gamma, scale=1.0):
+    """A kernel whose rows are almost the same to it."""
+    return scale * rbf_kernel(X, gamma=gamma)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e5])
+def test_a_nearly_constant_kernel_that_is_centred(scale):
+    """The centred matrix is symmetric to the rounding of 1, not to 1e-8 of its own entries."""
+    K = nearly_constant(1e-9, scale)
+    left = KernelCenterer().fit_transform(K.copy())
+    assert np.abs(left - left.T).max() > 1e-8 * np.abs(left).max()
+    machine = make_pipeline(KernelCenterer(), KernelRidge(alpha=1e-7 * scale, kernel="precomputed"))
+    ours = cross_val_predict(machine, K, y, cv=KFold(4), fallback="refuse")
+    theirs = refit_predict(machine, K, y, cv=KFold(4))
+    assert_allclose(ours, theirs, atol=1e-6 * np.ptp(theirs))
+
+
+def test_a_kernel_of_which_centring_leaves_rounding_is_flagged():
+    machine = make_pipeline(KernelCenterer(), KernelRidge(alpha=1e-12, kernel="precomputed"))
+    with pytest.warns(InexactWarning, match="what centring leaves of a nearly constant kernel"):
+        ours = cross_val_predict(machine, nearly_constant(1e-12), y, cv=KFold(4))
+    theirs = refit_predict(machine, nearly_constant(1e-12), y, cv=KFold(4))
+    assert_allclose(ours, theirs, atol=0.1)
+    assert np.abs(ours - theirs).max() > 1e-6
+
+
+def test_an_asymmetric_kernel_is_refused_before_and_after_centring():
+    K = nearly_constant(0.1)
+    K[0, 5] += 1e-6
+    for steps in ((), (KernelCenterer(),)):
+        machine = make_pipeline(*steps, KernelRidge(kernel="precomputed"))
+        with pytest.raises(ValueError, match="not symmetric"):
+            cross_val_predict(machine, K, y, cv=3)
+
+
+def test_only_candidates_that_refuse_a_centred_kernel_fail():
+    """The library's own machines check their kernel, in a search as when they are fitted."""
+    K = nearly_constant(1e-9)
+    grid = {"model": [LSSVR(kernel="precomputed"), KernelRidge(kernel="precomputed")]}
+    pipeline = Pipeline([("centre", KernelCenterer()), ("model", KernelRidge())])
+    with (
+        pytest.warns(UserWarning, match="non-finite"),
+        pytest.warns(FitFailedWarning, match="not symmetric"),
+    ):
+        search = FastGridSearchCV(pipeline, grid, cv=KFold(4), fallback="refuse").fit(K, y)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).tolist() == [False, True]
+    with pytest.raises(ValueError, match="not symmetric"):
+        pipeline.set_params(model=LSSVR(kernel="precomputed")).fit(K, y)

@@ -1,16 +1,28 @@
 """Calibrated probabilities equal scikit-learn's with ``ensemble=False``, without its refits."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
 import sklearn
+from sklearn import metrics
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, f1_score, make_scorer
+from sklearn.frozen import FrozenEstimator
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    f1_score,
+    fbeta_score,
+    make_scorer,
+)
 from sklearn.model_selection import (
+    FixedThresholdClassifier,
+    GridSearchCV,
+    GroupKFold,
     KFold,
     LeaveOneOut,
     RepeatedStratifiedKFold,
@@ -114,6 +126,50 @@ def test_metadata_routing():
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = LSSVC().set_fit_request(sample_weight=True)
         compare(FastCalibratedClassifierCV(estimator), X, y, 1e-6, sample_weight=weight)
+
+
+def grouped():
+    """Rows of two classes in groups of four."""
+    X, y = two_classes()
+    return X, y, np.arange(len(y)) // 4
+
+
+def of_splits(calibrated, X, y, groups):
+    """Scikit-learn's own with the splits of the groups, which its ``fit`` does not take."""
+    theirs = twin(calibrated)
+    return theirs.set_params(cv=list(theirs.cv.split(X, y, groups))).fit(X, y)
+
+
+@pytest.mark.parametrize("estimator", [LSSVC(), make_pipeline(StandardScaler(), LSSVC())])
+def test_groups_go_to_the_splitter(estimator):
+    X, y, groups = grouped()
+    ours = FastCalibratedClassifierCV(estimator, cv=GroupKFold(3))
+    theirs = of_splits(ours, X, y, groups).predict_proba(X)
+    np.testing.assert_allclose(ours.fit(X, y, groups=groups).predict_proba(X), theirs, atol=1e-6)
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = clone(ours).fit(X, y, groups=groups).predict_proba(X)
+    np.testing.assert_allclose(routed, theirs, atol=1e-6)
+    assert np.abs(clone(ours).set_params(cv=3).fit(X, y).predict_proba(X) - theirs).max() > 1e-3
+
+
+@pytest.mark.filterwarnings("ignore:the estimator is refitted")
+@pytest.mark.parametrize("kind", [FastGridSearchCV, GridSearchCV])
+def test_groups_go_to_the_folds_of_a_search_too(kind):
+    X, y, groups = grouped()
+    search = kind(LSSVC(), {"alpha": [0.1, 1.0]}, cv=GroupKFold(2))
+    ours = FastCalibratedClassifierCV(search, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    theirs = CalibratedClassifierCV(search, cv=splits, ensemble=False).fit(X, y, groups=groups)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
+
+
+def test_groups_of_a_search_that_is_cross_validated_once():
+    X, y, groups = grouped()
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=GroupKFold(3))
+    ours = FastCalibratedClassifierCV(search).fit(X, y, groups=groups)
+    plain = FastCalibratedClassifierCV(LSSVC(alpha=0.1), cv=GroupKFold(3))
+    theirs = plain.fit(X, y, groups=groups).predict_proba(X)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs, atol=1e-9)
 
 
 def test_search_is_cross_validated_once():
@@ -278,6 +334,33 @@ def test_threshold_for_another_positive_label():
     threshold, score = search.tune_threshold(scorer)
     expected, best = best_of_all(-values, y == "no", f1_score)
     np.testing.assert_allclose((threshold, score), (expected, best), rtol=1e-6)
+    fixed = FixedThresholdClassifier(
+        FrozenEstimator(search.best_estimator_),
+        threshold=threshold,
+        pos_label="no",
+        response_method="decision_function",
+    ).fit(X, y)
+    is_no = -search.decision_function(X) >= threshold
+    np.testing.assert_array_equal(fixed.predict(X) == "no", is_no)
+
+
+@pytest.mark.parametrize(
+    ("scoring", "remedy"),
+    [
+        ("f1", "make_scorer(f1_score, average='binary', pos_label='yes')"),
+        ("recall", "make_scorer(recall_score, average='binary', pos_label='yes')"),
+        (make_scorer(fbeta_score, beta=2), "make_scorer(fbeta_score, beta=2, pos_label='yes')"),
+        (make_scorer(f1_score, pos_label="Yes"), "make_scorer(f1_score, pos_label='yes')"),
+    ],
+)
+def test_threshold_says_how_the_positive_label_is_named(scoring, remedy):
+    X, y = two_classes(60)
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
+    with pytest.raises(ValueError, match=re.escape(remedy)) as refusal:
+        search.tune_threshold(scoring)
+    assert "y has ['no', 'yes']" in str(refusal.value)
+    search.tune_threshold(eval(remedy, dict(vars(metrics))))  # the remedy is one
+    search.tune_threshold("f1_macro")  # looks at both classes
 
 
 def test_threshold_of_repeated_folds_pools_every_value():

@@ -1,8 +1,10 @@
 """Honest scores and tests of candidates, against plain loops and values worked out by hand."""
 
+import pickle
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import get_scorer, make_scorer
@@ -13,7 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, LSSVR, FastGridSearchCV
+from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning
+from everyfold.selection.given import Contents
 from everyfold.selection.significance import compare, worse
 from everyfold.streams import ArrayRows
 
@@ -285,6 +288,23 @@ def test_uneven_and_repeated_folds_count_by_their_rows(numbers):
     assert search.compare(0, 3).statistic == pytest.approx(differences.mean() / error)
 
 
+def test_comparisons_of_estimates_say_so(numbers):
+    """A finite order is no refit."""
+    rough = ridge_search(order=1, n_confirm=0).fit(*numbers)
+    found = rough.compare(0, 1)
+    assert (found.is_exact, found.status) == (False, ("estimated", "estimated"))
+    with pytest.warns(InexactWarning, match="scores of 6 of 6 candidates are only estimated"):
+        rough.significantly_worse()
+    exact = ridge_search().fit(*numbers)
+    found = exact.compare(0, 1)
+    assert (found.is_exact, found.status) == (True, ("exact", "exact"))
+    exact.significantly_worse()  # without a warning
+    exact.cv_results_["status"][1], exact.cv_results_["is_exact"][1] = "certified", False
+    assert (exact.compare(1, 0).is_exact, exact.compare(1, 0).status[0]) == (False, "certified")
+    assert exact.compare(2, 0).is_exact
+    exact.significantly_worse()  # what is certified is known well enough
+
+
 def test_rounding_is_no_difference():
     scores = np.array([0.8, 0.7, 0.9, 0.6])
     table = np.stack([scores, scores * (1.0 - 1e-15), scores - 0.1], axis=1)
@@ -328,6 +348,84 @@ def test_what_honest_scores_refuse(numbers, labels):
     rare = FastGridSearchCV(LSSVC(gamma=0.01), {"alpha": [0.1, 1.0]}, cv=4).fit(X, y)
     with pytest.raises(ValueError, match="class 'b' has 4 rows, too few for 4 outer folds"):
         rare.honest_score("nested", X, y)
+
+
+@pytest.mark.parametrize("method", ["nested", "repeated"])
+def test_other_rows_than_those_of_fit_are_refused(numbers, method):
+    X, y = numbers
+    weights = np.linspace(0.5, 2.0, len(y))
+    plain, weighted = ridge_search().fit(X, y), ridge_search().fit(X, y, sample_weight=weights)
+    for search, rows, params, words in (
+        (plain, (X[:60], y[:60]), {}, r"X \(shape \(60, 10\), not \(70, 10\)\), y \(shape"),
+        (plain, (X[::-1], y[::-1]), {}, r"X \(other values\), y \(other values\)"),
+        (plain, (2.0 * X, y), {}, r"given: X \(other values\); pass the same rows"),
+        (plain, (X, y + 1.0), {}, r"given: y \(other values\); .*cross_val_score"),
+        (plain, (X, y), {"sample_weight": weights}, r"sample_weight \(not passed to fit\)"),
+        (weighted, (X, y), {}, r"sample_weight \(not passed\)"),
+        (weighted, (X, y), {"sample_weight": 1 / weights}, r"sample_weight \(other values\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            search.honest_score(method, *rows, **params)
+
+
+def test_other_labels_than_those_of_fit_are_refused(labels):
+    X, y = labels
+    search = FastGridSearchCV(LSSVC(), {"alpha": [0.1, 1.0]}, cv=3).fit(X, y)
+    with pytest.raises(ValueError, match=r"given: y \(other values\)"):
+        search.honest_score("nested", X, np.where(y == "no", "yes", "no"))
+    search.honest_score("nested", X, y.astype(object))
+
+
+def test_the_same_rows_may_come_in_another_container(numbers):
+    pandas = pytest.importorskip("pandas")
+    X, y = numbers
+    table = sparse.csr_matrix(np.where(X < 0.5, 0.0, X))
+    search, of_sparse = ridge_search().fit(X, y), ridge_search().fit(table, y)
+    expected = search.honest_score("nested", X, y).scores
+    for rows in ((pandas.DataFrame(X), pandas.Series(y)), (X.tolist(), list(y)), (X, y[:, None])):
+        np.testing.assert_allclose(search.honest_score("nested", *rows).scores, expected)
+    single = search.honest_score("nested", X.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_allclose(single.scores, expected, rtol=1e-3)
+    expected = of_sparse.honest_score("nested", table, y).scores
+    for rows in (table.toarray(), table.tocsc()):
+        np.testing.assert_allclose(of_sparse.honest_score("nested", rows, y).scores, expected)
+    with pytest.raises(ValueError, match=r"X \(other values\)"):
+        of_sparse.honest_score("nested", 2.0 * table, y)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_other"),
+    [
+        ([["a", 1.0], ["b", 2.0]], [["a", 1.0], ["c", 2.0]], True),  # a data frame of words
+        ([["a", 1.0], ["b", 2.0]], [["a", 1.0], ["b", 2.0]], False),
+        ([[None, 1.0], ["b", np.nan]], [[None, 1.0], ["b", np.nan]], False),
+    ],
+)
+def test_contents_of_tables_of_words(first, second, is_other):
+    pandas = pytest.importorskip("pandas")
+    one, other = (Contents.of(pandas.DataFrame(rows)) for rows in (first, second))
+    assert bool(one.difference(other)) == is_other
+
+
+def test_contents_of_objects_are_their_number():
+    """Rows of a kernel that is a function may be anything, which no process knows again."""
+    one, other = ([{1}, {1, 2}], [{3}, {4}])
+    assert not Contents.of(one).difference(Contents.of(other))
+    assert Contents.of(one).difference(Contents.of(other[:1])) == "shape (1,), not (2,)"
+    assert Contents.of([[1], [1, 2]]).difference(Contents.of([[1]]))
+
+
+def test_honest_scores_of_a_pickled_search(numbers):
+    X, y = numbers
+    search = ridge_search().fit(X, y)
+    expected = search.honest_score("nested", X, y).scores
+    copied = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(copied.honest_score("nested", X, y).scores, expected)
+    with pytest.raises(ValueError, match=r"X \(shape"):
+        copied.honest_score("nested", X[:50], y[:50])
+    del search._given.__dict__["contents"]  # as pickles of former versions
+    former = pickle.loads(pickle.dumps(search))
+    np.testing.assert_array_equal(former.honest_score("nested", X, y).scores, expected)
 
 
 def test_constant_predictions_are_nothing_to_select(labels):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import sparse
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes, make_friedman1, make_friedman3, make_regression
@@ -14,7 +15,14 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge, RidgeCV
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneOut, RepeatedKFold, TimeSeriesSplit
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+    TimeSeriesSplit,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 from sklearn.svm import SVC, SVR
@@ -115,6 +123,39 @@ def test_weights_also_of_zero():
 
 def test_groups():
     compare(KRR, GroupKFold(4), groups=np.arange(60) // 4)
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_groups_of_fit_and_of_fit_conformalize_go_to_the_splitter(is_routed):
+    X, y, new, _ = data()
+    groups = np.arange(60) // 4
+    ours = FastCrossConformalRegressor(KRR, cv=GroupKFold(4))
+    expected = brute(KRR, X, y, new, GroupKFold(4), "plus", 0.9, groups=groups)[1]
+    with config_context(enable_metadata_routing=is_routed):
+        for fit in (clone(ours).fit, clone(ours).fit_conformalize):
+            _, bounds = fit(X, y, groups=groups).predict_interval(new)
+            assert_allclose(bounds[:, :, 0], expected, rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore:the estimator is refitted")
+def test_groups_go_to_the_folds_of_a_search_too():
+    X, y, *_ = data()
+    groups = np.arange(60) // 4
+    search = GridSearchCV(KRR, {"alpha": [1e-3, 0.3]}, cv=GroupKFold(3))
+    ours = FastCrossConformalRegressor(search, cv=GroupKFold(4)).fit(X, y, groups=groups)
+    for train, test in GroupKFold(4).split(X, y, groups):
+        fitted = clone(search).fit(X[train], y[train], groups=groups[train])
+        residuals = np.abs(y[test] - fitted.predict(X[test]))
+        assert_allclose(ours.conformity_scores_[test], residuals, rtol=1e-8)
+
+
+@pytest.mark.parametrize("estimator", [KRR, make_pipeline(StandardScaler(), KRR)])
+def test_groups_among_the_parameters_of_fit_are_refused_with_the_remedy(estimator):
+    X, y, *_ = data()
+    conformal = FastCrossConformalRegressor(estimator, cv=GroupKFold(4))
+    groups = np.arange(60) // 4
+    with pytest.raises(ValueError, match=r"'groups'.* pass groups=groups"):
+        conformal.fit_conformalize(X, y, groups, fit_params={"groups": groups})
 
 
 @pytest.mark.parametrize(

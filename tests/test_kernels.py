@@ -31,6 +31,7 @@ from everyfold.kernels import (
     find_kernel,
     resolve_gamma,
 )
+from everyfold.kernels.checks import noise_of
 
 KERNELS = [
     (RBF(0.3), partial(pairwise.rbf_kernel, gamma=0.3)),
@@ -325,6 +326,21 @@ def test_check_precomputed_measures_asymmetry_against_the_largest_entry(scale):
     K[299, 3] = 1.1e-8 * scale
     with pytest.raises(ValueError, match="not symmetric"):
         check_precomputed(K)
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e20])
+def test_check_precomputed_lets_rounding_of_a_larger_matrix_pass(scale):
+    """What centring leaves of a nearly constant matrix is symmetric to its rounding only."""
+    K = 1e-10 * scale * np.eye(30)
+    K[29, 3] = 1e-15 * scale
+    with pytest.raises(ValueError, match="not symmetric"):
+        check_precomputed(K)
+    assert check_precomputed(K, before=scale)[3, 29] == pytest.approx(0.5e-15 * scale)
+    assert noise_of(K) == pytest.approx(1e-5)
+    K[29, 3] = 1e-13 * scale
+    with pytest.raises(ValueError, match="not symmetric"):
+        check_precomputed(K, before=scale)
+    assert noise_of(np.eye(30)) == 0.0
 
 
 @pytest.mark.parametrize(

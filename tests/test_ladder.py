@@ -28,6 +28,7 @@ from everyfold import (
     FastGridSearchCV,
     FastRandomizedSearchCV,
     HuberSVC,
+    InexactWarning,
     KernelClassifier,
     KernelRegressor,
     Nystrom,
@@ -79,6 +80,19 @@ def check_choice(climbing, dense, key="mean_test_score"):
 @pytest.mark.parametrize("model", [KernelRidge(kernel="rbf"), KernelRegressor()], ids=str)
 def test_the_winner_is_exact_and_near_the_best(seed, model):
     check_choice(*searches(model, xy=data(seed=seed), scoring="neg_mean_squared_error"))
+
+
+def test_candidates_that_are_left_behind_are_worse_by_estimates():
+    climbing, _ = searches()
+    is_estimated = climbing.cv_results_["status"] == "estimated"
+    assert 0 < is_estimated.sum() < len(is_estimated)
+    count = f"{is_estimated.sum()} of {len(is_estimated)} candidates are only estimated"
+    with pytest.warns(InexactWarning, match=count):
+        is_worse = climbing.significantly_worse()
+    for k in np.flatnonzero(is_estimated):
+        found = climbing.compare(climbing.best_index_, k)
+        assert (found.is_exact, found.status) == (False, ("exact", "estimated"))
+    assert is_worse[is_estimated].any()
 
 
 @pytest.mark.parametrize(

@@ -402,3 +402,46 @@ def test_classes_of_equal_size_at_a_small_C_are_refitted():
         machine = SVC(C=C, gamma=0.5)
         found = cross_val_predict(machine, X, y, cv=ms.LeaveOneOut())
         assert_array_equal(found, refits(machine, X, y))
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+def test_classes_whose_sizes_differ_by_one_at_a_small_C_are_refitted(is_weighted):
+    """All rows of the smaller class are at their bound, so that the larger class fixes the bias.
+
+    Without one of its rows, it is at its bound, too, or instead, and the bias is another.
+    """
+    rng = np.random.default_rng(2)
+    points, labels = rng.normal(size=(35, 3)), np.arange(35) % 2
+    w = np.where(labels == 1, 1.0 + 0.5 / 17.0, 1.0) if is_weighted else np.ones(35)
+    params = {"sample_weight": w} if is_weighted else {}
+    for C in (0.001, 0.01, 0.1):
+        machine = SVC(C=C, gamma=0.3, tol=1e-6)
+        found = cross_val_predict(machine, points, labels, cv=ms.LeaveOneOut(), params=params)
+        true = refits(machine, points, labels, w)
+        assert_array_equal(found, true)
+        on_all = machine.fit(points, labels, sample_weight=w).predict(points)
+        assert np.count_nonzero(true != on_all) > 5
+
+
+def test_three_classes_of_which_two_differ_by_one_row():
+    rng = np.random.default_rng(10)
+    points, labels = rng.normal(size=(26, 1)), np.repeat([0, 1, 2], [10, 11, 5])
+    machine = SVC(C=0.3, gamma=0.3, tol=1e-6)
+    found = cross_val_predict(machine, points, labels, cv=ms.LeaveOneOut())
+    assert_array_equal(found, refits(machine, points, labels))
+
+
+@pytest.mark.parametrize("seed", [7, 32, 40, 56])
+def test_rounding_frees_no_support_vector_that_takes_over_a_coefficient(seed):
+    """Without a row of the larger class all others are at their bound, up to a last digit."""
+    rng = np.random.default_rng(seed)
+    K, y = RBF(0.3)(rng.normal(size=(21, 1))), np.where(np.arange(21) % 2 == 0, 1.0, -1.0)
+    for C in rng.uniform(0.05, 0.6, 6):
+        coef = hinge_paths(K, y, [C], np.ones((1, 21)), tol=1e-6, keep_coef=True).coef[0, 0]
+        rows = np.flatnonzero((y > 0.0) & (coef != 0.0))
+        removal = RowRemovals(C, coef, K @ coef, rows, rows)
+        (left,) = hinge_refits(K, y, np.ones(21), [removal], tol=1e-6)
+        held = 1.0 - np.eye(21)[rows]
+        true = hinge_paths(K, y, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
+        assert_allclose(left.values, true, atol=1e-3)
+        assert (left.violation < -1e-3).all()  # the bias has room, which is said

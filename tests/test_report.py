@@ -204,6 +204,14 @@ def test_one_candidate_was_not_selected(report, keeps):
     assert "was chosen for it" not in page.words
 
 
+def test_estimates_are_told(report):
+    search = FastGridSearchCV(LSSVR(), GRID, cv=5, order=1, n_confirm=0).fit(X, y)
+    page = report(search)
+    words = "The scores of 9 of 9 candidates are only estimated, and so is whether these are worse."
+    assert words in page.words
+    assert "only estimated" not in report(FastGridSearchCV(LSSVR(), GRID, cv=5).fit(X, y)).words
+
+
 def test_a_given_honest_score_is_shown(report):
     search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
     honest = search.honest_score("nested", X, y)

@@ -14,8 +14,9 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from everyfold.criteria.base import Failure, OutOfFold, Predictive
+from everyfold.criteria.base import Failure, OutOfFold, Predictive, is_trusted
 from everyfold.operators.base import Part, Splits, StructureError
+from everyfold.operators.symmetric import EPS
 from everyfold.rows.folds import Folds
 from everyfold.rows.telling import told
 from everyfold.solve import Problem
@@ -137,12 +138,20 @@ class _Table:
         self.is_unique = np.ones(shape, dtype=bool)
         self.failures = [{} for _ in range(self.n_ridges)]
 
-    def put(self, fold: int, ridge: int, answer: FoldAnswer, j: int) -> None:
-        """Write what entry j of an answer says of a fold and a ridge."""
+    def put(self, fold: int, ridge: int, answer: FoldAnswer, j: int, noise: float) -> None:
+        """Write what entry j of an answer says of a fold and a ridge.
+
+        The relative error of values is that of rounding times the condition number; a kernel that
+        is itself known to ``noise`` only is as one with a larger condition number.
+        """
         rows = slice(self.folds.bounds[fold], self.folds.bounds[fold + 1])
         self.values[ridge][rows] = answer.values[j]
         self.condition[ridge, fold] = answer.condition[j]
         self.is_exact[ridge, fold] = answer.is_exact[j]
+        if noise:
+            condition = np.nan_to_num(answer.condition[j], nan=1.0) * noise / EPS
+            self.condition[ridge, fold] = condition
+            self.is_exact[ridge, fold] &= is_trusted(condition)
         if answer.is_unique is not None:
             self.is_unique[ridge, fold] = answer.is_unique[j]
         self.words = answer.words or self.words
@@ -232,7 +241,7 @@ class _Task(Generic[Shared]):
                     table.failures[self.numbers[some[0]]][i] = Failure.caught(error)
                 continue
             for entry, j in enumerate(some):
-                table.put(i, self.numbers[j], answer, entry)
+                table.put(i, self.numbers[j], answer, entry, part.noise)
             if answer.coef is not None and len(some) == len(self.ridges):
                 table.coefs[i] = answer.coef
 

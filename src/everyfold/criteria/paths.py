@@ -13,7 +13,7 @@ from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.libsvm import Libsvm, RawLibsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
 from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
-from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps
+from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps, tips
 from everyfold.operators.base import Part, Responds, Solution, Splits, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
@@ -364,7 +364,8 @@ class SingleRows(Predictive):
     """Leave-one-out of SVC and SVR: one step from libsvm's fit on all rows, and a few refits.
 
     A fit of SVC without a free support vector is nothing to step from: leaving one row out of two
-    classes of equal size turns the sign of the bias. There each row has a fit of its own.
+    classes of equal size turns the sign of the bias. Nor is one that has none without some row, as
+    of two classes whose sizes differ by one. There each row has a fit of its own.
 
     **Cost** one fit a C, and what :func:`~everyfold.criteria.single.hold_out_by_steps` says.
     **Exact?** No.
@@ -384,8 +385,11 @@ class SingleRows(Predictive):
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
         records = hold_out_by_steps(problem, matrix, Cs, paths, folds, kernel)
-        loose = np.flatnonzero(paths.play[0] > LOOSER * self.tol)
-        if problem.loss.is_margin and loose.size:
+        loose = np.empty(0, dtype=np.intp)
+        if problem.loss.is_margin:
+            is_loose = paths.play[0] > LOOSER * self.tol
+            loose = np.flatnonzero(is_loose | tips(problem, Cs, paths))
+        if loose.size:
             fitted = hold_out_by_refits(problem, kernel, Cs[loose], folds, tol=self.tol)
             for k, record in zip(loose.tolist(), fitted, strict=True):
                 records[k] = record

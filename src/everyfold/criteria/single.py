@@ -56,6 +56,7 @@ RANKED, FINEST = 0.01, 1e-3
 and at most tol, libsvm's own."""
 
 _PIN = 1e-8
+_EQUAL = 1e-9  # sums of bounds that differ by less, relative to them, are equal
 
 
 @dataclass(frozen=True)
@@ -246,6 +247,24 @@ def hold_out_by_refits(
         unknown = np.full(len(rows), np.nan)
         records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
     return records
+
+
+def tips(problem: Problem, Cs: Array, paths: FoldPaths) -> NDArray[np.bool_]:
+    r"""Whether the bias of each C jumps from one margin to the other when some row is left out.
+
+    Where all rows of a class are at their bounds :math:`C w_i`, free support vectors of the other
+    class fix the bias. That class has just as much in use, out of the sum of its own bounds. If
+    this sum is no larger without some row, that class is at its bounds instead.
+    """
+    assert paths.coef is not None
+    found = np.zeros(len(Cs), dtype=bool)
+    for side in (-1.0, 1.0):
+        is_own = problem.y[:, 0] * side > 0.0
+        own, other = problem.w[is_own], problem.w[~is_own].sum()
+        if own.sum() - own.max(initial=0.0) <= (1.0 + _EQUAL) * other:
+            used = np.abs(paths.coef[0][:, ~is_own]).sum(axis=1)
+            found |= used >= (1.0 - _EQUAL) * Cs * other
+    return found
 
 
 def check_fits(paths: FoldPaths) -> None:

@@ -177,6 +177,10 @@ def _said(findings: Findings, found: Table) -> Iterator[str]:
         spans = ranges(found, ~findings.is_worse)
         if spans:
             yield f"Candidates that are not significantly worse have {spans}."
+        estimated = int(np.count_nonzero(found.results.get("status") == "estimated"))
+        if estimated:
+            words = f"The scores of {estimated} of {counted(len(found.mean), 'candidate')} are only"
+            yield f"{words} estimated, and so is whether these are worse."
     yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in findings.remarks)
     if len(found.mean) == 1:
         yield "There was nothing to select from, so that the score does not flatter."

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
+from sklearn.utils import get_tags
 
 from everyfold.evaluate.data import Candidate, Data
 from everyfold.kernels import Kernel, check_precomputed
+from everyfold.kernels.checks import largest_entry, noise_of
+from everyfold.models.adapters import is_ours
 from everyfold.models.model import KernelChoice
 from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
 from everyfold.operators import Responds, Structure
@@ -33,7 +37,7 @@ def rows_of(data: Data, candidate: Candidate) -> Matrix:
             takes_any = candidate.model.choice.takes_any_rows
             X = read_rows(X, candidate.parts.final, takes_any=takes_any)
         if candidate.model.choice.is_precomputed:
-            X = check_precomputed(X)
+            X = check_precomputed(X, _before(data, candidate))
         kept = (X,)
         data.cache.put(key, X)
     return kept[0]
@@ -43,6 +47,19 @@ def _prepared(data: Data, candidate: Candidate) -> Matrix:
     """All rows by steps fitted on all of them; the planner may have made them already."""
     made = data.cache.get(("prepared", candidate.rows_key))
     return prepare_once(candidate.parts.steps, data.X) if made is None else made[0]
+
+
+def _before(data: Data, candidate: Candidate) -> float:
+    """The largest entry of the kernel matrix that steps get, which their rounding goes with.
+
+    0 if they get none, and for the library's own machines, whose ``fit`` knows no matrix of before
+    and refuses what is not symmetric.
+    """
+    steps = candidate.parts.steps
+    if not steps or is_ours(candidate.parts.final):
+        return 0.0
+    is_kernel: bool = get_tags(steps[0].transformer).input_tags.pairwise
+    return largest_entry(data.X) if is_kernel else 0.0
 
 
 def bind(
@@ -113,8 +130,10 @@ class FoldRows(Splits):
         """See base class."""
         X_train, X_test, key = self.rows(train, test)
         model = self.candidate.model
+        noise = 0.0
         if model.choice.is_precomputed:
-            X_train = check_precomputed(X_train)
+            noise = noise_of(X_train) if self._before else 0.0
+            X_train = check_precomputed(X_train, self._before)
         kernel = model.choice.resolve(X_train)
         if kernel.base not in self.shared or not self.structure.needs_base:
             bound = self.structure.bind(kernel, X_train)
@@ -123,7 +142,8 @@ class FoldRows(Splits):
             bound = self.structure.bind_shared(kernel, X_train, base)
         operator = having(bound, Responds)
         self.made.append((operator.rank, operator.residual_trace))
-        return Made(train, test, operator, self._cross(kernel, operator, X_train, X_test, key))
+        cross = self._cross(kernel, operator, X_train, X_test, key)
+        return Made(train, test, operator, cross, noise=noise)
 
     def rows(self, train: Index, test: Index) -> tuple[Matrix, Matrix, Hashable]:
         """The rows of a fold as the kernel sees them, and a key for them."""
@@ -139,6 +159,10 @@ class FoldRows(Splits):
                 kept = take_rows(rows, train, test, is_pairwise=is_pairwise)
             self.data.cache.put(key, *kept)
         return kept[0], kept[1], key
+
+    @cached_property
+    def _before(self) -> float:
+        return _before(self.data, self.candidate)
 
     @property
     def _is_pairwise(self) -> bool:

@@ -18,7 +18,14 @@ from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
 from everyfold.evaluate.request import Request
 from everyfold.models.adapters import UnknownEstimatorError, is_ours, read_estimator
 from everyfold.models.model import Model
-from everyfold.models.pipelines import MetadataError, Parts, final_step, take_apart, warp_of
+from everyfold.models.pipelines import (
+    MetadataError,
+    Parts,
+    advice_on,
+    final_step,
+    take_apart,
+    warp_of,
+)
 from everyfold.types import Estimator, Params, Scorer
 
 NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
@@ -199,5 +206,5 @@ def _check_fit_params(parts: Parts) -> None:
         is_ours_alone = any(has_fit_parameter(parts.final, name) for name in unknown)
         raise (ValueError if is_ours_alone else MetadataError)(
             f"params has {unknown}, which {type(parts.final).__name__}.fit does not take here; "
-            "only 'sample_weight' is"
+            f"only 'sample_weight' is allowed{advice_on(unknown)}"
         )

@@ -13,6 +13,8 @@ from everyfold.evaluate.data import Outcome
 from everyfold.rows.telling import warn
 from everyfold.types import Score
 
+ESTIMATED = "estimated"
+"""The status of a candidate whose scores are an approximation of unknown error."""
 NEAR_IDENTITY = "near identity"
 """The status of a candidate that an influence series says nothing of."""
 
@@ -56,9 +58,10 @@ def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
         return
     folds = sum(int(np.count_nonzero(~outcome.is_exact)) for outcome in inexact)
     warn(
-        f"{folds} folds of {len(inexact)} candidates are not known to equal a refit: the linear "
-        f"systems have a condition number of up to about {max(conditions):.1g}, so that rounding "
-        "may exceed 1e-6. A larger alpha (smaller C) is well determined.",
+        f"{folds} folds of {len(inexact)} candidates are not known to equal a refit: rounding "
+        f"grows up to about {max(conditions):.1g} times (the condition number of the linear "
+        "systems, or what centring leaves of a nearly constant kernel), so that it may exceed "
+        "1e-6. A larger alpha (smaller C) is well determined.",
         InexactWarning,
     )
 

@@ -19,6 +19,7 @@ from everyfold.criteria.refit import Refit
 from everyfold.evaluate.bind import rows_of
 from everyfold.evaluate.data import Candidate, Data, Outcome, noted
 from everyfold.evaluate.foldscores import moved, names_of
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.standings import (
     CERTAIN,
@@ -223,7 +224,7 @@ class Ladder(Rounds):
     def status(self, outcome: Outcome) -> str:
         """See base class: "certified" is what the residual trace tells."""
         is_certified = outcome.residual_trace <= CERTAIN * self.rhos[outcome.number]
-        return "certified" if outcome.is_of_another_model and is_certified else "estimated"
+        return "certified" if outcome.is_of_another_model and is_certified else ESTIMATED
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class: scores follow looks where ranks left much out, and statuses all of it."""

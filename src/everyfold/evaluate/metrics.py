@@ -26,7 +26,7 @@ from everyfold.models.targets import Labels, Target
 from everyfold.operators.sums import FoldErrors
 from everyfold.rows.folds import joined, lengths
 from everyfold.rows.telling import warn
-from everyfold.types import AnyArray, Array, Estimator, Index, Scorer
+from everyfold.types import AnyArray, Array, Estimator, Index, Label, Scorer
 
 
 @dataclass(frozen=True)
@@ -374,6 +374,18 @@ def asks_for_predictions(scorer: Scorer) -> bool:
     if own_score(scorer) is not None:
         return True
     return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
+
+
+def positive_label(scorer: Scorer) -> Label | None:
+    """The label of the class that a scorer looks at; None if it looks at all of them.
+
+    Examples
+    --------
+    >>> [positive_label(metrics.get_scorer(name)) for name in ("f1", "f1_macro", "accuracy")]
+    [1, None, None]
+    """
+    label: Label | None = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
+    return label
 
 
 def is_own_score(scorer: Scorer) -> bool:

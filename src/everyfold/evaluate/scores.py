@@ -24,6 +24,7 @@ from everyfold.evaluate.metrics import (
     find_metric,
     is_of_sums,
     is_own_score,
+    positive_label,
     score_errors,
 )
 from everyfold.models.private import (
@@ -138,7 +139,7 @@ class _Answered(BaseScorer):  # type: ignore[misc]
 
 def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
     """Whether a scorer has a positive label that is none of the target's."""
-    label = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
+    label = positive_label(scorer)
     if label is None or target.classes is None:
         return False
     return label not in target.classes.tolist()

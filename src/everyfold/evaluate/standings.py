@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 
 from everyfold.evaluate.data import Outcome
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.rounds import History, mean_score
 from everyfold.evaluate.views import Scale
 from everyfold.types import Array
@@ -257,7 +258,7 @@ class Climb:
         if standing.is_certified:
             return "certified"
         has_settled = abs(standing.gain) <= self._margin
-        return "converged" if has_settled and standing.is_captured else "estimated"
+        return "converged" if has_settled and standing.is_captured else ESTIMATED
 
     @property
     def _scores(self) -> Array:
@@ -287,7 +288,7 @@ class Climb:
         return [
             number
             for number, standing in self.standings.items()
-            if self.status(standing) == "estimated" and standing.upper_score >= floor
+            if self.status(standing) == ESTIMATED and standing.upper_score >= floor
         ]
 
     def uncertified(self) -> list[int]:
@@ -349,7 +350,7 @@ class Climb:
         # Estimates stay behind the best by more than the rounding of a mean over folds.
         most = cap - _ROUNDING * abs(cap) - 1e-6 * self._margin
         for s in self._seen:
-            if s.is_unreliable and self.status(s) == "estimated":
+            if s.is_unreliable and self.status(s) == ESTIMATED:
                 shift = min(s.look if known is None else self._corrected(s, known), most) - s.score
                 if np.isfinite(shift):
                     found[s.number] = shift

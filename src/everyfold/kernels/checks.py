@@ -13,14 +13,20 @@ from everyfold.types import Array, Matrix
 # Largest asymmetry of a kernel matrix, relative to its largest entry, that passes for rounding.
 SYMMETRY_TOLERANCE = 1e-8
 
+# The same, relative to the largest entry of a matrix that K is a difference from.
+_ROUNDING = 64.0 * float(np.finfo(np.float64).eps)
 
-def check_precomputed(K: Matrix) -> Array:
+
+def check_precomputed(K: Matrix, before: float = 0.0) -> Array:
     """A kernel matrix given by the user, checked and exactly symmetric.
 
     Parameters
     ----------
     K : {ndarray, CSR} of shape (n, n)
         Kernel matrix of the training rows.
+    before : float, default=0.0
+        The largest entry of the matrix that K was made from, if it was, as by a ``KernelCenterer``:
+        of one that is nearly constant little is left besides rounding, which may be asymmetric.
 
     Returns
     -------
@@ -30,7 +36,8 @@ def check_precomputed(K: Matrix) -> Array:
     Raises
     ------
     ValueError
-        If K is not square, not finite, or asymmetric by more than 1e-8 of its largest entry.
+        If K is not square, not finite, or asymmetric by more than 1e-8 of its largest entry and
+        by more than what rounding leaves of ``before``.
 
     Notes
     -----
@@ -52,7 +59,21 @@ def check_precomputed(K: Matrix) -> Array:
             f"{owner} must be the square matrix of all pairs of training rows, got shape "
             f"{K.shape}; pass k(X, X), or choose a kernel by name to pass features."
         )
-    return symmetrised(K, owner)
+    return symmetrised(K, owner, before)
+
+
+def largest_entry(K: Matrix) -> float:
+    """The largest absolute value of a kernel matrix that a user may have given in any container."""
+    return _largest(np.asarray(dense(K), dtype=np.float64))
+
+
+def noise_of(K: Array) -> float:
+    """The asymmetry of K relative to its largest entry, where it is more than passes for rounding.
+
+    So much is not known of its entries: who reads one triangle has other ones than who averages.
+    """
+    asymmetry, largest = _asymmetry(K), _largest(K)
+    return asymmetry / largest if asymmetry > SYMMETRY_TOLERANCE * largest else 0.0
 
 
 def check_gamma(gamma: float) -> None:
@@ -92,13 +113,13 @@ def finite(K: Array, owner: str) -> Array:
     return K
 
 
-def symmetrised(K: Array, owner: str) -> Array:
+def symmetrised(K: Array, owner: str, before: float = 0.0) -> Array:
     """K made exactly symmetric; refused if it is far from that."""
     finite(K, owner)
     asymmetry = _asymmetry(K)
     if asymmetry == 0.0:
         return K
-    if asymmetry > SYMMETRY_TOLERANCE * _largest(K):
+    if asymmetry > max(SYMMETRY_TOLERANCE * _largest(K), _ROUNDING * before):
         raise ValueError(
             f"{owner} is not symmetric: the largest |K[i, j] - K[j, i]| is {asymmetry:.3g}, with "
             f"entries up to {_largest(K):.3g}. A kernel needs k(x, x') = k(x', x); if the "

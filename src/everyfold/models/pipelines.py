@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,11 @@ _PLAIN = frozenset({type(None), bool, int, float, str, type})
 
 class MetadataError(ValueError):
     """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
+
+
+def advice_on(names: Iterable[str]) -> str:
+    """Where parameters belong that ``fit`` of a model does not take; empty if nothing is known."""
+    return "; groups are for the folds, pass groups=groups" if "groups" in names else ""
 
 
 def freeze(value: object) -> Hashable:
@@ -226,7 +231,7 @@ def _route_steps(pipeline: Estimator, params: Params) -> dict[str, Params]:
             if name not in routed or not rest:
                 raise MetadataError(
                     f"fit parameter {key!r} does not name a step of the Pipeline; pass it as "
-                    f"'step__parameter' with a step of {list(routed)}"
+                    f"'step__parameter' with a step of {list(routed)}{advice_on([key])}"
                 )
             routed[name][rest] = value
         return routed

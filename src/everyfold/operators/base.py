@@ -97,6 +97,8 @@ class Part:
         What turns coefficients fitted on the training rows into predictions of the test rows.
     parent : Responds or None
         The kernel of all rows, if this is a part of one.
+    noise : float
+        The relative error of the kernel, where it is known to be more than rounding.
     """
 
     train: Index
@@ -104,6 +106,7 @@ class Part:
     operator: Responds
     cross: Array
     parent: Responds | None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,7 @@ class Made(Part):
     operator: Responds
     cross: Array
     parent: None = None
+    noise: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from inspect import signature
 from typing import Literal
 
@@ -18,6 +19,7 @@ from sklearn.utils.validation import column_or_1d
 
 from everyfold.criteria import InexactWarning
 from everyfold.criteria.granularity import Granularity
+from everyfold.evaluate.request import Metadata
 from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.private import (
     HasMethods,
@@ -27,7 +29,7 @@ from everyfold.models.private import (
     fit_context,
 )
 from everyfold.rows.telling import warn
-from everyfold.selection.functions import cross_val_predict
+from everyfold.selection.functions import cross_val_predict, parted
 from everyfold.selection.search import FastSearchCV
 from everyfold.types import (
     AnyArray,
@@ -135,7 +137,8 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         sample_weight : array of shape (n_samples,), optional
             For the classifier, if its ``fit`` takes them, and for the calibrator.
         **fit_params
-            Handed on to the ``fit`` of the estimator.
+            ``groups`` for the splitter, and for a search; everything else is handed on to the
+            ``fit`` of the estimator. With metadata routing, to whom that asks for it.
 
         Returns
         -------
@@ -146,9 +149,9 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        params = self._params_of_fit(sample_weight, fit_params)
+        metadata = self._metadata(sample_weight, fit_params)
         self._check_folds(np.bincount(codes))
-        fitted, values = self._held_out(X, y, params)
+        fitted, values = self._held_out(X, y, metadata)
         if len(self.classes_) == 2:  # one column; of probabilities that of the second class
             values = values[:, -1:] if values.ndim == 2 else values[:, None]
         weights = None
@@ -168,22 +171,23 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         """Whether the held-out values are those that a search has kept."""
         return isinstance(self.estimator, FastSearchCV) and self.cv is None
 
-    def _params_of_fit(self, sample_weight: ArrayLike | None, fit_params: Params) -> Params:
-        """What the estimator's ``fit`` gets, by scikit-learn's rules."""
+    def _metadata(self, sample_weight: ArrayLike | None, fit_params: Params) -> Metadata:
+        """What the estimator's ``fit`` and the splitter get, by scikit-learn's rules."""
         if get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=sample_weight, **fit_params)
-            return dict(routed.estimator.fit)
+            return Metadata(dict(routed.estimator.fit), dict(routed.splitter.split))
+        metadata = parted(self.estimator, fit_params)
         if sample_weight is None:
-            return fit_params
+            return metadata
         asked = self.estimator.estimator if self._uses_search else self.estimator
         if "sample_weight" in signature(asked.fit).parameters:
-            return {**fit_params, "sample_weight": sample_weight}
+            return replace(metadata, fit={**metadata.fit, "sample_weight": sample_weight})
         warn(
             f"{type(asked).__name__}.fit has no sample_weight, so that the weights are used for "
             "the calibration only, which is then likely to be wrong; of a Pipeline, pass them as "
             "step__sample_weight, too"
         )
-        return fit_params
+        return metadata
 
     def _check_folds(self, counts: AnyArray) -> None:
         """Refuse folds that cannot all have rows of every class, before any work."""
@@ -201,16 +205,20 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
                 f"{counts.min()}; use fewer folds, or leave the class out"
             )
 
-    def _held_out(self, X: Matrix, y: Targets, params: Params) -> tuple[Estimator, Array]:
+    def _held_out(self, X: Matrix, y: Targets, metadata: Metadata) -> tuple[Estimator, Array]:
         """The estimator fitted to all rows, and its values for rows that were held out."""
         fitted = clone(self.estimator)
         if self._uses_search:
-            return fitted, _values_of_search(fitted, X, y, params)
+            return fitted, _values_of_search(fitted, X, y, metadata.fit)
+        groups, params = metadata.split.get("groups"), metadata.fit
+        if get_config()["enable_metadata_routing"]:
+            groups, params = None, {**params, **metadata.split}
         has_values = hasattr(fitted, "decision_function")
         values: Array = cross_val_predict(
             fitted,
             X,
             y,
+            groups=groups,
             cv=check_cv(self.cv, y, classifier=True),
             n_jobs=self.n_jobs,
             params=params,
@@ -220,7 +228,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
             fallback=self.fallback,
             random_state=self.random_state,
         )
-        fitted.fit(X, y, **params)
+        fitted.fit(X, y, **metadata.fit)
         return fitted, values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from inspect import signature
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,6 +26,7 @@ from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import read_estimator
 from everyfold.models.pipelines import final_step
+from everyfold.models.private import BaseSearchCV
 from everyfold.models.targets import Target
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows.sources import as_rows
@@ -305,6 +307,23 @@ def routed(caller: str, request: Request, groups: Targets, params: Params | None
         check_sped_up(request)
     metadata = route(caller, request.estimator, request.cv, request.scorer, groups, params)
     return replace(request, metadata=metadata)
+
+
+def parted(estimator: Estimator, params: Params) -> Metadata:
+    """What ``fit`` and ``split`` get of the parameters of a ``fit``, without metadata routing.
+
+    Groups are for the folds: those of the caller, and those of an estimator that has its own.
+    """
+    rest = {name: value for name, value in params.items() if name != "groups"}
+    if params.get("groups") is None:
+        return Metadata(rest)
+    groups = {"groups": params["groups"]}
+    return Metadata(rest | groups if _takes_groups(estimator) else rest, groups)
+
+
+def _takes_groups(estimator: Estimator) -> bool:
+    is_named = "groups" in signature(estimator.fit).parameters
+    return is_named or isinstance(estimator, BaseSearchCV)
 
 
 def route(

@@ -14,14 +14,19 @@ from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
 from sklearn.utils import Bunch
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold.criteria import InexactWarning
 from everyfold.display.table import metrics_of
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import splits_of
 from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.rows import RowSource
+from everyfold.rows.dasks import is_lazy
+from everyfold.rows.telling import warn
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
+from everyfold.selection.given import Given
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper
 from everyfold.selection.significance import (
@@ -67,6 +72,7 @@ class HonestScore:
 class HonestSearch:
     """The part of a search that judges its own results."""
 
+    _given: Given
     _keeper: Keeper
     _numbers: list[int]
     _ratio: float
@@ -113,7 +119,7 @@ class HonestSearch:
             folds. Both give means over outer folds; the interval is Student's, with the variance
             that overlapping training sets ask for (Nadeau and Bengio 2003).
         X, y
-            The rows of ``fit``, for "nested" and "repeated".
+            The rows of ``fit``, for "nested" and "repeated"; others are refused.
         confidence : float, default=0.95
             Of the interval.
         outer : int, splitter or None, default=None
@@ -142,13 +148,14 @@ class HonestSearch:
             return replace(
                 _record(scores, (low, high), confidence, best, words), is_exact=not inexact
             )
-        if isinstance(X, RowSource):
+        if isinstance(X, RowSource) or is_lazy(X):
             raise ValueError(
                 f"method={method!r} takes rows out of X, which a source of rows does not hold; "
                 "pass an array"
             )
         if X is None or y is None:
             raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
+        self._check_rows(X, y, params)
         repeats = n_repeats if method == "repeated" else None
         splits = self._outer(X, y, params, outer, repeats, random_state)
         search = clone(self)
@@ -212,13 +219,17 @@ class HonestSearch:
         Returns
         -------
         comparison : Comparison
-            ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``.
+            ``difference`` of the mean scores, ``statistic``, ``pvalue`` and ``interval``;
+            ``is_exact`` and ``status`` say whether they rest on scores that are only estimated.
         """
         table = self._table(metric)
         i, j = self._index(i), self._index(j)
         if i == j:
             raise ValueError(f"candidate {i} cannot be compared with itself; pass another j")
-        return compare(table, i, j, self._ratio, confidence)
+        found = compare(table, i, j, self._ratio, confidence)
+        is_exact = bool(self.cv_results_["is_exact"][[i, j]].all())
+        first, second = map(str, self.cv_results_["status"][[i, j]])
+        return replace(found, is_exact=is_exact, status=(first, second))
 
     def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
         """Which candidates are worse than the best, each by a one-sided corrected t-test.
@@ -228,7 +239,28 @@ class HonestSearch:
         Returns
         -------
         is_worse : bool array of shape (n_candidates,)
+
+        Warns
+        -----
+        InexactWarning
+            If scores of some candidates are only estimated, as those that a search leaves behind
+            at low rank: whether they are worse is then estimated, too.
         """
+        is_worse = self._worse(confidence, metric)
+        is_estimated = self.cv_results_["status"] == ESTIMATED
+        if is_estimated.any():
+            warn(
+                f"the scores of {np.count_nonzero(is_estimated)} of {len(is_worse)} candidates are "
+                f"only estimated (cv_results_['status']), and by these "
+                f"{np.count_nonzero(is_estimated & is_worse)} of them are worse than the best; "
+                "order='exact' (of a Pipeline with preprocessing='per_fold') evaluates every "
+                "candidate on its folds",
+                InexactWarning,
+            )
+        return is_worse
+
+    def _worse(self, confidence: float = 0.95, metric: str | None = None) -> Mask:
+        """The same without a word about scores that are only estimated."""
         table = self._table(metric)
         means = table.mean(axis=0)
         if not np.isfinite(means).any():
@@ -282,6 +314,15 @@ class HonestSearch:
         if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
             raise ValueError(
                 "groups has another label for every row, so that it groups nothing; leave it out"
+            )
+
+    def _check_rows(self, X: Matrix, y: Targets, params: Params) -> None:
+        """Refuse other rows than those of ``fit``: their score is not that of this search."""
+        differences = self._given.differences(X, y, params)
+        if differences:
+            raise ValueError(
+                f"not what fit was given: {', '.join(differences)}; pass the same rows and "
+                "parameters, or nest the search on others by cross_val_score(search, X, y)"
             )
 
     def _have_scores(self) -> Mask:

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, is_classifier
 from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.utils import Tags, get_tags
@@ -23,7 +24,7 @@ from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.private import num_samples
 from everyfold.rows.telling import warn
-from everyfold.selection.functions import route
+from everyfold.selection.functions import parted, route
 from everyfold.types import (
     Array,
     Estimator,
@@ -150,6 +151,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self._check()
         y = column_or_1d(y, dtype=np.float64, warn=True)
         splitter = self._splitter()
+        if groups is not None and get_config()["enable_metadata_routing"]:
+            groups, fit_params = None, {**(fit_params or {}), "groups": groups}
         metadata = route("cross_val_predict", self.estimator, splitter, None, groups, fit_params)
         options = Options(
             n_confirm=0,
@@ -168,8 +171,24 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         return self
 
     def fit(self, X: Matrix, y: Targets, **fit_params: object) -> FastCrossConformalRegressor:
-        """``fit_conformalize`` by scikit-learn's name."""
-        return self.fit_conformalize(X, y, fit_params=fit_params)
+        """``fit_conformalize`` by scikit-learn's name.
+
+        Parameters
+        ----------
+        X, y
+            As in ``fit_conformalize``.
+        **fit_params
+            ``groups`` for the splitter, and for a search; everything else is handed on to the
+            ``fit`` of the estimator. With metadata routing, to whom that asks for it.
+
+        Returns
+        -------
+        self
+        """
+        if get_config()["enable_metadata_routing"]:
+            return self.fit_conformalize(X, y, fit_params=fit_params)
+        metadata = parted(self.estimator, fit_params)
+        return self.fit_conformalize(X, y, metadata.split.get("groups"), metadata.fit)
 
     def predict_interval(
         self,

@@ -11,6 +11,7 @@ from typing import TypeGuard
 import numpy as np
 
 from everyfold.evaluate.data import Outcome
+from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.models.pipelines import freeze
 from everyfold.types import Array, Params
 
@@ -110,7 +111,7 @@ def edge_remarks(
         if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
             inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
             other = _index(results, inside)
-            if other is not None and results["status"][other] != "estimated":
+            if other is not None and results["status"][other] != ESTIMATED:
                 rises = _rises(by_fold(other), by_fold(best), results[f"mean_test_{metric}"])
         better = ", where the score still improves" if rises else ""
         remarks.append(Remark(f"{words}{better}; try {further} values", rises))

@@ -17,38 +17,13 @@ from everyfold.display.report import Findings, page
 from everyfold.display.views import result_view
 from everyfold.evaluate.fingerprint import versions
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.rows import RowSource
 from everyfold.rows.disk import writing
+from everyfold.selection.given import Given
 from everyfold.selection.honest import HonestScore
-from everyfold.types import AnyArray, Estimator, Matrix, Params, Search
+from everyfold.types import AnyArray, Estimator, Search
 
 MOST_LETTERS = 4000
 """Of the call that repeats a search."""
-
-
-@dataclass(frozen=True)
-class Given:
-    """What ``fit`` was called with, as far as a report names it: ids of rows, and metadata."""
-
-    ids: AnyArray | None
-    names: Sequence[str]
-    is_source: bool
-
-    @classmethod
-    def of(cls, X: Matrix, params: Params) -> Given:
-        """The index of a data frame, and the names of all that was passed."""
-        index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
-        if index is not None and getattr(index.dtype, "kind", "") == "M":
-            index = index.astype(str)  # dates without their nanoseconds
-        ids = None if index is None else np.asarray(index)
-        is_source = isinstance(X, RowSource)
-        return cls(ids, [name for name in params if params[name] is not None], is_source)
-
-    @property
-    def call(self) -> str:
-        """The call of ``fit`` in words."""
-        rows = ["source"] if self.is_source else ["X", "y"]
-        return f"search.fit({', '.join([*rows, *(f'{name}={name}' for name in self.names)])})"
 
 
 class ResultView:
@@ -133,7 +108,7 @@ def findings_of(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
         honest=_honest(search, held) if honest is None else honest,
-        is_worse=_or_words(search.significantly_worse),
+        is_worse=_or_words(search._worse),
         held=held,
         remarks=search._said,
         plans=(search.plan_,),

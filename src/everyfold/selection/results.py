@@ -11,7 +11,7 @@ import numpy as np
 from everyfold.evaluate.closed import AS_DEFINED
 from everyfold.evaluate.data import REFITTED, Data, Outcome
 from everyfold.evaluate.foldscores import MOST_COLUMNS
-from everyfold.evaluate.inexact import NEAR_IDENTITY
+from everyfold.evaluate.inexact import ESTIMATED, NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
 from everyfold.models.private import insert_error_scores, warn_or_raise_about_fit_failures
@@ -177,7 +177,7 @@ def _status(outcome: Outcome | None, is_exact: bool) -> str:
         return "failed"
     if is_exact and outcome.status not in (AS_DEFINED, REFITTED):
         return "exact"
-    return outcome.status or "estimated"
+    return outcome.status or ESTIMATED
 
 
 def _radius(outcome: Outcome | None) -> float:

@@ -44,12 +44,13 @@ from everyfold.selection.choice import (
     scale_ridge,
     settle_rank,
 )
+from everyfold.selection.given import Given
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, evaluate_again
 from everyfold.selection.progress import Progress, watched
 from everyfold.selection.remarks import Remark, constant_remarks, edge_remarks, identity_remarks
-from everyfold.selection.reporting import Given, ReportedSearch
+from everyfold.selection.reporting import ReportedSearch
 from everyfold.selection.results import Table, tabulate
 from everyfold.selection.significance import test_ratio
 from everyfold.selection.termination import sigterm_raises
@@ -238,7 +239,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
-        given = Given.of(X, params)
+        given = Given.of(X, y, params)
         return _Run(request, metric, data, made, progress, start, keeper, given)
 
     # -- the work ------------------------------------------------------------------------------

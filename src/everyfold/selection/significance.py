@@ -29,6 +29,11 @@ class Comparison:
     interval : tuple (low, high)
         Of the difference.
     confidence : float
+    is_exact : bool
+        Whether the scores of both equal those of refits.
+    status : tuple of str
+        How certain the scores of the first and of the second are, in the words of
+        ``cv_results_["status"]``.
     """
 
     difference: float
@@ -36,6 +41,8 @@ class Comparison:
     pvalue: float
     interval: tuple[float, float]
     confidence: float
+    is_exact: bool = True
+    status: tuple[str, str] = ("exact", "exact")
 
 
 def check_confidence(confidence: float) -> None:

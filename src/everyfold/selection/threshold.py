@@ -10,16 +10,19 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import TunedThresholdClassifierCV
 
-from everyfold.evaluate.metrics import asks_for_predictions
+from everyfold.evaluate.metrics import asks_for_predictions, positive_label
 from everyfold.types import AnyArray, Array, Scorer
 
 
 class TunedThreshold(NamedTuple):
-    """The threshold of decision values from which on a row is of the second class.
+    """The threshold of decision values from which on a row is of the positive class.
+
+    That is the second of the two, unless the scorer names another (``pos_label``).
 
     Attributes
     ----------
     best_threshold : float
+        Of decision values for the positive class: of those with the other sign if it is the first.
     best_score : float
         The score of all held-out rows with it. It was chosen for that, so it flatters a little.
     """
@@ -60,6 +63,7 @@ def tune(
             f"scoring={scoring!r} is no scorer of predicted labels, which are all that a threshold "
             "changes; use 'balanced_accuracy', 'f1' or another, by make_scorer if it is your own"
         )
+    _check_label(scoring, classes)
     if not np.isfinite(values).all():
         raise ValueError(
             "tune_threshold: a fold failed and has no held-out values; cv_results_ shows which, "
@@ -79,3 +83,17 @@ def tune(
         refit=False,
     ).fit(values[:, None], labels)
     return TunedThreshold(float(tuned.best_threshold_), float(tuned.best_score_))
+
+
+def _check_label(scoring: Scorer, classes: AnyArray) -> None:
+    """Refuse a scorer of one class that is none of the two, and say how one of them is named."""
+    scorer = get_scorer(scoring)
+    label, labels = positive_label(scorer), classes.tolist()
+    if label is None or label in labels:
+        return
+    options = {**scorer._kwargs, "pos_label": labels[1]}
+    given = ", ".join(f"{name}={value!r}" for name, value in options.items())
+    raise ValueError(
+        f"scoring={scoring!r} is a score of the class {label!r}, and y has {labels}; say which "
+        f"class it is to be a score of: make_scorer({scorer._score_func.__name__}, {given})"
+    )

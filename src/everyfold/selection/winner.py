@@ -84,12 +84,13 @@ class WinnerAnswers:
         difference: it averages the curves of the folds, and here all held-out values are one
         curve, so that small folds do no harm. Nothing is fitted. Predict with it by
         ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
-        response_method="decision_function")``.
+        response_method="decision_function")``, and ``pos_label`` if the scorer has one.
 
         Parameters
         ----------
         scoring : str or scorer, default="balanced_accuracy"
-            What is to be best; of predicted labels.
+            What is to be best; of predicted labels. "f1", "precision" and their kin are scores of
+            the class 1; for others name it: ``make_scorer(f1_score, pos_label="yes")``.
         candidate : int, optional
             As in ``out_of_fold``.
         thresholds : int or array, default=100

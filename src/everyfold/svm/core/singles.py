@@ -71,8 +71,10 @@ def _hand_over(s: Rows, i: int) -> bool:
         # The first place where null - cost >= -least: no cost is smaller.
         j = locate(width, s.null, s.gain, s.number, -least)
         room = end[j] - beta[j]
-        d = beta[i] if abs(room) > abs(beta[i]) else room
-        beta[j] = end[j] if d == room else beta[j] + d
+        # What rounding adds to the room, or takes from it, neither frees a row nor is handed on.
+        is_just_enough = abs(room - beta[i]) <= 1e-12 * (s.hi[j] - s.lo[j])
+        d = beta[i] if is_just_enough or abs(room) > abs(beta[i]) else room
+        beta[j] = end[j] if is_just_enough or d == room else beta[j] + d
         beta[i] = 0.0 if d == beta[i] else beta[i] - d
         open_sides(s, j)
         step = np.float32(d)
