@@ -115,7 +115,8 @@ def remarks(found: Found) -> str:
     return f"""\
 The model is an LS-SVM with bias, on the published partitions of the benchmark (from the first on),
 with 13 × 11 candidates; μ is a ridge in the "sum" convention. Approximate selection is Algorithm 1
-in every training set: `Nystrom(0.1, 0.5, sampling="uniform", per_fold=True, predicts_with="kernel")`.
+in every training set:
+`Nystrom(0.1, 0.5, sampling="uniform", per_fold=True, predicts_with="kernel")`.
 In all columns the tested model is the exact LS-SVM with the selected candidate. For squared loss
 5-fold CV, (★) and the default are the same formula, which equals refits; `Nystrom(0.1)` is the
 library's own low-rank approximation, whose folds are exact for that model.
