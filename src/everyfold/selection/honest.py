@@ -1,4 +1,4 @@
-"""The scores of a search: of every fold, of the winner honestly, of one against another."""
+"""Scores of a search: of every fold, of the winner without selection bias, and comparisons."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class HonestScore:
     confidence : float
         Of the interval.
     bias : float
-        By how much the winner's score is too good: ``best_score_`` − estimate; for "bbc", the best
-        score of all held-out rows together − estimate, as both are of rows together.
+        By how much the winner's score is too optimistic: ``best_score_`` − estimate; for "bbc" the
+        best score of all held-out rows together − estimate, because both score the rows together.
     method : str
-        How it was found, in words.
+        How the estimate was computed, in words.
     scores : array
-        Those of the bootstraps or outer folds that the estimate is the mean of.
+        The scores of the bootstrap samples or outer folds; the estimate is their mean.
     is_exact : bool
-        Whether it rests on values that equal those of refits; for "bbc" those of all candidates.
+        Whether all values that were used equal those of refits; for "bbc" those of all candidates.
     """
 
     estimate: float
@@ -65,7 +65,7 @@ class HonestScore:
 
 
 class HonestSearch:
-    """The part of a search that judges its own results."""
+    """The part of a search that evaluates its own results."""
 
     _keeper: Keeper
     _numbers: list[int]
@@ -99,31 +99,32 @@ class HonestSearch:
         random_state: int | None = 0,
         **params: object,
     ) -> HonestScore:
-        """What the selection achieves on new rows: an estimate that selecting does not flatter.
+        """Estimate the score of the selected model on new rows, without selection bias.
 
         Parameters
         ----------
         method : {"bbc", "nested", "repeated"}, default="bbc"
-            "bbc" draws bootstraps of the held-out rows, selects on the rows drawn and scores on the
-            others (BBC-CV, Tsamardinos et al. 2018); it fits nothing, and needs
-            ``keep_predictions="all"`` and folds that hold no row out twice. Scores are those of
-            rows together, not means over folds. The interval is that of percentiles.
-            "nested" searches the training rows of every outer fold, from shared work
-            (:func:`cross_val_score`). "repeated" does so on ``n_repeats`` shuffled sets of outer
-            folds. Both give means over outer folds; the interval is Student's, with the variance
-            that overlapping training sets ask for (Nadeau and Bengio 2003).
+            "bbc" draws bootstrap samples of the held-out rows, selects the best candidate on each
+            sample and scores it on the rows that were not drawn (BBC-CV, Tsamardinos et al. 2018).
+            It fits nothing, and needs ``keep_predictions="all"`` and folds that hold no row out
+            twice. Scores are computed for all rows together, not as means over folds. The interval
+            consists of percentiles. "nested" repeats the search on the training rows of every outer
+            fold, with shared work (:func:`cross_val_score`). "repeated" does so on ``n_repeats``
+            repetitions of shuffled outer folds. Both return means over outer folds; their interval
+            is Student's, with a variance corrected for overlapping training sets (Nadeau and Bengio
+            2003).
         X, y
-            The rows of ``fit``, for "nested" and "repeated".
+            The data passed to ``fit``; needed for "nested" and "repeated".
         confidence : float, default=0.95
             Of the interval.
         outer : int, splitter or None, default=None
-            Outer folds; None for the search's own ``cv``. A number of folds for "repeated".
+            Outer folds; None means the ``cv`` of the search. "repeated" needs a number of folds.
         n_repeats, n_bootstraps : int
         random_state : int or None, default=0
-            Of bootstraps, and of the folds of "repeated".
+            Seed of the bootstrap samples, and of the folds of "repeated".
         **params
-            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn
-            as wholes, and rows are scored with their weights, as scikit-learn's searches do.
+            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn as
+            a whole, and rows are scored with their weights, as in scikit-learn's searches.
 
         Returns
         -------
@@ -166,15 +167,16 @@ class HonestSearch:
     def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
         """The scores of all folds of a candidate.
 
-        Up to 1,000 folds they are also columns of ``cv_results_``; beyond, this is where they are.
+        With up to 1,000 folds these are also columns of ``cv_results_``; with more they are only
+        available here.
 
         Parameters
         ----------
         candidate : int, optional
             Its index in ``cv_results_``; the best if None.
         name : str, optional
-            As in the columns of ``cv_results_``: "test_score", "train_score", "test_r2". The score
-            that decided if None.
+            The name of a column of ``cv_results_`` without the split: "test_score", "train_score",
+            "test_r2". None means the score that decided.
 
         Returns
         -------
@@ -205,7 +207,7 @@ class HonestSearch:
         i, j : int
             Indices in ``cv_results_``.
         metric : str, optional
-            Which of several; the one that ``refit`` names by default.
+            Which metric, if there are several; by default the one that ``refit`` names.
         confidence : float, default=0.95
             Of the interval.
 
@@ -221,9 +223,10 @@ class HonestSearch:
         return compare(table, i, j, self._ratio, confidence)
 
     def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
-        """Which candidates are worse than the best, each by a one-sided corrected t-test.
+        """Which candidates are significantly worse than the best, by one-sided corrected t-tests.
 
-        Those without a score on every fold are. Tests are not corrected for their number.
+        Candidates without a score on every fold count as worse. There is no correction for multiple
+        testing.
 
         Returns
         -------

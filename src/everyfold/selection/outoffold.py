@@ -24,24 +24,24 @@ Method = Literal["predict", "decision_function", "predict_proba"]
 
 @dataclass(frozen=True)
 class OutOfFoldPredictions:
-    """What the models of a cross-validation say of the rows that they were not fitted on.
+    """Out-of-fold predictions: of each row by the models that were not fitted on it.
 
     Attributes
     ----------
     values : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
-        The mean over the folds that held a row out; of labels, the most frequent one. NaN for rows
-        that none did.
+        The mean over the folds that held a row out; for labels, the most frequent one. NaN for rows
+        that were never held out.
     spread : array of the same shape
-        The standard deviation over these folds, 0 where there is one; of labels, the share of folds
-        that say otherwise.
+        The standard deviation over these folds, 0 if there is only one; for labels, the share of
+        folds that predict another label.
     repeats : int array of shape (n_samples,)
         How many folds held a row out.
     is_exact : bool
         Whether every value equals that of a refit up to rounding or the solver's own tolerance.
     status : str
-        How certain they are, in the words of ``cv_results_["status"]``.
+        How certain the values are, as in ``cv_results_["status"]``.
     truth : array of shape (n_samples,) or (n_samples, n_targets)
-        The y of all rows.
+        y of all rows.
     """
 
     values: AnyArray

@@ -23,9 +23,9 @@ class Comparison:
     difference : float
         The mean over the folds of the first score minus the second.
     statistic : float
-        The difference in units of its corrected standard error; infinite if all folds agree.
+        The difference divided by its corrected standard error; infinite if all folds agree.
     pvalue : float
-        Two-sided: how probable so large a statistic is for candidates that are equally good.
+        Two-sided: the probability of such a large statistic if both candidates are equally good.
     interval : tuple (low, high)
         Of the difference.
     confidence : float

@@ -15,13 +15,14 @@ from everyfold.types import AnyArray, Array, Scorer
 
 
 class TunedThreshold(NamedTuple):
-    """The threshold of decision values from which on a row is of the second class.
+    """A threshold of decision values: rows at or above it get the second class.
 
     Attributes
     ----------
     best_threshold : float
     best_score : float
-        The score of all held-out rows with it. It was chosen for that, so it flatters a little.
+        The score of all held-out rows with this threshold. As the threshold was chosen by this
+        score, it is slightly too optimistic.
     """
 
     best_threshold: float
