@@ -296,4 +296,4 @@ def test_the_plan_is_what_the_search_does(study, call):
     assert told["grid"] == found["grid"]
     assert set(told["plan"]["notes"]) <= set(plan["notes"])
     is_exact = [row["is_exact"] for row in found["top"]]
-    assert all(is_exact) or not told["exact"].startswith("all")
+    assert all(is_exact) or not told["exact"].startswith("yes")

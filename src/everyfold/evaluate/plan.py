@@ -205,9 +205,13 @@ class SearchPlan:
         if self.is_closed:
             return "the criterion as defined, of the fit on all rows"
         if any(method.is_approximate for unit in self.units for method in unit.methods):
-            return "no, an approximation; search may confirm the best candidates by refits"
+            return "no: an approximation; a search may confirm the best candidates by refits"
         if self.kind == "once":
-            return "no: equal to refits, but on rows whose scaling has seen the test rows"
+            return "no: equal to refits, but with steps that were fitted on the test rows as well"
+        if self.rounds.climbs:
+            return "the best candidates equal refits; the others are estimated at low rank"
+        if any(method.is_of_another_model for unit in self.units for method in unit.methods):
+            return "no: equal to refits of the model that replaces this one, such as one of low rank"
         return "yes: equal to refits, to rounding or the solver's own tolerance"
 
     def as_dict(self) -> Params:
