@@ -504,7 +504,7 @@ class TestUse:
     ("model", "words"),
     [
         (KernelRegressor(), "yes: equal to refits"),
-        (KernelRegressor(operator=Nystrom(9, random_state=0)), "no: equal to refits of the model"),
+        (KernelRegressor(operator=Nystrom(9, random_state=0)), "no: equal to refits of a model"),
         (KernelRegressor(operator=Nystrom(9, per_fold=True, random_state=0)), "yes: equal"),
     ],
 )

@@ -52,28 +52,28 @@ class Measured:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a search is going to do, or did, and why; ``print(search.plan_)`` shows it.
+    """What a search will do, or has done, and why; ``print(search.plan_)`` shows it.
 
     Attributes
     ----------
     rows, folds, kernels, ridges : int
-        The sizes: ``ridges`` is the largest number of candidates that share one path.
+        Sizes of the search; ``ridges`` is the largest number of ridges that share one kernel.
     rounds : Rounds
-        The units of work, and what follows from their outcomes.
+        The units of work, and the rules for further units.
     kind : {"none", "per_fold", "once"}
-        How steps in front of the model are fitted.
+        How the steps before the model are fitted.
     estimate : float
         Estimated seconds.
     memory : int
-        Estimated bytes at work in one worker.
+        Estimated memory of one worker in bytes.
     notes : tuple of str
-        What differs from what was asked for.
+        Remarks on the search and its winner.
     measured : Measured, optional
-        What was done; None before the work.
+        The measured results; None before the work.
     pooled : tuple of str
-        The scores that are those of all held-out rows together.
+        The scores that are computed for all held-out rows together.
     candidates, operator, methods, exact, confirmed, seconds
-        Of what was done, or of what is going to be done where that is known.
+        Of the work that was done, or of the planned work as far as it is known.
 
     Examples
     --------
@@ -211,7 +211,7 @@ class SearchPlan:
         if self.rounds.climbs:
             return "the best candidates equal refits; the others are estimated at low rank"
         if any(method.is_of_another_model for unit in self.units for method in unit.methods):
-            return "no: equal to refits of the model that replaces this one, such as one of low rank"
+            return "no: equal to refits of a model that replaces this one, such as one of low rank"
         return "yes: equal to refits, to rounding or the solver's own tolerance"
 
     def as_dict(self) -> Params:

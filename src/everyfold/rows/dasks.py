@@ -48,26 +48,28 @@ def _as_frame(work: Callable[[Lazy], AnyArray], frame: Lazy) -> Lazy:
 
 
 class DaskRows(RowSource):
-    """Rows of a ``dask.array``, a ``dask.dataframe`` or a folder, worked on by a Dask cluster.
+    """Rows of a ``dask.array``, a ``dask.dataframe`` or a folder, processed by a Dask cluster.
 
-    Every pass sums the rows of each partition where they are, and brings the sums together; rows
-    themselves stay. Without a ``distributed.Client`` partitions are worked on here, one by one.
+    In every pass each worker computes sums over the rows of its partitions, and only the sums are
+    sent. Without a ``distributed.Client``, partitions are processed in this process, one by one.
 
     Parameters
     ----------
     X : dask.array.Array, dask.dataframe.DataFrame or FolderRows
-        Files of a folder must be found at the same place by every worker.
+        Every worker must find the files of a folder under the same path.
     y : dask.array.Array, dask.dataframe.Series or array, optional
-        With the rows of X; partitions are made those of X, but for a Series, which must have them.
+        The targets of the rows of X. They are partitioned like X; a Series must already have the
+        same partitions.
     sample_weight, fold : likewise, optional
     target : str, optional
-        A column of a data frame, in place of y; ``sample_weight`` and ``fold`` may then be columns.
+        A column of a data frame, instead of y; ``sample_weight`` and ``fold`` may then be columns
+        as well.
     client : distributed.Client, optional
-        The current one if None.
+        None means the current client.
 
     Notes
     -----
-    **Cost**: a data frame takes a pass for the lengths of its partitions.
+    **Cost**: a data frame needs one pass to find the lengths of its partitions.
     **Exact?** Results do not depend on the partitions, up to rounding.
     """
 
