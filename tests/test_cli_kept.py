@@ -85,7 +85,8 @@ def test_a_journal_is_gone_on_with_by_resume_only(study, runs):
     other = ("--seed", "5")
     refused(
         run(study, *SEARCH, *JOURNAL, "--resume", *other),
-        "--journal 'a.journal' is of another search: it differs in folds (cv); options (random_st",
+        "--journal 'a.journal' belongs to another search: it differs in folds (cv); options "
+        "(random_state)",
     )
     assert runs == []
     new = run(study, *SEARCH, "--journal", "new.journal", "--resume")
@@ -145,14 +146,14 @@ def test_every_round_has_a_journal_of_its_own(study, runs):
 
 def test_journals_that_are_none(study):
     (study / "folder").mkdir()
-    refused(run(study, *SEARCH, "--resume"), "--resume goes on with a journal; name it")
+    refused(run(study, *SEARCH, "--resume"), "--resume continues a journal; name it")
     refused(run(study, *SEARCH, "--journal", "folder"), "--journal folder is a directory")
     refused(run(study, *SEARCH, "--journal", "study.csv"), "is the file that is read")
     refused(run(study, *SEARCH, "--journal", "no/j"), "there is no directory no")
     refused(run(study, *SEARCH, "--journal", "o.csv", "--out", "o.csv"), "is that of --out, too")
     table = (study / "study.csv").read_bytes()
     (study / "table").write_bytes(table)
-    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "a file of another kind")
+    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "exists and is not a journal")
     assert (study / "table").read_bytes() == table
     os.mkfifo(study / "pipe")
     refused(run(study, *SEARCH, "--journal", "pipe"), "--journal pipe is not a regular file")

@@ -90,12 +90,15 @@ class CVCurveDisplay:
         numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
         if x is None and not numeric:
             raise ValueError(
-                "a curve needs a numeric parameter with several values; none was found"
+                "a curve needs a numeric parameter with several values, but none was searched; "
+                "search alpha or C, for example"
             )
         x = numeric[0] if x is None else x
         if x not in numeric:
             table.column(x)
-            raise ValueError(f"parameter {x!r} is not numeric with several values")
+            raise ValueError(
+                f"x={x!r} is not a numeric parameter with several values; use one of {numeric}"
+            )
         values = np.asarray(table.column(x), dtype=np.float64)
         best = None
         if table.best is not None:

@@ -100,8 +100,8 @@ class OutOfFoldDisplay:
             raise ValueError(f"kind={kind!r} is not known; use one of {list(get_args(Kind))}")
         if (kind == "predicted") != is_number or labels.truth.ndim > 1:
             raise ValueError(
-                f"kind={kind!r} is not for this target: one column of numbers is 'predicted', "
-                "labels are 'confusion', 'roc' or 'calibration'"
+                f"kind={kind!r} is not available for this target; use 'predicted' for one column "
+                "of numbers, and 'confusion', 'roc' or 'calibration' for labels"
             )
         values = search.out_of_fold(candidate, _METHODS[kind]).values
         is_held = labels.repeats > 0
@@ -145,8 +145,8 @@ class OutOfFoldDisplay:
         each = classes[1:] if columns.shape[1] == 1 else classes
         if columns.shape[1] != len(each):
             raise ValueError(
-                f"decision values of pairs of {len(classes)} classes have no curve for each class; "
-                "use decision_function_shape='ovr'"
+                "kind='roc' needs one decision value per class, but the decision values are "
+                f"those of pairs of {len(classes)} classes; use decision_function_shape='ovr'"
             )
         areas = [roc_auc_score(self.truth == label, columns[:, k]) for k, label in enumerate(each)]
         chosen = np.sort(np.argsort(areas, kind="stable")[:MOST_CURVES])
@@ -169,7 +169,10 @@ class OutOfFoldDisplay:
     def _calibration(self, ax: Axes) -> list[Any]:
         classes = np.unique(self.truth)
         if len(classes) != 2:
-            raise ValueError(f"kind='calibration' is for two classes, not for {len(classes)}")
+            raise ValueError(
+                f"kind='calibration' is for two classes, but there are {len(classes)}; use "
+                "'confusion' or 'roc'"
+            )
         how = {"n_bins": 10, "strategy": "quantile", "name": "out of fold", "ax": ax}
         truth = self.truth == classes[1]
         shown = CalibrationDisplay.from_predictions(truth, self.values[:, 1], **how)

@@ -69,7 +69,10 @@ class IntervalDisplay:
         measured = column_or_1d(y, dtype=np.float64)
         points, intervals = estimator.predict_interval(X)
         if len(points) != len(measured):
-            raise ValueError(f"y has {len(measured)} entries, and X has {len(points)} rows")
+            raise ValueError(
+                f"y has {len(measured)} entries, but X has {len(points)} rows; pass one true "
+                "value for each row"
+            )
         levels = np.atleast_1d(estimator.confidence_level)
         known = {"measured": measured, "predicted": points, "intervals": intervals[:, :, level]}
         return cls(**known, confidence=float(levels[level])).plot(ax=ax)

@@ -70,8 +70,9 @@ class RankCurveDisplay:
         several = {k: own for k, own in found.items() if len(own) > 1}
         if not several:
             raise ValueError(
-                "no candidate was evaluated at several ranks; searches for squared loss with "
-                "operator='auto' begin with low ranks where full matrices take long"
+                "no candidate was evaluated at several ranks; only searches with squared loss "
+                "and operator='auto' start with low ranks, if full kernel matrices would take "
+                "long"
             )
         best = sorted(several, key=lambda k: -several[k][max(several[k])])[:max_lines]
         params = table.results["params"]

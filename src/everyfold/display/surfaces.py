@@ -240,13 +240,15 @@ def _two_parameters(table: Table, x: str | None, y: str | None) -> tuple[str, st
     for name in (x, y):
         if name is not None and name not in numeric:
             table.column(name)
-            raise ValueError(f"parameter {name!r} is not numeric with several values")
+            raise ValueError(
+                f"parameter {name!r} is not numeric with several values; use two of {numeric}"
+            )
     free = [name for name in numeric if name not in (x, y)]
     needed = (x is None) + (y is None)
     if len(free) < needed:
         raise ValueError(
-            f"a surface needs two numeric parameters with several values, found {numeric}; use "
-            "CVCurveDisplay for one"
+            f"a surface needs two numeric parameters with several values, but only {numeric} "
+            "were searched; use CVCurveDisplay for one parameter"
         )
     first = x if x is not None else free.pop(0)
     return first, y if y is not None else free.pop(0)

@@ -17,8 +17,11 @@ from everyfold.types import Params
 
 _PREPROCESSING = {
     "none": "none",
-    "per_fold": "steps fitted on the training rows of each fold, once for all candidates alike",
-    "once": "steps fitted once, on all rows: folds are not wholly independent of their test rows",
+    "per_fold": (
+        "steps fitted on the training rows of each fold, once for all candidates with the same "
+        "steps"
+    ),
+    "once": "steps fitted once, on all rows, including the test rows of each fold",
 }
 
 
@@ -141,7 +144,7 @@ class SearchPlan:
     def preprocessing(self) -> str:
         """How steps in front of the model are fitted, in words."""
         if self.is_closed and self.kind == "per_fold":
-            return "steps fitted on all rows, once for all candidates alike"
+            return "steps fitted on all rows, once for all candidates with the same steps"
         return _PREPROCESSING[self.kind]
 
     @property
@@ -268,7 +271,7 @@ class SearchPlan:
 
     def _costs(self) -> list[tuple[str, str]]:
         if self.measured is None:
-            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
+            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB per worker"
             return [("exact", self.exactness), ("estimate", cost)]
         is_one = self.candidates == 1
         meaning = "equals" if is_one else "equal"
@@ -278,7 +281,7 @@ class SearchPlan:
                 f"{'has' if is_one else 'have'} the criterion as defined, of the fit on all rows"
             )
         cost = f"{self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
-        cost += f"about {self.memory / 1e6:.0f} MB a worker"
+        cost += f"about {self.memory / 1e6:.0f} MB per worker"
         lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
         if self.confirmed:
             lines.append(("confirmed", f"{counted(self.confirmed, 'candidate')} by real refits"))
@@ -291,8 +294,8 @@ def _loose(outcomes: Sequence[Outcome]) -> list[str]:
     if not numbers:
         return []
     return [
-        f"the intercept of {some(numbers)} is not unique in some folds, as no support "
-        "vector is free there; libsvm's own was taken"
+        f"the intercept of {some(numbers)} is not unique in some folds, because no support "
+        "vector is free there; libsvm's own intercept was used"
     ]
 
 

@@ -283,9 +283,9 @@ def _check_order(measured: Sequence[float], kernel: Kernel, X: Matrix) -> None:
     anywhere = _typical_distance(X, rows, others, kernel)
     if anywhere > 0.0 and float(np.mean(measured)) >= _AS_FAR_AS_ANY * anywhere:
         warn(
-            "neighbouring rows are as far apart as any others, so that a circulant matrix, which "
-            "knows their order only, says nothing about the kernel's and its scores are noise; "
-            "put X and y in order first: rows = Circulant().arrange(X)",
+            "neighbouring rows are as far apart as any others, so that a circulant matrix, "
+            "which uses only their order, does not approximate the kernel matrix, and its "
+            "scores are noise; put X and y in order first: rows = Circulant().arrange(X)",
             CirculantWarning,
         )
 

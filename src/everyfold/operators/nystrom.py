@@ -140,16 +140,17 @@ class Nystrom(Mapped):
                 )
         if self.replaces == "response" and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
-                "replaces='response' fits all rows once with the full kernel, which predicts; it "
-                "does not go with per_fold=True or predicts_with='kernel'"
+                "replaces='response' fits all rows once and predicts with the full kernel; it "
+                "cannot be combined with per_fold=True or predicts_with='kernel'"
             )
 
     def check_order(self, order: Order) -> None:
         """See base class."""
         if self.replaces == "response" and order == "exact":
             raise ValueError(
-                "order='exact' refits every fold, which leaves no response to replace; use "
-                "replaces='kernel', or order=1 (t-FBIF), a higher order or inf"
+                "order='exact' refits every fold, so that there is no inverse that "
+                "replaces='response' could approximate; use replaces='kernel', or order=1 "
+                "(t-FBIF), a higher order or inf"
             )
         is_series = order not in ("auto", "exact", "screen", np.inf)
         if is_series and (self.per_fold or self.predicts_with == "kernel"):
@@ -369,8 +370,8 @@ class NystromMatrix(LowRank, Differentiates):
         """
         if self._X is None:
             raise ValueError(
-                "a low-rank kernel with rank=... keeps some eigenvectors only, which turn as gamma "
-                "changes; use rank=None"
+                "Nystrom(rank=...) keeps only some eigenvectors, which change with gamma, so "
+                "that there is no gradient; use rank=None"
             )
         kernel, landmarks = self.features.kernel, self.features.landmarks
         F = product(self.V, self.features.T.T)

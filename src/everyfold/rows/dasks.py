@@ -392,7 +392,10 @@ def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     named = {"y": target, **{k: v for k, v in columns.items() if isinstance(v, str)}}
     named = {role: name for role, name in named.items() if name is not None}
     if ("y" in named) == (columns["y"] is not None):
-        raise StreamError("a data frame needs y or target, one of them; give DaskRows(X, y)")
+        raise StreamError(
+            "a data frame needs either y or target; use DaskRows(X, y) or DaskRows(X, "
+            "target='name')"
+        )
     missing = [name for name in named.values() if name not in X.columns]
     if missing:
         raise StreamError(f"there is no column {missing[0]!r}; the columns are {list(X.columns)}")
@@ -406,8 +409,8 @@ def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     for role, delayed in apart.items():
         if delayed is not None and role not in named and len(delayed) != len(parts):
             raise StreamError(
-                f"X has {len(parts)} partitions, but {role} has {len(delayed)}; cut them alike "
-                "(X.repartition), or give the column by its name"
+                f"X has {len(parts)} partitions, but {role} has {len(delayed)}; use the same "
+                "partitions (X.repartition), or pass the column by its name"
             )
     lazy = []
     for k, frame in enumerate(parts):

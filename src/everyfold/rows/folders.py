@@ -123,7 +123,10 @@ class FolderRows(RowSource):
     def _count(self, part: RowSource, rows: int) -> None:
         """Note how many rows a file has, which must stay so."""
         if part.n_rows not in (None, rows):
-            raise StreamError(f"there are {rows} rows, but {part.n_rows} were there before")
+            raise StreamError(
+                f"there are {rows} rows, but there were {part.n_rows} before; do not change the "
+                "files while they are read"
+            )
         part.n_rows = rows
 
     def _where(self, row: int) -> str:
@@ -182,7 +185,8 @@ def one_kind(found: Sequence[Path]) -> type[RowSource]:
             )
         if kind is not kinds[found[0]]:
             raise StreamError(
-                f"{path} and {found[0]} are not of one kind; give a pattern, such as '*.parquet'"
+                f"{path} and {found[0]} are files of different kinds; use a pattern, such as "
+                "'*.parquet'"
             )
     first = kinds[found[0]]
     assert first is not None

@@ -196,8 +196,9 @@ class RowSource(ABC):
             if now[path] != self._stamps[path]:
                 raise StreamError(
                     f"{path} was written to since it was first read "
-                    f"({self._stamps[path].difference(now[path])}), and what was made of it does "
-                    "not belong together; wait until nothing writes to it and make a new source"
+                    f"({self._stamps[path].difference(now[path])}), so that the results of "
+                    "different passes do not match; wait until nothing writes to it, and create "
+                    "a new source"
                 )
 
     def _checked(self, pieces: Iterable[Piece]) -> Iterator[Block]:

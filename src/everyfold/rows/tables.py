@@ -70,7 +70,10 @@ class TableRows(RowSource):
             self._columns = [*self.names, *others]
             _check_columns(kinds, self._columns, target if isinstance(target, str) else None)
             if not self.names or (self.has_target and not targets) or self.n_rows == 0:
-                raise StreamError("there are no rows, no features or no target; give some of each")
+                raise StreamError(
+                    "there are no rows, no features or no target; the file needs at least one "
+                    "of each"
+                )
         self.n_features = len(self.names)
 
     def __repr__(self) -> str:

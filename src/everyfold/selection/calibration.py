@@ -181,8 +181,8 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
             return {**fit_params, "sample_weight": sample_weight}
         warn(
             f"{type(asked).__name__}.fit has no sample_weight, so that the weights are used for "
-            "the calibration only, which is then likely to be wrong; of a Pipeline, pass them as "
-            "step__sample_weight, too"
+            "the calibration only, which is then likely to be wrong; for a Pipeline, pass them "
+            "as step__sample_weight as well"
         )
         return fit_params
 
@@ -231,8 +231,8 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
         raise ValueError("refit=False: the search leaves no model to calibrate; use refit=True")
     if search.criterion is not None:
         raise ValueError(
-            f"criterion={search.criterion!r}: the search has no folds to hold rows out; use "
-            "criterion=None, or calibrate its best_estimator_ with a cv"
+            f"criterion={search.criterion!r}: the search has no folds, and so no held-out rows; "
+            "use criterion=None, or calibrate its best_estimator_ with a cv"
         )
     search.keep_predictions = search.keep_predictions or "best"
     search.needs_partition = True
@@ -246,8 +246,8 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
     found = search.out_of_fold(method="decision_function")
     if not found.is_exact:
         warn(
-            f"the held-out values of the winner, which the calibration rests on, are {found.status}"
-            ": they may differ from those of refits",
+            f"the calibration uses the held-out values of the winner, which are {found.status}: "
+            "they may differ from those of refits",
             InexactWarning,
         )
     return np.asarray(found.values, dtype=np.float64)

@@ -223,8 +223,8 @@ def validation_curve(
 def _check_rows(X: Matrix) -> None:
     if isinstance(X, RowSource):
         raise ValueError(
-            "curves score training rows, which a source of rows does not hold; use an array for X, "
-            "or a search on the source"
+            "curves need scores of training rows, which are not available for a source of rows; "
+            "use an array for X, or a search on the source"
         )
 
 

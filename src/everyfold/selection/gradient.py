@@ -281,11 +281,15 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         if self.start != "auto" and not isinstance(self.start, Mapping):
             raise ValueError(f"start={self.start!r} is not known; use 'auto' or a dictionary")
         if self.start != "auto" and set(self.start) - {"gamma", "alpha"}:
-            raise ValueError(f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are known")
+            raise ValueError(
+                f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are allowed"
+            )
         if isinstance(self.scoring, str):
             get_scorer(self.scoring)
         elif not (self.scoring is None or callable(self.scoring)):
-            raise ValueError(f"scoring={self.scoring!r} is not one scorer; pass its name")
+            raise ValueError(
+                f"scoring={self.scoring!r} is not a single scorer; pass a name or a callable"
+            )
         return read_machine(self.estimator)
 
     def _read(
@@ -302,8 +306,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         folds = Folds.from_splits(splitter.split(X, y, groups), X.shape[0])
         if folds.odd or len(folds) < 2:
             raise ValueError(
-                f"cv={self.cv!r} must have two or more splits, which only remove rows: no test row "
-                "in its training set, and no training row twice"
+                "cv must have two or more splits, with no test row in the training set and no "
+                "training row twice; use KFold or StratifiedKFold"
             )
         target, weights = model.target(y), read_weights(sample_weight, X.shape[0])
         model.check_labels(target)
@@ -350,8 +354,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         check_folds_repeat(self.cv)
         if self.random_state is None and len(walks.descent.folds) > MOST_OUTER_FOLDS:
             raise JournalError(
-                "random_state=None draws other sets of folds in every call, so that no journal "
-                "could be gone on with; pass random_state=0"
+                "random_state=None draws different sets of folds in every call, so that a "
+                "journal cannot be continued; pass an integer, such as random_state=0"
             )
         asked = {name: value for name, value in self.get_params(False).items() if name in _ASKED}
         parts = {

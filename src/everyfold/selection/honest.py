@@ -145,18 +145,21 @@ class HonestSearch:
             )
         if isinstance(X, RowSource):
             raise ValueError(
-                f"method={method!r} takes rows out of X, which a source of rows does not hold; "
-                "pass an array"
+                f"method={method!r} needs single rows of X, which are not available for a source "
+                "of rows; pass an array"
             )
         if X is None or y is None:
-            raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
+            raise ValueError(f"method={method!r} repeats the search; pass the data: X=..., y=...")
         repeats = n_repeats if method == "repeated" else None
         splits = self._outer(X, y, params, outer, repeats, random_state)
         search = clone(self)
         search.refit = self.refit or True  # every outer fold needs its winner
         scores = cross_val_score(search, X, y, cv=splits, params=params)
         if np.isnan(scores).any():
-            raise ValueError(f"outer fold {int(np.argmax(np.isnan(scores)))} has no score")
+            raise ValueError(
+                f"outer fold {int(np.argmax(np.isnan(scores)))} has no score; use other outer "
+                "folds, or another scoring"
+            )
         ratio = sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits)
         words = f"nested cross-validation on {len(splits)} outer folds"
         if method == "repeated":
@@ -249,8 +252,8 @@ class HonestSearch:
             raise ValueError(f"metric={metric!r} is not one of the search; use one of {known}")
         if self.plan_.pooled:
             raise ValueError(
-                "scores are pooled: every fold has that of all rows, so that nothing tells how "
-                "much they vary; use pooled=False, or folds of several rows"
+                "scores are pooled over all rows, so that their variation over folds is not "
+                "known; use pooled=False, or folds of several rows"
             )
         if self.n_splits_ < 2:
             raise ValueError(
@@ -279,12 +282,13 @@ class HonestSearch:
             )
         if method == "bbc" and is_rule(self.refit):
             raise ValueError(
-                f"method='bbc' selects by the best score, and refit={self.refit!r} is another "
+                f"method='bbc' selects by the best score, but refit={self.refit!r} is another "
                 "rule; use method='nested'"
             )
         if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
             raise ValueError(
-                "groups has another label for every row, so that it groups nothing; leave it out"
+                "groups has a different label for every row, so that there are no groups; leave "
+                "it out"
             )
 
     def _have_scores(self) -> Mask:
@@ -300,8 +304,7 @@ class HonestSearch:
         if len(lost):
             raise ValueError(
                 f"{len(lost)} candidates (number {lost[0]} is the first) were refitted as "
-                "scikit-learn does, so that no held-out values of them are there to draw from; use "
-                "method='nested'"
+                "scikit-learn does, so that they have no held-out values; use method='nested'"
             )
 
     def _bootstrapped(
@@ -322,7 +325,9 @@ class HonestSearch:
         judge = table.judge(scorer, rest)
         scores = bootstrap(table, judge, labels, n_bootstraps, random_state)
         if np.isnan(scores).all():
-            raise ValueError("no bootstrap has a score; the metric needs more rows, or classes")
+            raise ValueError(
+                "no bootstrap sample has a score; the metric needs more rows or more classes"
+            )
         return float(np.nanmax(together(table, judge))), scores[~np.isnan(scores)]
 
     def _outer(
@@ -345,7 +350,10 @@ class HonestSearch:
             _check_classes(y, cvs[0] if outer is not None else self.n_splits_, self.n_splits_)
         splits = [split for cv in cvs for split in splits_of(replace(asked, cv=cv))]
         if len(splits) < 2:
-            raise ValueError(f"outer={outer!r} has one fold, and an interval needs at least 2")
+            raise ValueError(
+                f"outer={outer!r} has one fold, but an interval needs at least 2; use outer=5, "
+                "for example"
+            )
         everything = np.arange(num_samples(X))
         return [(everything[train], everything[test]) for train, test in splits]
 
@@ -362,8 +370,8 @@ def _check_params(params: Params, n: int) -> None:
     unknown = [name for name in unknown if "__" not in name]
     if unknown and not get_config()["enable_metadata_routing"]:
         raise ValueError(
-            f"{unknown[0]} is not known; pass what fit was given: sample_weight (of a Pipeline "
-            "step__sample_weight) and groups"
+            f"{unknown[0]} is not known; pass the same parameters as to fit: sample_weight (for "
+            "a Pipeline step__sample_weight) and groups"
         )
     for name in ("groups", "sample_weight"):
         count = n if params.get(name) is None else num_samples(params[name])
@@ -400,8 +408,9 @@ def _shuffled(
     count = search.n_splits_ if outer is None else outer
     if not isinstance(count, int | np.integer) or n_repeats < 2:
         raise ValueError(
-            f"method='repeated' shuffles a number of folds at least twice, not outer={outer!r} "
-            f"{n_repeats} times; use outer=5, or method='nested' for a splitter"
+            "method='repeated' needs a number of folds as outer and n_repeats >= 2, got "
+            f"outer={outer!r} and n_repeats={n_repeats}; use outer=5, or method='nested' for a "
+            "splitter"
         )
     kind = GroupKFold if has_groups else StratifiedKFold if is_classifier(search) else KFold
     seeds = np.random.default_rng(seed).integers(0, 2**31 - 1, n_repeats)

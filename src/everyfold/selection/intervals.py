@@ -255,8 +255,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         reason = not_sped_up(request)
         if reason and self.fallback == "warn":
             warn(
-                f"the estimator is refitted on every fold: {reason}. fallback='refit' does so "
-                "silently, and fallback='refuse' raises an error."
+                f"the estimator is refitted on every fold: {reason}. Use fallback='refit' to do "
+                "so without a warning, or fallback='refuse' to raise an error."
             )
 
     def _keep(self, kept: KeptFolds, X: Matrix, y: Array) -> None:
@@ -267,7 +267,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self.how_ = kept.words
         self._predictors, self._fold_of = kept.predictors, kept.fold_of
         if not np.isfinite(self.conformity_scores_).all():
-            raise ValueError("a fold has no finite predictions; use a larger ridge")
+            raise ValueError("a fold has predictions that are not finite; use a larger ridge")
         if kept.remark:
             words = f"the models of the folds may differ from refits: {kept.remark}"
             warn(words, InexactWarning)

@@ -113,8 +113,8 @@ def write_report(path: str | os.PathLike[str], search: Search, findings: Finding
     path = Path(path)
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise ValueError(
-            f"path={str(path)!r} cannot be written: it is a directory, or there is none to put it "
-            "into; give the name of a file in one that exists"
+            f"path={str(path)!r} cannot be written: it is a directory, or its directory does not "
+            "exist; use the name of a file in an existing directory"
         )
     content = page(search, findings).encode(errors="replace")
     with writing(path) as file:
@@ -221,7 +221,7 @@ def _read_ids(ids: ArrayLike | None, search: Search) -> AnyArray | None:
     named, n = np.asarray(ids), search.plan_.rows
     if named.shape != (n,):
         raise ValueError(
-            f"ids has the shape {named.shape}, and the search was fitted to {n} rows; pass one id "
-            "for each of them"
+            f"ids has the shape {named.shape}, but the search was fitted to {n} rows; pass one "
+            "id for each row"
         )
     return named

@@ -289,8 +289,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             if not hasattr(self, "best_index_"):
                 raise ValueError(
                     f"no candidate has a score: mean_test_{state.metric} is NaN or -inf for all, "
-                    "so that none is better than another and none was refitted. The warnings say "
-                    "why, and cv_results_ has the table; refit=False is content with that"
+                    "so that there is no best candidate to refit. The warnings say why, and "
+                    "cv_results_ has the table; pass refit=False if the table is enough"
                 )
             self._refit_best(state)
 

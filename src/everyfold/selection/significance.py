@@ -92,8 +92,8 @@ def compare(table: Array, i: int, j: int, ratio: float, confidence: float) -> Co
         if not np.isfinite(table[:, k]).all():
             fold = int(np.flatnonzero(~np.isfinite(table[:, k]))[0])
             raise ValueError(
-                f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that nothing can "
-                "be compared with it; choose another, or mend what the warnings of the search say"
+                f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that it cannot "
+                "be compared; choose another candidate, or see the warnings of the search"
             )
     differences = _differences(table[:, i], table[:, j])
     mean, error = float(differences.mean()), float(spread_of_mean(differences, ratio))
@@ -112,8 +112,8 @@ def worse(table: Array, best: int, ratio: float, confidence: float) -> Mask:
     check_confidence(confidence)
     if not np.isfinite(table[:, best]).all():
         raise ValueError(
-            f"the best candidate, {best}, has no score on some folds, so that nothing can be "
-            "compared with it"
+            f"the best candidate, {best}, has no score on some folds, so that other candidates "
+            "cannot be compared with it; see the warnings of the search"
         )
     is_known = np.isfinite(table).all(axis=0)
     differences = _differences(table[:, [best]], np.where(is_known, table, table[:, [best]]))

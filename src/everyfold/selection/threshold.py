@@ -53,13 +53,14 @@ def tune(
     """The best of the thresholds for all values together, by scikit-learn's own search."""
     if len(classes) != 2:
         raise ValueError(
-            f"tune_threshold is for two classes, and y has {len(classes)}; for more, calibrate: "
+            f"tune_threshold is for two classes, but y has {len(classes)}; for more classes use "
             "FastCalibratedClassifierCV"
         )
     if not asks_for_predictions(get_scorer(scoring)):
         raise ValueError(
-            f"scoring={scoring!r} is no scorer of predicted labels, which are all that a threshold "
-            "changes; use 'balanced_accuracy', 'f1' or another, by make_scorer if it is your own"
+            f"scoring={scoring!r} does not score predicted labels, but a threshold changes only "
+            "labels; use 'balanced_accuracy', 'f1' or another such scorer, or make_scorer for "
+            "your own function"
         )
     if not np.isfinite(values).all():
         raise ValueError(
@@ -68,8 +69,8 @@ def tune(
         )
     if np.ptp(values) <= np.finfo(np.float64).eps * np.abs(values).max():
         raise ValueError(
-            "tune_threshold: all held-out values are the same, so that no threshold tells the "
-            "classes apart; search other parameters"
+            "tune_threshold: all held-out values are the same, so that no threshold separates "
+            "the classes; search other parameters"
         )
     tuned = TunedThresholdClassifierCV(
         _Known(classes),

@@ -140,8 +140,8 @@ def cross_validate(
 def _check_source(X: Matrix, needs_rows: bool) -> None:
     if needs_rows and isinstance(X, RowSource):
         raise ValueError(
-            "return_estimator and return_indices need the rows of every split, which a source of "
-            "rows does not hold; leave them out"
+            "return_estimator and return_indices need the rows of every split, which are not "
+            "available for a source of rows; leave them out"
         )
 
 
