@@ -260,6 +260,7 @@ CALLS = [
     ("-m", "ridge", "-g", "alpha=1", "-g", "gamma=0.1", "--cv", "loo", "--scoring", "r2", *BESIDE),
     ("-m", "ridge", "-g", "alpha=1", "--no-standardise", "--order", "1", "--confirm", "1", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--operator", "nystrom:20", *BESIDE),
+    ("-m", "lssvm", "-g", "alpha=1", "--no-standardise", "--operator", "nystrom:20", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--criterion", "gcv", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--preprocessing", "once", "--cv", "time:4", *BESIDE),
     ("-m", "svr", "-g", "C=1,10", "-g", "gamma=0.1", "--cv", "3", *BESIDE),
