@@ -1,7 +1,7 @@
 """The command line on a data set that ships with scikit-learn.
 
-Writes the breast-cancer data as a CSV file, runs ``everyfold search`` on it and leaves a heat map
-of the cross-validation surface beside it. Run with ``make demo`` or
+Writes the breast-cancer data to a CSV file, runs ``everyfold search`` on it and saves a heat map
+of the cross-validation scores beside it. Run with ``make demo`` or
 ``python examples/command_line.py``.
 """
 

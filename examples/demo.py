@@ -1,7 +1,7 @@
 """Cross-validation with and without refitting, side by side, on data that ships with scikit-learn.
 
-Run with ``make demo`` or ``python examples/demo.py [--quick]``. Both sides see the same rows, the
-same folds and one BLAS thread; the times are those of this run on this machine.
+Run with ``make demo`` or ``python examples/demo.py [--quick]``. Both sides use the same rows, the
+same folds and one BLAS thread; the times are measured in this run.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def selection(X: np.ndarray, y: np.ndarray, gammas: Sequence[float]) -> Comparis
 
 def plan(X: np.ndarray, y: np.ndarray) -> None:
     """Which method is chosen, the reason, and what the others would cost."""
-    print("3. The plan: how leave-one-out of the first model is done, and why\n")
+    print("3. The plan: how leave-one-out of the first model is computed, and why\n")
     problem = Problem(y[:, None], np.ones(len(y)), Squared(), intercept=False)
     operator = Dense().bind(RBF(MODEL.gamma), X)
     chosen = plan_exact(problem, operator, 1, Folds.leave_one_out(len(y)))
@@ -216,18 +216,18 @@ def main() -> int:
     cells, labels = load_breast_cancer(return_X_y=True)
     cancer, cells, labels = scale(cells)[rows], cells[rows], labels[rows]
     with threadpool_limits(1):
-        # Once without a clock: imports, lazy set-up and compiling belong to neither side.
+        # Run once without measuring: imports, set-up and compilation should count for neither side.
         compare(lambda side: side.cross_val_score(MODEL, X[:30], y[:30], cv=3))
         compare(lambda side: side.cross_val_score(PIPELINE, cells[:60], labels[:60], cv=3))
         results = [*one_model(X, y), selection(cancer, labels, gammas)]
         plan(X, y)
         is_same_search = search(cells, labels, grid)
     if not all(result.agrees for result in results) or not is_same_search:
-        print("The two sides differ by more than they should: please report this output.")
+        print("The results differ by more than they should: please report this output.")
         return 1
     print(
-        "Both sides agree in every comparison, to rounding or (SVC) to libsvm's own tolerance;\n"
-        "what differs is the time."
+        "Both sides agree in every comparison, up to rounding or (SVC) to libsvm's own tolerance;\n"
+        "only the times differ."
     )
     return 0
 

@@ -61,7 +61,7 @@ REFUSALS = (
     r"scoring: .* of one row is",
     r"scoring: .* where a test set has one class",
     r"but SVR fits one target",
-    r"best_estimator_ would predict from the wrong ones",
+    r"best_estimator_ would predict with the wrong support vectors",
 )
 """What the library refuses and scikit-learn takes, by the words of the refusal."""
 

@@ -285,7 +285,7 @@ def test_inexact_values_are_told_of():
     search = FastGridSearchCV(
         KernelLogisticClassifier(), {"C": [0.1, 1.0]}, cv=KFold(3), order=1, n_confirm=0
     )
-    with pytest.warns(InexactWarning, match="calibration rests on"):
+    with pytest.warns(InexactWarning, match="calibration uses the held-out values of the winner"):
         FastCalibratedClassifierCV(search).fit(X, y)
 
 
@@ -381,14 +381,14 @@ def test_threshold_of_repeated_folds_pools_every_value():
 def test_threshold_refuses_what_it_cannot_tune():
     X, y = three_classes()
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
-    with pytest.raises(ValueError, match="two classes, and y has 3"):
+    with pytest.raises(ValueError, match="two classes, but y has 3"):
         search.tune_threshold()
     with pytest.raises(ValueError, match="tune_threshold is for classifiers"):
         FastGridSearchCV(LSSVR(), {"alpha": [0.1]}, cv=3).fit(X, y).tune_threshold()
     X, y = two_classes(60)
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)
     for scoring in ("roc_auc", "neg_brier_score", lambda estimator, X, y: 1.0):
-        with pytest.raises(ValueError, match="no scorer of predicted labels"):
+        with pytest.raises(ValueError, match="does not score predicted labels"):
             search.tune_threshold(scoring)
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3, keep_predictions=None).fit(X, y)
     with pytest.raises(ValueError, match="keep_predictions"):

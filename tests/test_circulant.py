@@ -322,14 +322,16 @@ class TestResponse:
 
     @pytest.mark.parametrize("s", [np.r_[np.ones(23), 2.0], np.r_[np.ones(23), 0.0], np.zeros(24)])
     def test_weights_are_refused_before_work(self, matrix, s):
-        with pytest.raises(ValueError, match="destroy the structure; use squared loss without"):
+        with pytest.raises(ValueError, match="make rows differ; use squared loss without"):
             matrix.respond_path(Quadratic(s, targets(24), True), [1.0], "eigen")
-        with pytest.raises(StructureError, match="destroy the structure"):
+        with pytest.raises(StructureError, match="make rows differ"):
             matrix.check(s**2, ())
 
     def test_other_losses_are_refused_before_work(self):
         task = Problem(np.sign(targets(24) - 2.0), np.ones(24), Logistic(), True)
-        with pytest.raises(ValueError, match=r"Logistic.*destroys the structure.*loss='squared'"):
+        with pytest.raises(
+            ValueError, match=r"Logistic.*not possible with a circulant matrix.*loss='squared'"
+        ):
             solve(task, bound((4, 6)), 1.0)
 
 

@@ -630,7 +630,7 @@ BAD_OPTIONS = [
     (["--target", "specie"], "did you mean 'species'?"),
     (["--target", "9"], "there are 5 columns"),
     (["--target", "sepal_l", "--drop", "species"], "no class labels"),
-    (["--drop", "petal"], "is no column; did you mean 'petal_l'?"),
+    (["--drop", "petal"], "is not a column; did you mean 'petal_l'?"),
     (["--task", "regression"], "does not suit --model svc"),
     (["--confirm", "some"], "--confirm 'some' is not auto"),
     (["--top", "0"], "--top must be"),
@@ -667,7 +667,9 @@ def test_a_failure_during_the_work_is_1(cli, iris, sugar, tmp_path):
     assert f"error: no candidate has a score: --scoring {score} failed in every fold" in done.err
     assert "strictly positive y and y_pred" in done.err
     args = ("--model", "svc", *QUICK, "--scoring", "roc_auc")
-    refused(cli("search", iris, *args), "--scoring roc_auc does not go with", "multi_class must be")
+    refused(
+        cli("search", iris, *args), "--scoring roc_auc cannot be used with", "multi_class must be"
+    )
     assert not (tmp_path / "all.csv").exists()
 
 

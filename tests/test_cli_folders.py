@@ -136,7 +136,7 @@ def test_refusals(study):
     told = run(study, "search", "rows", *NUMBERS, "--groups", "name")
     refused(told, "give one file, or in Python FolderRows(..., fold=COLUMN)")
     refused(run(study, "search", "rows", *NUMBERS, "--cv", "loo"), "needs all rows at once")
-    refused(run(study, "search", "rows", "-m", "ridge", "-t", "z"), "--target 'z' is no column")
+    refused(run(study, "search", "rows", "-m", "ridge", "-t", "z"), "--target 'z' is not a column")
     refused(run(study, "search", "rows", "-m", "ridge", "-t", "y"), "'name' is not numeric")
     spoilt = table()
     spoilt.loc[4, "b"] = np.nan
@@ -209,7 +209,9 @@ def test_svmlight_files_are_those_of_one_file(tmp_path, base):
     one, many = (pd.read_csv(io.StringIO(done.out))["prediction"] for done in told)
     np.testing.assert_allclose(many, one, rtol=1e-9)
     refused(run(tmp_path, "search", "rows", *asked, "m.skops", "--id", "a"), "--id does not apply")
-    refused(run(tmp_path, "predict", "m.skops", "rows", "--id", "a"), "--id does not go with")
+    refused(
+        run(tmp_path, "predict", "m.skops", "rows", "--id", "a"), "--id cannot be combined with"
+    )
     dump_svmlight_file(np.ones((2, 5)), np.ones(2), str(tmp_path / "rows" / "9.svm"))
     refused(run(tmp_path, "predict", "m.skops", "rows"), "is not among")
 
@@ -245,5 +247,5 @@ def test_ids_of_predicted_rows(study):
     assert done.out.splitlines()[2].startswith("001,")  # as it is written
     plain = run(study, "predict", "m.skops", "new/*.parquet")
     assert plain.out.startswith("prediction\n")
-    refused(run(study, "predict", "m.skops", "rows", "--id", "z"), "--id 'z' is no column")
+    refused(run(study, "predict", "m.skops", "rows", "--id", "z"), "--id 'z' is not a column")
     refused(run(study, "search", "rows", *NUMBERS, "--no-header"), "must begin with names")

@@ -85,7 +85,8 @@ def test_a_journal_is_gone_on_with_by_resume_only(study, runs):
     other = ("--seed", "5")
     refused(
         run(study, *SEARCH, *JOURNAL, "--resume", *other),
-        "--journal 'a.journal' is of another search: it differs in folds (cv); options (random_st",
+        "--journal 'a.journal' belongs to another search: it differs in folds (cv); options "
+        "(random_state)",
     )
     assert runs == []
     new = run(study, *SEARCH, "--journal", "new.journal", "--resume")
@@ -145,14 +146,14 @@ def test_every_round_has_a_journal_of_its_own(study, runs):
 
 def test_journals_that_are_none(study):
     (study / "folder").mkdir()
-    refused(run(study, *SEARCH, "--resume"), "--resume goes on with a journal; name it")
+    refused(run(study, *SEARCH, "--resume"), "--resume continues a journal; name it")
     refused(run(study, *SEARCH, "--journal", "folder"), "--journal folder is a directory")
     refused(run(study, *SEARCH, "--journal", "study.csv"), "is the file that is read")
     refused(run(study, *SEARCH, "--journal", "no/j"), "there is no directory no")
     refused(run(study, *SEARCH, "--journal", "o.csv", "--out", "o.csv"), "is that of --out, too")
     table = (study / "study.csv").read_bytes()
     (study / "table").write_bytes(table)
-    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "a file of another kind")
+    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "exists and is not a journal")
     assert (study / "table").read_bytes() == table
     os.mkfifo(study / "pipe")
     refused(run(study, *SEARCH, "--journal", "pipe"), "--journal pipe is not a regular file")
@@ -259,6 +260,7 @@ CALLS = [
     ("-m", "ridge", "-g", "alpha=1", "-g", "gamma=0.1", "--cv", "loo", "--scoring", "r2", *BESIDE),
     ("-m", "ridge", "-g", "alpha=1", "--no-standardise", "--order", "1", "--confirm", "1", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--operator", "nystrom:20", *BESIDE),
+    ("-m", "lssvm", "-g", "alpha=1", "--no-standardise", "--operator", "nystrom:20", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--criterion", "gcv", *BESIDE),
     ("-m", "lssvm", "-g", "alpha=1", "--preprocessing", "once", "--cv", "time:4", *BESIDE),
     ("-m", "svr", "-g", "C=1,10", "-g", "gamma=0.1", "--cv", "3", *BESIDE),
@@ -296,4 +298,4 @@ def test_the_plan_is_what_the_search_does(study, call):
     assert told["grid"] == found["grid"]
     assert set(told["plan"]["notes"]) <= set(plan["notes"])
     is_exact = [row["is_exact"] for row in found["top"]]
-    assert all(is_exact) or not told["exact"].startswith("all")
+    assert all(is_exact) or not told["exact"].startswith("yes")

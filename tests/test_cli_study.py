@@ -159,9 +159,9 @@ BAD = [
     (["--groups", "patient", "--cv", "13"], "only 12 groups in --groups patient; use fewer folds"),
     (
         ["--groups", "patient", "--cv", "2x5"],
-        "--cv 2x5 would tear --groups apart; use --cv group:5",
+        "--cv 2x5 would split --groups between training and test rows; use --cv group:5",
     ),
-    (["--groups", "patien"], "--groups 'patien' is no column; did you mean 'patient'?"),
+    (["--groups", "patien"], "--groups 'patien' is not a column; did you mean 'patient'?"),
     (["--groups", "y"], "--groups 'y' is the target"),
     (["--weights", "x0"], "--weights, column 'x0', is -"),
     (["--weights", "patient"], "--weights, column 'patient', is not numeric"),

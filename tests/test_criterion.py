@@ -371,7 +371,7 @@ REFUSED = [
     ({"scoring": "r2"}, "scoring; leave scoring=None"),
     ({"cv": 5}, "cv=5, as it has no folds"),
     ({"cv": KFold(3)}, "as it has no folds"),
-    ({"order": 3}, "order=3, which is of folds; use order='auto'"),
+    ({"order": 3}, "order=3, which needs folds; use order='auto'"),
     ({"n_confirm": 2}, "n_confirm=2, which refits folds; use n_confirm=0"),
     ({"preprocessing": "once"}, "use preprocessing='auto'"),
     ({"return_train_score": True}, "return_train_score=True; use False"),
@@ -383,7 +383,7 @@ def test_what_is_of_folds_is_refused_before_work(options, message):
     search = FastGridSearchCV(KernelRidge(), GRID, criterion="gcv", **options)
     with pytest.raises(ValueError, match=message) as caught:
         search.fit(X, SCORE)
-    assert "criterion='gcv' does not go with" in str(caught.value)
+    assert "criterion='gcv' cannot be combined with" in str(caught.value)
 
 
 def test_groups_and_sources_are_refused():

@@ -46,7 +46,7 @@ def searched(folder, n_jobs, **options):
 def test_a_unit_that_kills_its_worker_fails_alone(tmp_path):
     expected = searched(tmp_path, 1)
     (tmp_path / "deadly").touch()
-    with pytest.warns(UserWarning, match="a worker process died; what it was at work on is tried"):
+    with pytest.warns(UserWarning, match="a worker process died; its work is tried again"):
         made = searched(tmp_path, 2, journal=tmp_path / "journal")
     is_lost = made.cv_results_["param_gamma"] == 1e6
     assert_array_equal(made.cv_results_["status"] == "failed", is_lost)

@@ -253,7 +253,7 @@ def test_calibration_of_probabilities():
 
 
 def test_kinds_that_do_not_fit(search):
-    with pytest.raises(ValueError, match="kind='roc' is not for this target"):
+    with pytest.raises(ValueError, match="kind='roc' is not available for this target"):
         OutOfFoldDisplay.from_search(search, kind="roc")
     with pytest.raises(ValueError, match="use one of"):
         OutOfFoldDisplay.from_search(search, kind="lift")
@@ -328,7 +328,7 @@ def test_intervals_are_drawn_as_they_are():
     assert_allclose(np.asarray(covered.get_offsets()), np.column_stack([points, y[40:]])[inside])
     assert len(missed.get_offsets()) == np.count_nonzero(~inside)
     assert "asked for 80%" in display.ax_.get_legend().get_title().get_text()
-    with pytest.raises(ValueError, match="y has 3 entries, and X has 20 rows"):
+    with pytest.raises(ValueError, match="y has 3 entries, but X has 20 rows"):
         IntervalDisplay.from_estimator(model, X[40:], y[:3])
 
 

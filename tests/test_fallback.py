@@ -318,7 +318,7 @@ def plain(estimator, X, y):
 @pytest.mark.parametrize("scoring", [n_support, error_of_mean, weighs_parameter])
 def test_scorers_that_need_the_estimator_get_it(scoring):
     grid = {"C": [0.1, 1.0, 10.0]}
-    with pytest.warns(UserWarning, match="held-out values alone cannot be judged"):
+    with pytest.warns(UserWarning, match="held-out predictions are not enough for this scorer"):
         ours = FastGridSearchCV(SVC(), grid, scoring=scoring, cv=5).fit(X, SIDES)
     same(ours, ms.GridSearchCV(SVC(), grid, scoring=scoring, cv=5).fit(X, SIDES))
     assert set(ours.cv_results_["status"]) == {"refitted"}

@@ -179,7 +179,7 @@ class TestErrors:
             FolderRows(tmp_path, target="t")
         (tmp_path / "notes.txt").unlink()
         frame().to_parquet(tmp_path / "z.parquet")
-        with pytest.raises(StreamError, match="are not of one kind"):
+        with pytest.raises(StreamError, match="are files of different kinds"):
             FolderRows(tmp_path, target="t")
         (tmp_path / "z.parquet").unlink()
         frame()[["a", "b", "t"]].to_csv(tmp_path / "z.csv", index=False)

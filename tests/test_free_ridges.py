@@ -104,11 +104,11 @@ def test_none_by_default():
 @pytest.mark.parametrize(
     ("estimator", "distributions", "count", "words"),
     [
-        (RIDGE, {"gamma": GAMMA}, 2, r"alpha or C, and \['gamma'\] has none; add one"),
+        (RIDGE, {"gamma": GAMMA}, 2, r"alpha or C, but \['gamma'\] has none; add one"),
         (RIDGE, {"gamma": GAMMA, "alpha": [1.0]}, 2, "has none"),
         (PIPELINE, {"svc__gamma": GAMMA}, 2, "svc__alpha or svc__C"),
         (RIDGE, [{"alpha": ALPHA}, {"gamma": GAMMA}], 2, "has none"),
-        (Lasso(), {"alpha": ALPHA}, 2, "every fit of Lasso is one of its own"),
+        (Lasso(), {"alpha": ALPHA}, 2, "Lasso is refitted for every ridge"),
         (RandomForestRegressor(), {"max_depth": [1, 2]}, 1, "RandomForestRegressor"),
         (Ridge(), {"alpha": ALPHA}, -1, "free_ridges=-1 is not a number"),
         (Ridge(), {"alpha": ALPHA}, 1.5, "free_ridges=1.5 is not a number"),

@@ -210,7 +210,10 @@ def test_single_gamma_has_the_sum():
         ({"loss": find_loss("logistic")}, "no closed form"),
         ({"ridge_scaling": "mean"}, "ridge_scaling='mean'"),
         ({"ridge": 0.0}, "the ridge is 0"),
-        ({"folds": Folds.from_splits([(np.arange(20), np.arange(18, 26))], N)}, "not a removal"),
+        (
+            {"folds": Folds.from_splits([(np.arange(20), np.arange(18, 26))], N)},
+            "a test row in the training set",
+        ),
         ({"operator": DenseMatrix(np.eye(N))}, "bare matrix"),
         ({"operator": Dense().bind(Linear(), X)}, "has no gamma"),
         ({"operator": Nystrom(8, 4).bind(find_kernel("rbf", gamma=GAMMA), X)}, "use rank=None"),

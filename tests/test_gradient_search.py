@@ -335,7 +335,7 @@ def test_time_series():
     for number, (train, test) in enumerate(list(TimeSeriesSplit(4).split(X))[1:]):
         score = LSSVR(**START).fit(X[train], y[train]).score(X[test], y[test])
         assert search.path_[0]["outer_scores"][number] == pytest.approx(score)
-    with pytest.raises(ValueError, match="of 2 folds 1 leave"):
+    with pytest.raises(ValueError, match="only 1 of 2 folds can be left out"):
         quick(cv=TimeSeriesSplit(2)).fit(X, y)
 
 
@@ -549,18 +549,18 @@ def test_weights_count_in_outer_scores_as_in_searches():
 @pytest.mark.parametrize(
     ("search", "words"),
     [
-        (quick(HuberSVC()), "has no closed form"),
-        (quick(LSSVR(kernel="cosine")), "without gamma"),
-        (quick(SVC(kernel="precomputed")), "without gamma"),
+        (quick(HuberSVC()), "does not have squared loss; use LSSVC"),
+        (quick(LSSVR(kernel="cosine")), "which has no gamma"),
+        (quick(SVC(kernel="precomputed")), "which has no gamma"),
         (quick(RidgeCV()), "chooses its own alpha"),
         (quick(LSSVR(operator=Nystrom(5, 3))), r"Nystrom\(n_landmarks\) alone"),
         (quick(LSSVR(operator=Nystrom(5, per_fold=True))), r"Nystrom\(n_landmarks\) alone"),
         (quick(LSSVR(operator=RandomFourier(5))), "has no gradient"),
         (quick(TransformedTargetRegressor(LSSVR(), func=np.exp)), "put the search inside"),
-        (quick(start={"alpha": 0.0}), "must have numbers > 0"),
+        (quick(start={"alpha": 0.0}), "pass a number > 0"),
         (quick(KernelRegressor(C=1.0)), "alpha = 1"),
         (quick(KernelClassifier(multi_class="ovo")), "multi_class='ovr'"),
-        (quick(LSSVC(class_weight="balanced")), "balanced class weights"),
+        (quick(LSSVC(class_weight="balanced")), "class_weight='balanced'; pass a dict"),
         (quick(LSSVR(alpha=[1.0, 2.0])), "several ridges"),
         (quick(make_pipeline(StandardScaler(), LSSVR())), "put them before the search"),
         (quick(parameters=("C",)), "parameters="),
@@ -571,13 +571,13 @@ def test_weights_count_in_outer_scores_as_in_searches():
         (quick(max_iter=0), "max_iter=0"),
         (quick(max_iter=True), "max_iter=True"),
         (quick(scoring="unknown"), "'unknown' is not a valid scoring"),
-        (quick(cv=2), "of 2 folds 0 leave"),
+        (quick(cv=2), "only 0 of 2 folds can be left out"),
         (quick(start="best"), "start='best'"),
         (quick(start={"C": 1.0}), "only 'gamma' and 'alpha'"),
-        (quick(start={"gamma": 0.0}), "must have numbers > 0"),
+        (quick(start={"gamma": 0.0}), "pass a number > 0"),
         (quick(start={"gamma": [1.0, 1.0]}), "one for each of the 4 features"),
-        (quick(scoring=["r2"]), "is not one scorer"),
-        (quick(cv=[(np.arange(60), np.arange(50, 120))]), "only remove rows"),
+        (quick(scoring=["r2"]), "is not a single scorer"),
+        (quick(cv=[(np.arange(60), np.arange(50, 120))]), "no test row in the training set"),
         (quick(cv=[(np.arange(60), np.arange(60, 120))]), "two or more splits"),
     ],
 )

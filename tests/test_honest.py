@@ -325,12 +325,15 @@ def test_what_honest_scores_refuse(numbers, labels):
         ({"method": "bootstrap"}, "use 'bbc', 'nested' or 'repeated'"),
         ({"confidence": 95}, "between 0 and 1"),
         ({"n_bootstraps": 0}, "too few"),
-        ({"groups": np.arange(70)}, "groups nothing"),
+        ({"groups": np.arange(70)}, "so that there are no groups"),
         ({"groups": [0, 0, 1]}, "groups has 3 entries, and the search was fitted to 70 rows"),
         ({"sample_weight": np.ones(7)}, "sample_weight has 7 entries"),
-        ({"sample_weights": np.ones(70)}, "sample_weights is not known; pass what fit was given"),
+        (
+            {"sample_weights": np.ones(70)},
+            "sample_weights is not known; pass the same parameters as to fit",
+        ),
         ({"method": "nested", "X": ArrayRows(*numbers), "y": numbers[1]}, "pass an array"),
-        ({"method": "nested"}, "pass the rows"),
+        ({"method": "nested"}, "pass the data: X=..., y=..."),
         ({"method": "repeated", "X": numbers[0], "y": numbers[1], "outer": KFold(3)}, "outer=5"),
     ):
         with pytest.raises(ValueError, match=words):
@@ -458,7 +461,7 @@ def test_what_comparisons_refuse(numbers):
     rule = ridge_search(cv=LeaveOneOut(), refit="one_standard_error")
     with (
         pytest.warns(UserWarning, match="pooled"),
-        pytest.raises(ValueError, match="and they are pooled"),
+        pytest.raises(ValueError, match="but scores are pooled over all rows"),
     ):
         rule.fit(*few)
 

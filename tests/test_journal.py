@@ -133,7 +133,7 @@ def test_a_damaged_record_is_done_again(tmp_path, runs):
 def test_a_file_of_another_kind_is_left_as_it_is(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="a file of another kind"):
+    with pytest.raises(ValueError, match="exists and is not a journal"):
         searched(path)
     assert path.read_text() == "a,b\n1,2\n"
     with pytest.raises(ValueError, match="not a regular file"):
@@ -165,7 +165,7 @@ def test_another_search_is_refused_and_the_difference_named(tmp_path, runs, chan
     searched(journal)
     written = journal.read_bytes()
     del runs[:]
-    with pytest.raises(ValueError, match=f"is of another search: it differs in {part}"):
+    with pytest.raises(ValueError, match=f"belongs to another search: it differs in {part}"):
         searched(journal, **change)
     assert runs == []
     assert journal.read_bytes() == written
@@ -183,9 +183,9 @@ def test_what_is_drawn_anew_in_every_call_is_refused(tmp_path):
     journal = tmp_path / "journal"
     with pytest.raises(ValueError, match="give it a random_state"):
         searched(journal, cv=KFold(4, shuffle=True))
-    with pytest.raises(ValueError, match="pass random_state=0"):
+    with pytest.raises(ValueError, match="such as random_state=0"):
         searched(journal, operator=Nystrom(20))
-    with pytest.raises(ValueError, match="pass random_state=0"):
+    with pytest.raises(ValueError, match="such as random_state=0"):
         searched(journal, kind=FastRandomizedSearchCV, n_iter=3)
     assert not journal.exists()
     searched(journal, operator=Nystrom(20), random_state=0)

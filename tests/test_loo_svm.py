@@ -152,7 +152,7 @@ def test_a_bias_that_is_not_unique_is_said_of_single_rows(n, flagged):
         warnings.simplefilter("always")
         ours = cross_val_predict(model, points, y, cv=loo, method="decision_function")
     words = " ".join(str(w.message) for w in caught)
-    assert ("bias is not unique" in words) == (flagged > 0)
+    assert ("intercept is not unique" in words) == (flagged > 0)
     assert (f"up to {flagged} rows" in words) == (flagged > 0)
     # libsvm takes the middle of the interval as well where all rows weigh the same.
     assert_allclose(ours, refits(model, points, y, method="decision_function"), atol=2e-3)

@@ -263,7 +263,7 @@ def test_outer_folds_of_one_row(numbers, labels):
     X, y = [part[:12] for part in numbers]
     with pytest.warns(UserWarning, match="not well-defined"):
         assert np.isnan(cross_val_score(search, X, y, cv=LeaveOneOut())).all()
-    with pytest.raises(ValueError, match="pooled=True does not go with a search"):
+    with pytest.raises(ValueError, match="pooled=True cannot be combined with a search"):
         cross_val_score(search, X, y, cv=LeaveOneOut(), pooled=True)
 
 

@@ -498,3 +498,20 @@ class TestUse:
             warnings.simplefilter("error")
             search.fit(X, y)
         assert "rank 30" in str(search.plan_)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (KernelRegressor(), "yes: equal to refits"),
+        (KernelRegressor(operator=Nystrom(9, random_state=0)), "no: equal to refits of a model"),
+        (KernelRegressor(operator=Nystrom(9, per_fold=True, random_state=0)), "yes: equal"),
+    ],
+)
+def test_a_plan_says_before_the_work_whether_scores_will_be_exact(model, words):
+    X = cases.features(60, 3)
+    search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=3)
+    assert search.plan(X, X[:, 0]).exactness.startswith(words)
+    is_exact = search.fit(X, X[:, 0]).cv_results_["is_exact"]
+    assert is_exact.all() == words.startswith("yes")
+    assert is_exact.any() == words.startswith("yes")

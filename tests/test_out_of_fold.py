@@ -176,7 +176,7 @@ def test_sums_over_rows_keep_no_values(monkeypatch):
     scores = [r2_score(y[test], held[test]) for _, test in ms.KFold(3).split(X)]
     assert_allclose(np.mean(scores), search.best_score_, rtol=1e-8)
     every = search.set_params(keep_predictions="all").fit(X, y)
-    assert "in another" in every.plan_.methods[0][0]
+    assert "in two passes" in every.plan_.methods[0][0]
     assert_allclose(every.out_of_fold().values, held, rtol=1e-9)
     other = every.out_of_fold(1 - every.best_index_).values
     scores = [r2_score(y[test], other[test]) for _, test in ms.KFold(3).split(X)]

@@ -79,7 +79,7 @@ class TestRidgeCV:
     )
     def test_other_ways_to_choose_are_refused(self, params):
         X, y = load_diabetes(return_X_y=True)
-        with pytest.raises(ValueError, match="way of its own"):
+        with pytest.raises(ValueError, match="chooses alpha in another way"):
             cross_val_score(RidgeCV(self.ALPHAS, **params), X, y, fallback="refuse")
 
     def test_finite_orders_are_refused(self):

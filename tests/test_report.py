@@ -121,7 +121,7 @@ def labels(n_classes=2, names=("no", "yes", "perhaps")):
 def test_a_page_for_numbers(report):
     search = FastGridSearchCV(LSSVR(), GRID, cv=5, keep_predictions="all").fit(X, y)
     page = report(search)
-    assert page.tags.count("svg") == 3  # surface, curves, predicted against measured
+    assert page.tags.count("svg") == 3  # surface, curves, predicted against true values
     assert page.tags.count("script") == 1
     best = search.best_params_
     assert f"alpha = {best['alpha']:.6g}, gamma = {best['gamma']:.6g}" in page.words
@@ -199,8 +199,8 @@ def test_dates_are_ids_as_one_writes_them(report):
 def test_one_candidate_was_not_selected(report, keeps):
     search = FastGridSearchCV(LSSVR(), {"alpha": [0.1]}, cv=3, keep_predictions=keeps).fit(X, y)
     page = report(search)
-    assert "nothing to select from" in page.words
-    assert "selecting flatters" not in page.words
+    assert "There was only one candidate" in page.words
+    assert "selection bias" not in page.words
     assert "was chosen for it" not in page.words
 
 
@@ -286,7 +286,7 @@ def test_several_metrics_with_and_without_a_winner(report):
         mean = search.cv_results_[f"mean_test_{name}"][search.best_index_]
         assert shown[name] == pytest.approx(mean, rel=1e-4)
     page = report(FastGridSearchCV(LSSVR(), GRID, cv=3, scoring=scoring, refit=False).fit(X, y))
-    assert "several metrics were asked for and none decides" in page.words
+    assert "there are several metrics and refit names none of them" in page.words
     assert "neg_mean_absolute_error" in page.table("candidate")[0]
 
 
@@ -315,14 +315,14 @@ def test_every_search_has_a_page(report, how):
 
 def test_time_series_of_labels_have_no_label_for_first_rows(report):
     search = FastGridSearchCV(LSSVC(), GRID, cv=TimeSeriesSplit(2)).fit(X, labels())
-    assert "There are none: row 0 was held out by no fold" in report(search).words
+    assert "There are none: row 0 was never held out" in report(search).words
 
 
 def test_several_targets(report):
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=3).fit(X, np.c_[y, -3.0 * y])
     page = report(search)
     assert {"measured 0", "measured 1"} <= set(page.table("row")[0])
-    assert "Not drawn, predicted against measured" in page.words
+    assert "Not drawn, predicted against true values" in page.words
 
 
 def test_without_matplotlib(report, monkeypatch):

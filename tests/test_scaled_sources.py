@@ -189,7 +189,7 @@ class TestOtherWays:
         "steps", [[MinMaxScaler()], [StandardScaler(), MinMaxScaler()], [StandardScaler()] * 2]
     )
     def test_other_steps_are_refused(self, steps):
-        with pytest.raises(ValueError, match="but for one StandardScaler"):
+        with pytest.raises(ValueError, match="is one StandardScaler without sample_weight"):
             cross_val_score(make_pipeline(*steps, Ridge()), ArrayRows(*data()))
 
     def test_a_fold_of_everything(self):

@@ -530,9 +530,13 @@ class TestOddFolds:
             ({}, PredefinedSplit(everything)),
             ({"sample_weight": half}, PredefinedSplit(np.where(half > 0, 1, 0))),
         ):
-            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+            with pytest.raises(
+                ValueError, match=r"fold [01] leaves no training rows with positive"
+            ):
                 cross_val_score(model, ArrayRows(X, y, **options), cv=cv)
-            with pytest.raises(ValueError, match=r"fold [01] leaves no training rows of positive"):
+            with pytest.raises(
+                ValueError, match=r"fold [01] leaves no training rows with positive"
+            ):
                 cross_val_predict(model, ArrayRows(X, y, **options), cv=cv)
         with pytest.raises(ValueError, match="cv has no folds"):
             cross_val_score(model, ArrayRows(X, y), cv=PredefinedSplit(everything - 1))
@@ -578,12 +582,12 @@ class TestRefusals:
             self.refuse(message, KernelClassifier(class_weight=wrong), (X, y))
         self.refuse("or have it with weight 0", KernelClassifier(class_weight={"red": 0}), (X, y))
         weights = {"class_weight": [None, {"red": 2.0}]}
-        self.refuse("search one at a time", KernelClassifier(), (X, y), grid=weights)
+        self.refuse("search one class_weight at a time", KernelClassifier(), (X, y), grid=weights)
         self.refuse("alpha=0", grid={"alpha": [1.0, 0.0]})
         self.refuse("n_confirm", n_confirm=2)
         self.refuse("return_train_score", return_train_score=True)
         self.refuse("order=1", order=1)
-        self.refuse("leave y out|y apart", y=regression()[1])
+        self.refuse("y; pass the targets to the source", y=regression()[1])
         pipeline = make_pipeline(MinMaxScaler(), KernelRegressor())
         self.refuse("MinMaxScaler", pipeline, grid={"kernelregressor__alpha": [1.0]})
 

@@ -478,7 +478,7 @@ def test_a_file_rewritten_during_the_first_pass(make, name, tmp_path):
     blocks = source.blocks(4)
     next(blocks)
     rewrite(tmp_path / name)
-    with pytest.raises(StreamError, match=rf"{name} was written to .*make a new source"):
+    with pytest.raises(StreamError, match=rf"{name} was written to .*create a new source"):
         list(blocks)
 
 

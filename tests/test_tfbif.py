@@ -414,7 +414,7 @@ def test_what_it_does_not_go_with_is_refused(table, options, message):
     ("params", "message"),
     [
         ({"replaces": "both"}, "replaces='both' is not known; use 'kernel' or 'response'"),
-        ({"replaces": "response", "per_fold": True}, "does not go with per_fold"),
+        ({"replaces": "response", "per_fold": True}, "cannot be combined with per_fold"),
         ({"predicts_with": "rows"}, "predicts_with='rows' is not known"),
     ],
 )

@@ -142,25 +142,23 @@ def remarks(found: Found) -> str:
         if (series := FIGURE_1.relative(found, rows.label, method.name))
     ]
     return f"""\
-LS-SVM with bias for labels and numbers, λ that of a mean, error rate or squared error as criterion.
-BIF-kCV is `order=3` with `ridge_scaling="mean"`; the paper's footnote is applied (a kernel matrix
-near the identity is excluded). EP is `criterion="eigenvalue_perturbation"`, whose definition is
-ours. kCV is the exact formula, which equals refits, so that (★) is the same number; our default
-keeps
-the ridge of a sum. cpusmall is a sub-sample of 2,560 rows: the printed times (42 s against 32 s for
-a2a and 65 s for space_ga) say that the paper took about so many of the 8,192.
+The model is an LS-SVM with bias for labels and numbers; λ is a ridge in the "mean" convention, and
+the criterion is the error rate or the squared error. BIF-kCV is `order=3` with
+`ridge_scaling="mean"`. As in the footnote of the paper, kernel matrices near the identity are
+excluded. EP is `criterion="eigenvalue_perturbation"`, whose definition is ours. kCV is the exact
+formula, which equals refits, so that (★) is the same number; our default uses the "sum" convention.
+cpusmall is a sub-sample of 2,560 rows: the printed times (42 s against 32 s for a2a and 65 s for
+space_ga) indicate that the paper used about that many of the 8,192.
 
 By the t-test, BIF-5CV is {verdicts[5]}; BIF-10CV is {verdicts[10]}; BIF-20CV is {verdicts[20]}.
 The paper
-prints the same errors for both on most sets. Our default is
-{TABLE_1.verdict(found, DEFAULT.name, "10CV")}, ELOO {TABLE_1.verdict(found, "ELOO", "10CV")}.
-Our 10CV is
-within one printed standard deviation of the printed mean on
-{TABLE_1.near_printed(found, "10CV")} sets, our BIF-10CV on
+prints the same errors for BIF and CV on most sets. Our default is
+{TABLE_1.verdict(found, DEFAULT.name, "10CV")}; ELOO is
+{TABLE_1.verdict(found, "ELOO", "10CV")}. Our 10CV is within one printed standard deviation of the
+printed mean on {TABLE_1.near_printed(found, "10CV")} sets, our BIF-10CV on
 {TABLE_1.near_printed(found, "BIF-10CV")}.
 
-Figure 1 is drawn for the candidate that kCV selects. There the root mean square difference of order
-3 from refits, relative to the values, is at most {max(far, default=np.nan):.1e} and
-{np.median(far or [np.nan]):.1e} in the median. What misleads selection are other candidates, with
-a small ridge or a narrow kernel, whose errors the series under-estimates (see the picture under
-2018)."""
+Figure 1 is for the candidate that kCV selects. For it, the root mean square difference between
+order 3 and refits, relative to the values, is at most {max(far, default=np.nan):.1e}, with a median
+of {np.median(far or [np.nan]):.1e}. Selection is misled by other candidates, with a small ridge or
+a narrow kernel, whose errors the series under-estimates (see the figure in the section 2018)."""

@@ -102,10 +102,10 @@ COV = ErrorTable(
     name="energy",
     title="Energy: coefficient of variation (%)",
     note=(
-        "UCI energy efficiency, heating load: a public stand-in for the measured houses, not a "
-        "reproduction of them. Printed for House 1: CoV 19.6 ± 1.69 and MAPE 15.3 ± 0.47 with the "
-        "selected parameters, 20.1 ± 0.81 and 16.1 ± 0.85 beside them; for S1 13.1 and 10.0, "
-        "13.7 and 11.2; for S2 3.1 and 4.7, 6.4 and 4.5."
+        "The data are the heating load of UCI energy efficiency: a public substitute for the "
+        "houses measured in the paper, not a reproduction. Printed for House 1: CoV 19.6 ± 1.69 "
+        "and MAPE 15.3 ± 0.47 with the selected parameters, 20.1 ± 0.81 and 16.1 ± 0.85 in the "
+        "column beside them; for S1 13.1 and 10.0, 13.7 and 11.2; for S2 3.1 and 4.7, 6.4 and 4.5."
     ),
     rows=(Rows("libsvm/energy_heating", 768, is_scaled=True),),
     grid=GRID,
@@ -161,8 +161,8 @@ SCALING = PlainTable(
     name="scaling",
     title="Scaling: seconds of leave-one-out of one candidate",
     note=(
-        "Random rows of 2 features, steps 1, one thread, from `cross_val_score` on, folds "
-        "included. In italics what is printed (2013)."
+        "Random rows with 2 features, steps 1, one thread. The time is that of `cross_val_score`, "
+        "including the folds. Figures in italics are printed in the paper (2013)."
     ),
     head=("n", "exact KRR", "circulant KRR", "circulant LS-SVM"),
     work=leave_one_out,
@@ -189,17 +189,17 @@ def remarks(found: Found) -> str:
     printed_slopes = [_slope_of(PRINTED_TIMES[name]) for name in ("A-LOO-KRR", "A-LOO-LSSVM")]
     verdicts = {m.name: BENCHMARK.verdict(found, m.name, EXACT.name) for m in METHODS}
     return f"""\
-Candidates, folds and the order of the rows are not in the slides; taken are 15 gammas × 15 ridges,
-leave-one-out, and the order of the files. The matrix is made with two levels. The tested model is
-the exact LS-SVM with the selected candidate.
+The slides do not give the candidates, the folds and the order of the rows. We use 15 gammas × 15
+ridges, leave-one-out, and the order of the files. The circulant matrix has two levels. The tested
+model is the exact LS-SVM with the selected candidate.
 
-Times grow as n^{slopes[0]:.2f} (KRR) and n^{slopes[1]:.2f} (LS-SVM) over the sizes that were timed,
-printed n^{printed_slopes[0]:.2f} and n^{printed_slopes[1]:.2f}; the claim is n log n. The matrix
-knows nothing of the rows but their order: against exact leave-one-out, steps in (1, 2) are
-{verdicts[NARROW.name]}; steps in (10, 11) are {verdicts[WIDE.name]}. With rows that are sorted into
-the grid (`Circulant().arrange`) selection is {verdicts[ARRANGED.name]}. Exact selection is within
-one printed standard deviation of the printed
-mean on {BENCHMARK.near_printed(found, EXACT.name)} sets. Default is 10-fold,
+Times grow as n^{slopes[0]:.2f} (KRR) and n^{slopes[1]:.2f} (LS-SVM) over the measured sizes; the
+printed times grow as n^{printed_slopes[0]:.2f} and n^{printed_slopes[1]:.2f}, and the claim is
+n log n. Of the rows, the matrix uses only their order. Compared with exact leave-one-out, selection
+with steps in (1, 2) is {verdicts[NARROW.name]}; with steps in (10, 11) it is {verdicts[WIDE.name]}.
+If the rows are sorted into the grid (`Circulant().arrange`), selection is
+{verdicts[ARRANGED.name]}. Exact selection is within one printed standard deviation of the printed
+mean on {BENCHMARK.near_printed(found, EXACT.name)} sets. Our default, 10-fold cross-validation, is
 {verdicts[DEFAULT.name]}."""
 
 

@@ -173,7 +173,7 @@ TABLE_1 = PlainTable(
     paper=PAPER,
     name="table1",
     title="Table 1: folds and order by tolerance (δ = 0.01, λ = κ = 1)",
-    note="The last two columns minimise folds + order under the bound, which rule (6) does not.",
+    note="The last two columns have the smallest sum folds + order that satisfies the bound.",
     head=("ε", "folds", "order", "bound", "fewest: folds", "order"),
     work=granularity,
     items=tuple(
@@ -187,7 +187,7 @@ TABLE_2 = PlainTable(
     paper=PAPER,
     name="table2",
     title="Table 2: sizes of the sets",
-    note="Liver-disorders has 6 attributes, not 112; 119 of the 123 columns of a2a occur.",
+    note="Liver-disorders has 6 attributes, not 112; of the 123 columns of a2a, 119 are not empty.",
     head=("set", "rows", "columns"),
     work=shape,
     items=tuple(
@@ -201,7 +201,7 @@ FIGURE_1 = PlainTable(
     paper=PAPER,
     name="figure1",
     title="Figure 1: largest distance between the rounded hinge and the hinge",
-    note="It is δ/4, at margin 1; half of what Theorem 1 allows.",
+    note="The distance is δ/4, at margin 1: half of the bound in Theorem 1.",
     head=("δ", "distance"),
     work=gap,
     items=tuple(Line(f"{delta}", (delta,), (None,)) for delta in (2.0, 1.0, 0.1, 0.01)),
@@ -218,10 +218,10 @@ def _names(methods: tuple[Method, ...]) -> set[str]:
     return {method.name for method in methods}
 
 
-WITHOUT_BIAS = "t-CV is that of the same machine without bias, its kink rounded over δ = 0.01."
+WITHOUT_BIAS = "t-CV uses the same SVM without bias, with the hinge smoothed over δ = 0.01."
 WITH_BIAS = (
-    "t-CV and the default are those of libsvm's SVC, with a bias: refits of the rounded hinge take "
-    "minutes a set for polynomials, and the kernel holds a constant anyway."
+    "t-CV and the default use libsvm's SVC, with a bias: refits with the smoothed hinge take "
+    "minutes per set for polynomials, and the kernel contains a constant anyway."
 )
 KERNELS = (
     (
@@ -288,19 +288,21 @@ def remarks(found: Found) -> str:
     ]
     sets = len(gaussian.means(found, "5-CV"))
     return f"""\
-An SVM without bias, as in the paper's (2), with the hinge rounded over δ = 0.01, λ that of a mean,
-error rate as criterion; folds and order by the rule (6) for λ = κ = 1, as in Table 1. GACV is
-`criterion="gacv"`. Figures of Table 4 are compared with refits of libsvm's SVC over the same grid.
+The model is an SVM without bias, as in formula (2) of the paper, with the hinge smoothed over
+δ = 0.01; λ is a ridge in the "mean" convention, and the criterion is the error rate. Folds and
+order follow rule (6) for λ = κ = 1, as in Table 1. GACV is `criterion="gacv"`. Table 4 compares
+with refits of libsvm's SVC over the same grid.
 
-The grid as printed is λ = 2^-3 … 2^11. For the Gaussian kernel |f| ≤ 1/(2λ): from λ = 1 on, 12
-of the 15, every margin is on the linear part of the hinge, f is a Parzen window whose scale alone
-depends on λ, all curvatures are 0, and the series of any order is exact. Read so, our 5-CV is
-within one printed standard deviation of the printed mean on
+The printed grid is λ = 2^-3 … 2^11. For the Gaussian kernel |f| ≤ 1/(2λ). From λ = 1 on, that is
+for 12 of the 15 values, every margin is therefore on the linear part of the hinge: f is a Parzen
+window of which only the scale depends on λ, all curvatures are 0, and the series of any order is
+exact. With this grid, our 5-CV is within one printed standard deviation of the printed mean on
 {gaussian.near_printed(found, "5-CV")} sets (polynomials:
 {polynomial.near_printed(found, "5-CV")}). 0.2-, 0.1- and 0.05-BIF are significantly worse than 5-CV
-on {counts[0]} of {sets} sets; for polynomials, whose kernels are large, on {counts[1]}. Our default
-is {gaussian.verdict(found, "default 10", "10-CV")} (polynomials:
+on {counts[0]} of {sets} sets; for polynomials, whose kernel values are large, on {counts[1]}. Our
+default is {gaussian.verdict(found, "default 10", "10-CV")} (polynomials:
 {polynomial.verdict(found, "default 10", "10-CV")}).
 
-With the same figures read as C of an SVM with bias, a range in which one would search, 0.05-BIF is
-{gaussian.verdict(found, "0.05-BIF, C", "SVC 10, C")} than 10-fold CV of SVC (last two columns)."""
+If the same numbers are used as C of an SVM with bias, which is a range that one would search,
+0.05-BIF compared with 10-fold CV of SVC (last two columns) is
+{gaussian.verdict(found, "0.05-BIF, C", "SVC 10, C")}."""

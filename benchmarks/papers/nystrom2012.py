@@ -113,19 +113,18 @@ def remarks(found: Found) -> str:
     both = sorted(exact.keys() & literal.keys())
     p = signed_rank([exact[x] for x in both], [literal[x] for x in both]) if both else np.nan
     return f"""\
-LS-SVM with bias, the published partitions of the benchmark from the first on, 13 × 11 candidates,
-μ a ridge of a sum. Approximate selection is Algorithm 1 in every training set:
-`Nystrom(0.1, 0.5, sampling="uniform", per_fold=True, predicts_with="kernel")`; the tested model
-is the
-exact LS-SVM with the selected candidate in all columns. For squared loss 5-fold CV, (★) and the
-default are one formula, which equals refits; `Nystrom(0.1)` is the library's own low rank, whose
-folds are exact for that model.
+The model is an LS-SVM with bias, on the published partitions of the benchmark (from the first on),
+with 13 × 11 candidates; μ is a ridge in the "sum" convention. Approximate selection is Algorithm 1
+in every training set:
+`Nystrom(0.1, 0.5, sampling="uniform", per_fold=True, predicts_with="kernel")`.
+In all columns the tested model is the exact LS-SVM with the selected candidate. For squared loss
+5-fold CV, (★) and the default are the same formula, which equals refits; `Nystrom(0.1)` is the
+library's own low-rank approximation, whose folds are exact for that model.
 
 By the z statistic (1.64) approximate selection is
 {TABLE_2.verdict(found, LITERAL.name, EXACT.name)};
-the paper finds it worse on splice alone. Wilcoxon's signed rank test over the sets has p = {p:.2f}.
-The library's low rank is {TABLE_2.verdict(found, PLAIN.name, EXACT.name)}. Our 5-fold CV is
-within one
-printed standard deviation of the printed mean on {TABLE_2.near_printed(found, EXACT.name)} sets,
-our
+the paper finds it worse on splice only. Wilcoxon's signed rank test over the sets has p = {p:.2f}.
+Selection by the library's low-rank approximation is
+{TABLE_2.verdict(found, PLAIN.name, EXACT.name)}. Our 5-fold CV is within one printed standard
+deviation of the printed mean on {TABLE_2.near_printed(found, EXACT.name)} sets, our
 approximate selection on {TABLE_2.near_printed(found, LITERAL.name)}."""

@@ -2,8 +2,9 @@
 Probabilities of an SVC
 =======================
 
-Decision values are no probabilities. A sigmoid or a monotone function, fitted to the values of
-rows that were held out, makes them some; the held-out values come without refits.
+Decision values are not probabilities. Calibration turns them into probabilities by a sigmoid or a
+monotone function, which is fitted to the decision values of held-out rows. Here these values need
+no refits.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +26,8 @@ grid = {"svc__C": [0.3, 1.0, 3.0, 10.0], "svc__gamma": [0.01, 0.03, 0.1]}
 search = FastGridSearchCV(pipeline, grid, cv=5).fit(X, y)
 
 # %%
-# Around a search nothing is cross-validated twice: its winner was held out on its own folds.
+# If the estimator is a search, the held-out values of its winner are reused, and nothing is
+# cross-validated twice.
 
 raw = search.decision_function(X_new).reshape(-1, 1)
 shown = {"decision values, rescaled": MinMaxScaler().fit_transform(raw)[:, 0]}

@@ -2,9 +2,9 @@
 Circulant kernels: where they help, and where not
 =================================================
 
-A circulant matrix knows nothing of the rows but their order. Where the rows are the points of a
-grid that is much: leave-one-out of all candidates takes as long as a few Fourier transforms. Where
-the rows are in any order it is nothing, and selecting by it is worse than not selecting.
+A circulant matrix depends on the rows only by their order. If the rows are the points of a regular
+grid, that is enough: leave-one-out of all candidates takes as long as a few Fourier transforms. If
+the rows are in arbitrary order, selecting by it is worse than not selecting at all.
 """
 
 import time
@@ -28,7 +28,7 @@ grid = {"gamma": np.logspace(-1, 2, 10), "alpha": np.logspace(-2, 2, 9)}
 
 
 def select(operator, order):
-    """The scores of all candidates by leave-one-out, and the seconds that they took."""
+    """The leave-one-out scores of all candidates, and the time in seconds."""
     search = FastGridSearchCV(
         LSSVR(),
         grid,
@@ -38,7 +38,7 @@ def select(operator, order):
         refit=False,
     )
     start = time.perf_counter()
-    with warnings.catch_warnings():  # the library says itself that the last one is no good
+    with warnings.catch_warnings():  # the library warns about the last one
         warnings.simplefilter("ignore", CirculantWarning)
         search.fit(X[order], y[order])
     return search, time.perf_counter() - start
@@ -47,12 +47,13 @@ def select(operator, order):
 in_order = np.arange(len(X))
 tried = {
     "exact": select("dense", in_order),
-    "circulant, rows of the grid": select(Circulant(factors=(side, side)), in_order),
-    "circulant, rows in any order": select(Circulant(factors=(side, side)), mixed),
+    "circulant, rows in order": select(Circulant(factors=(side, side)), in_order),
+    "circulant, rows shuffled": select(Circulant(factors=(side, side)), mixed),
 }
 
 # %%
-# Each selected candidate is then fitted exactly, and compared with the field without its noise:
+# Each selected candidate is then fitted with the exact kernel, and compared with the field without
+# noise:
 
 fig, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained")
 axes[0].imshow(y.reshape(side, side), vmin=-1.3, vmax=1.3, cmap="RdBu")

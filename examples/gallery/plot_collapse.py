@@ -2,10 +2,10 @@
 Why influence series of finite order collapse
 =============================================
 
-The held-out value of a fold is a geometric series, whose first terms the literature proposes as an
-approximation of cross-validation. Where the ridge is small, which is where models are selected,
-the terms do not decrease: the series says that the error is 0. Summed to the end it is exact, and
-costs no more.
+The held-out values of a fold are the limit of a geometric series. The literature proposes its first
+terms as an approximation of cross-validation. If the ridge is small, as it often is for the best
+models, the terms hardly decrease, and the truncated series reports an error of 0. The limit of the
+series is exact and costs no more.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +27,7 @@ for order, style in ((1, "v-"), (3, "^-"), (np.inf, "o-")):
         LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order=order, n_confirm=0, refit=False
     ).fit(X, y)
     error = 100.0 * (1.0 - search.cv_results_["mean_test_score"])
-    name = "summed to the end" if order == np.inf else f"order {order}"
+    name = "limit of the series" if order == np.inf else f"order {order}"
     left.semilogx(alphas, error, style, label=name, markersize=4)
     if order != np.inf:
         radius = search.cv_results_["spectral_radius"]
@@ -36,11 +36,11 @@ exact = FastGridSearchCV(LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order="e
 exact.fit(X, y)
 error = 100.0 * (1.0 - exact.cv_results_["mean_test_score"])
 left.semilogx(alphas, error, "k--", label="refits")
-left.set(xlabel="ridge", ylabel="error of five folds in %")
+left.set(xlabel="ridge", ylabel="five-fold error in %")
 left.legend()
 
 # %%
-# The factor between one term and the next, ``spectral_radius``, is in the table of the search:
+# ``spectral_radius`` in the table of the search is the factor between one term and the next:
 
 right.semilogx(alphas, radius, "o-")
 right.axhline(1.0, color="grey", linestyle=":")

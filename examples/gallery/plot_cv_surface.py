@@ -2,9 +2,9 @@
 The surface of a grid search
 ============================
 
-Eighty candidates of an SVC behind a scaler, ten folds each. The table is GridSearchCV's; the
-picture marks the winner and outlines all candidates within one standard error of it: between those
-the data cannot tell.
+A search over eighty candidates of a Pipeline with a scaler and an SVC, with ten folds. The table is
+that of GridSearchCV. The plot marks the winner and outlines all candidates within one standard
+error of it; the data cannot distinguish between these.
 """
 
 import numpy as np
@@ -22,12 +22,12 @@ search = FastGridSearchCV(pipeline, grid, cv=10).fit(X, y)
 print(search.plan_)
 
 # %%
-# The region of good candidates is a band: a wider kernel (a smaller gamma) wants a larger C.
+# The region of good candidates is a band: a wider kernel (a smaller gamma) needs a larger C.
 
 CVSurfaceDisplay.from_search(search)
 
 # %%
-# ``refit="one_standard_error"`` takes the simplest model of that region.
+# ``refit="one_standard_error"`` selects the simplest model of that region.
 
 simple = FastGridSearchCV(pipeline, grid, cv=10, refit="one_standard_error").fit(X, y)
 print("best    ", search.best_params_, round(search.best_score_, 4))

@@ -2,9 +2,9 @@
 Groups: rows that are not independent
 =====================================
 
-Ten measurements of every patient: a model that has seen nine of them knows the tenth. Folds of
-single rows reward models that recognise patients; folds of whole patients say what happens to a
-new one.
+There are ten measurements of every patient. A model that was trained on nine of them can predict
+the tenth by recognising the patient. Folds of single rows favour such models; folds of whole
+patients show how well a model predicts a new patient.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ rng = np.random.default_rng(0)
 
 
 def patients(count):
-    """Features and outcomes of ten visits each; what is a patient's own shows in both."""
+    """Features and outcomes of ten visits per patient; both depend on the patient."""
     own = rng.normal(size=(count, 2))
     effect = 2.0 * np.sin(own[:, 0]) + own[:, 1] + rng.normal(scale=0.8, size=count)
     X = np.repeat(own, 10, axis=0) + rng.normal(scale=0.05, size=(10 * count, 2))
@@ -36,7 +36,7 @@ whole = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=GroupKFold(5))
 whole.fit(X, y, groups=groups)
 
 # %%
-# What is true is the score on a hundred new patients.
+# The true score is that on a hundred new patients.
 
 truth = [
     KernelRidge(kernel="rbf", gamma=gamma, alpha=0.1).fit(X, y).score(X_new, y_new)

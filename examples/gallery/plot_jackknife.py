@@ -2,9 +2,10 @@
 Prediction intervals by jackknife+
 ==================================
 
-The interval of a new row lies between quantiles of what the model of each fold says of it, plus
-and minus what that model got wrong. With squared loss the models of all folds come from one
-factorisation, also when every row is a fold of its own.
+For a new row, the model of each fold gives a prediction, to which the held-out residuals of that
+fold are added, and from which they are subtracted. Quantiles of all these values bound the
+interval. With squared loss the models of all folds come from one factorisation, also if every row
+is a fold of its own.
 """
 
 import matplotlib.pyplot as plt
@@ -26,9 +27,9 @@ points, intervals = conformal.fit_conformalize(X, y).predict_interval(line[:, No
 print(conformal.how_)
 
 # %%
-# Bands for one half and nine tenths of new rows. They are nearly as wide everywhere, as the
-# residuals of all rows enter each of them; where no rows are, models of folds differ a little
-# more.
+# The bands should contain one half and nine tenths of new rows. They have nearly the same width
+# everywhere, because each of them uses the residuals of all rows. Where there are no rows, they are
+# slightly wider, because the fold models differ more.
 
 fig, ax = plt.subplots(layout="constrained")
 for level, (name, alpha) in enumerate([("50 %", 0.35), ("90 %", 0.18)]):
@@ -40,7 +41,7 @@ ax.set(xlabel="x", ylabel="y", title=f"Jackknife+ from one factorisation, {x.siz
 ax.legend()
 
 # %%
-# How many of 2000 further rows are inside?
+# The share of 2000 further rows that are inside:
 
 new = rng.uniform(-3.0, 3.0, 2000)
 truth = np.sin(2.0 * new) + 0.3 * new + rng.normal(scale=0.25, size=new.size)

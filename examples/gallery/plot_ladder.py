@@ -2,9 +2,9 @@
 Many rows: a search that climbs ranks
 =====================================
 
-From some thousand rows on, a search for squared loss evaluates all candidates at a low rank first,
-gives those that could still win more of it, and ends with the full kernel matrix for the best few.
-Every candidate says how far it got.
+With some thousand rows and squared loss, a search evaluates all candidates with a low-rank
+approximation first, increases the rank for those that could still win, and evaluates the best few
+with the full kernel matrix. The status of every candidate says how certain its score is.
 """
 
 import matplotlib.pyplot as plt
@@ -19,9 +19,9 @@ search = FastGridSearchCV(LSSVR(), grid, cv=5, random_state=0).fit(X, y)
 print(search.plan_)
 
 # %%
-# The status of every candidate: the numbers of the exact ones are those of refits, the certified
-# and the converged ones are known to be close, and the estimated ones were too far behind to be
-# worth more.
+# The status of every candidate: exact scores equal those of refits, certified and converged scores
+# are close to them, and candidates with estimated scores were too far behind to be evaluated more
+# exactly.
 
 shape = len(grid["alpha"]), len(grid["gamma"])
 names = ["estimated", "converged", "certified", "exact"]

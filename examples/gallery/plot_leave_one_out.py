@@ -2,8 +2,9 @@
 Leave-one-out for the price of a fit
 ====================================
 
-With squared loss, what a model says of a row that it has not seen follows exactly from the model
-that has seen them all. Few rows are where that matters most: every other row can be learnt from.
+With squared loss, the leave-one-out predictions follow exactly from one fit on all rows.
+Leave-one-out is most useful if there are few rows, because each model is trained on all other
+rows.
 """
 
 import time
@@ -31,7 +32,7 @@ def seconds(call):
 
 
 # %%
-# One fit, all leave-one-out predictions, and (up to 200 rows) as many refits as there are rows:
+# Times of one fit, of all leave-one-out predictions, and (up to 200 rows) of n refits:
 
 sizes, times = [50, 100, 200, 400, 800, 1600], {"one fit": [], "leave-one-out": [], "n refits": []}
 for n in sizes:
@@ -52,8 +53,8 @@ ax.set(xlabel="rows", ylabel="seconds", title="Leave-one-out of kernel ridge reg
 ax.legend()
 
 # %%
-# So that a whole search by leave-one-out is as cheap as one by five folds, and has no folds to
-# choose:
+# A whole search by leave-one-out is therefore as cheap as one with five folds, and does not depend
+# on a random choice of folds:
 
 X, y = make_friedman1(60, n_features=5, noise=1.0, random_state=0)
 grid = {"gamma": np.logspace(-2, 1, 7), "alpha": np.logspace(-3, 1, 9)}

@@ -2,8 +2,9 @@
 Which features matter? A length scale for each
 ==============================================
 
-A grid has one gamma for all features. ``FastGradientSearchCV`` follows the gradient of the exact
-cross-validation error in the gammas of all of them, guarded by an outer cross-validation.
+A grid has one gamma for all features. ``FastGradientSearchCV`` finds one gamma for each feature by
+gradient descent on the exact cross-validation error. An outer cross-validation prevents
+over-fitting.
 """
 
 import matplotlib.pyplot as plt
@@ -18,8 +19,8 @@ search = FastGradientSearchCV(LSSVR(), cv=4).fit(X[known], y[known])
 print(search.summary_)
 
 # %%
-# The share of every feature in the distances, and what that is worth on 100 new rows. Features 3
-# and 4 act as straight lines, for which a wide kernel is enough; the noise gets less by far.
+# The share of every feature in the distances, and the scores on 100 new rows. The target is linear
+# in features 3 and 4, for which a wide kernel is enough; the shares of the noise are much smaller.
 
 start = LSSVR(gamma=search.path_[0]["gamma"], alpha=search.path_[0]["alpha"])
 one, each = (model.fit(X[known], y[known]).score(X[new], y[new]) for model in (start, search))
@@ -32,6 +33,7 @@ ax.set(xticks=range(10), xlabel="feature (grey: noise)", ylabel="share in the di
 ax.set_title(f"R² on new rows: {one:.2f} with one gamma, {each:.2f} with one for each")
 
 # %%
-# Every outer fold has descended without its rows: weights that they agree on do not hang on a few.
+# Every outer fold has weights of its own, found without its rows. If they agree, the weight of a
+# feature does not depend on a few rows.
 
 search.plot()

@@ -2,9 +2,9 @@
 A million rows, read in blocks
 ==============================
 
-For squared loss a fold is a sum over its rows, so that one pass over a source of rows gives every
-fold of every ridge. The source may be a file that is larger than memory; here blocks are made as
-they are asked for, and never held together.
+With squared loss, all that is needed of a fold are sums over its rows. One pass over a source of
+rows therefore gives all folds for all ridges. The source may be a file that is larger than memory;
+in this example blocks are generated on demand and never kept together.
 """
 
 import time
@@ -19,7 +19,7 @@ BLOCK = 50_000
 
 
 def blocks(total):
-    """A function that gives the same rows on every pass."""
+    """A function that yields the same rows in every pass."""
 
     def read():
         for number in range(total // BLOCK):
@@ -41,8 +41,8 @@ for total in sizes:
 print(search.plan_)
 
 # %%
-# Ten folds of thirteen ridges, and the fit of the winner. Time grows with the rows, memory does
-# not.
+# Each time includes ten folds for thirteen ridges, and the fit of the winner. Time grows with the
+# number of rows, memory does not.
 
 fig, ax = plt.subplots(layout="constrained")
 ax.loglog(sizes, times, "o-", label="10 folds × 13 ridges, and the fit")

@@ -2,9 +2,9 @@
 Honest scores: nested against naive
 ===================================
 
-The best score of a search is the largest of many noisy numbers. On labels that are pure chance it
-looks like knowledge; nested folds and BBC-CV, which bootstraps the held-out rows of all
-candidates, do not fall for it.
+The best score of a search is the largest of many noisy numbers. With random labels it suggests that
+there is something to learn. Nested cross-validation and BBC-CV, which bootstraps the held-out rows
+of all candidates, avoid this selection bias.
 """
 
 import warnings
@@ -17,7 +17,7 @@ from everyfold import LSSVC, FastGridSearchCV
 
 grid = {"gamma": np.logspace(-3, 1, 9), "alpha": np.logspace(-3, 2, 9)}
 found = {"best_score_": [], "nested": [], "BBC-CV": []}
-warnings.filterwarnings("ignore", ".*of its grid")  # where the winner is, is chance here
+warnings.filterwarnings("ignore", ".*of its grid")  # the winner is random here
 for seed in range(12):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(100, 5)), rng.permutation(np.repeat([0, 1], 50))
@@ -28,7 +28,7 @@ for seed in range(12):
     found["BBC-CV"].append(search.honest_score(n_bootstraps=200).estimate)
 
 # %%
-# Twelve sets of a hundred rows, 81 candidates each. The truth is one half.
+# Twelve data sets of a hundred rows, 81 candidates each. The true accuracy is one half.
 
 fig, ax = plt.subplots(layout="constrained")
 for place, (name, values) in enumerate(found.items()):
@@ -36,5 +36,5 @@ for place, (name, values) in enumerate(found.items()):
     ax.plot(np.mean(values), place, "k|", markersize=40)
     print(f"{name:12s} {np.mean(values):.3f}")
 ax.axvline(0.5, color="grey", linestyle="--")
-ax.set(yticks=range(3), yticklabels=list(found), xlabel="accuracy (labels are chance)")
-ax.set_title("What three scores say of nothing")
+ax.set(yticks=range(3), yticklabels=list(found), xlabel="accuracy (labels are random)")
+ax.set_title("Three scores where there is nothing to learn")

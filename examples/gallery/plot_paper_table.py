@@ -2,9 +2,9 @@
 A table of a paper: granularity
 ===============================
 
-How many folds, and how many terms of the influence series, are within a tolerance of cross-
-validation? Liu and Liao (2016) print a table for four tolerances; ``choose_granularity`` gives it,
-by their rule and by the rule that was meant.
+How many folds, and how many terms of the influence series, are needed to be within a tolerance of
+cross-validation? Liu and Liao (2016) print a table for four tolerances. ``choose_granularity``
+computes it by their rule, and by the optimum that the rule was meant to give.
 """
 
 import matplotlib.pyplot as plt
@@ -25,8 +25,8 @@ for tolerance, (folds, order) in printed.items():
     )
 
 # %%
-# The bound that the rule is about, over folds and terms. Circles are the printed table, triangles
-# the smallest sum of both under the same bound.
+# The bound on which the rule is based, over folds and terms. Circles are the printed table;
+# triangles have the smallest sum of folds and terms under the same bound.
 
 folds, orders = np.arange(2, 21), np.arange(1, 21)
 bound = np.array([[granularity_bound(int(t), int(r), **setting) for t in folds] for r in orders])

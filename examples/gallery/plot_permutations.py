@@ -2,8 +2,8 @@
 Better than chance? Thousands of permutations
 =============================================
 
-The score of a model against its scores for permuted targets. For squared loss all permutations are
-columns of one factorisation, so that there is no reason to save on them.
+A permutation test compares the score of a model with its scores for permuted targets. With squared
+loss all permutations share one factorisation, so that thousands of them cost little.
 """
 
 import matplotlib.pyplot as plt

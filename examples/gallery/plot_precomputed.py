@@ -2,9 +2,9 @@
 Strings by their similarity: a precomputed kernel
 =================================================
 
-Where rows are no vectors, a kernel matrix is all that is needed: here short sequences, compared by
-the pieces of three letters that they share. ``cv`` cuts rows and columns of the matrix; a list of
-matrices is not needed for several Cs.
+If the rows are not vectors, a kernel matrix is enough. Here the rows are short sequences, which are
+compared by the substrings of three letters that they share. ``cv`` selects rows and columns of the
+matrix, which all values of C share.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ letters = np.array(list("ACGT"))
 
 
 def sequence(motif):
-    """Sixty letters by chance, of which a few are the motif, with a mistake now and then."""
+    """Sixty random letters with two copies of the motif, some letters of which are wrong."""
     found = rng.choice(letters, 60)
     for _ in range(2):
         place = rng.integers(0, 60 - len(motif))
@@ -32,7 +32,7 @@ rows = [sequence(("GATTACA", "TTGCAGG")[label]) for label in y]
 
 
 def pieces(row, length=3):
-    """How often each piece of some letters occurs."""
+    """How often each substring of this length occurs."""
     places = 4 ** np.arange(length)
     codes = np.searchsorted(letters, list(row))
     windows = np.lib.stride_tricks.sliding_window_view(codes, length) @ places
@@ -47,7 +47,7 @@ search = FastGridSearchCV(SVC(kernel="precomputed"), {"C": np.logspace(-2, 2, 9)
 print(search.best_params_, round(search.best_score_, 3))
 
 # %%
-# The matrix, and the decision values of sequences that were held out:
+# The kernel matrix, and the decision values of held-out sequences:
 
 values = cross_val_predict(search.best_estimator_, K, y, cv=10, method="decision_function")
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -56,5 +56,5 @@ fig.colorbar(shown, ax=left)
 left.set_title("similarities of 300 sequences")
 for label, name in enumerate(("with GATTACA", "with TTGCAGG")):
     right.hist(values[y == label], bins=25, alpha=0.6, label=name)
-right.set(xlabel="decision value while held out", ylabel="sequences")
+right.set(xlabel="out-of-fold decision value", ylabel="sequences")
 right.legend()

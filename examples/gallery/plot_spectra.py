@@ -2,9 +2,9 @@
 Spectra in a Pipeline
 =====================
 
-A spectrum has hundreds of correlated columns, few rows, and a baseline that has nothing to do with
-what is measured. Steps that treat each spectrum (here the standard normal variate and a
-derivative) stand in a Pipeline, and are parameters of the search like any other.
+Spectral data have hundreds of correlated columns, few rows, and baselines that are unrelated to the
+target. Steps that transform each spectrum (here the standard normal variate and a derivative) are
+part of a Pipeline, and the search selects one of them like any other parameter.
 """
 
 import matplotlib.pyplot as plt
@@ -21,7 +21,7 @@ nm = np.linspace(1100, 2500, 300)
 
 
 def bands(share):
-    """Absorption of a mixture: two bands of what is measured, one of the rest."""
+    """Absorption of a mixture: two bands of the protein, one of the rest."""
     peaks = [(1450, 60, share), (1940, 50, share**2), (1700, 90, 1.0 - share)]
     return sum(size * np.exp(-(((nm - at) / width) ** 2)) for at, width, size in peaks)
 
@@ -35,12 +35,12 @@ y = protein - protein.mean()
 
 
 def normal_variate(X):
-    """Every spectrum with mean 0 and deviation 1."""
+    """Every spectrum with mean 0 and standard deviation 1."""
     return (X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True)
 
 
 def derivative(X):
-    """The smoothed first derivative, which knows no baseline."""
+    """The smoothed first derivative, which removes the baseline."""
     return normal_variate(savgol_filter(X, 21, 2, deriv=1, axis=1))
 
 
@@ -63,7 +63,7 @@ for func in grid["treat__func"]:
     print(f"{getattr(func, '__name__', 'raw'):15s} R² {best:.3f}")
 
 # %%
-# Raw spectra, what the winner sees, and what it says of spectra that were held out:
+# Raw spectra, the spectra as the winner transforms them, and its out-of-fold predictions:
 
 fig, (raw, seen, held) = plt.subplots(1, 3, figsize=(12, 3.6), layout="constrained")
 colours = plt.get_cmap("viridis")(protein)
@@ -74,4 +74,4 @@ for row, colour in zip(search.best_params_["treat__func"](X[:40]), colours, stri
 raw.set(title="spectra", xlabel="nm")
 seen.set(title=search.best_params_["treat__func"].__name__.replace("_", " "), xlabel="nm")
 OutOfFoldDisplay.from_search(search, ax=held)
-held.set_title(f"held out: R² {search.best_score_:.3f}")
+held.set_title(f"held-out spectra: R² {search.best_score_:.3f}")

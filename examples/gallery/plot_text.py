@@ -2,9 +2,9 @@
 Text in a Pipeline
 ==================
 
-Words become sparse columns, a linear SVC separates them. The vocabulary is learnt in every fold
-from its training rows, once for all candidates with the same steps. Here notes of three trades are
-made of words that each of them prefers.
+Words become sparse features, and a linear SVC classifies the texts. The vocabulary is learnt from
+the training rows of every fold, once for all candidates with the same steps. The texts are random
+notes of three trades, each of which has its own words.
 """
 
 import matplotlib.pyplot as plt
@@ -25,7 +25,7 @@ common = "the a of with and to today customer order price new old again before a
 
 
 def note(trade):
-    """Twelve words, of which two are of the trade and one of any."""
+    """Twelve words: two of the trade, one of a random trade, and nine common ones."""
     own, other = words[trade].split(), words[rng.choice(list(words))].split()
     return " ".join([*rng.choice(own, 2), *rng.choice(other, 1), *rng.choice(common.split(), 9)])
 
@@ -44,7 +44,7 @@ search = FastGridSearchCV(pipeline, grid, cv=5).fit(X, y)
 print(search.best_params_, round(search.best_score_, 3))
 
 # %%
-# What the winner says of notes that were held out, and the score over C:
+# The confusion matrix of the winner on held-out notes, and the score over C:
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 OutOfFoldDisplay.from_search(search, ax=left)
@@ -54,7 +54,7 @@ for grams in grid["words__ngram_range"]:
             p["words__ngram_range"] == grams and p["words__min_df"] == fewest
             for p in search.cv_results_["params"]
         ]
-        name = f"{'words' if grams[1] == 1 else 'and pairs'}, in {fewest} notes or more"
+        name = f"{'words' if grams[1] == 1 else 'words and pairs'}, in {fewest} notes or more"
         right.semilogx(
             grid["svc__C"], search.cv_results_["mean_test_score"][mine], ".-", label=name
         )

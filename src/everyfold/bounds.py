@@ -1,7 +1,8 @@
-"""What the papers prove of their approximations: bounds to report beside a score, not certificates.
+"""Bounds that the papers prove for their approximations, to report beside a score.
 
-``model_error_bound`` and ``expected_residual`` are those of a Nyström approximation, measured and
-beforehand; :func:`everyfold.granularity_bound` is that of an influence series.
+``model_error_bound`` (from a measured norm) and ``expected_residual`` (in advance) are for a
+Nyström approximation; :func:`everyfold.granularity_bound` is for an influence series. Most are too
+loose to guarantee anything in practice.
 """
 
 from everyfold.operators.bounds import expected_residual, model_error_bound

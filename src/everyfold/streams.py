@@ -1,4 +1,4 @@
-"""Sources of rows that need not fit in memory, read in blocks, the same on every pass."""
+"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
 
 from everyfold.rows import (
     ArrayRows,

@@ -62,8 +62,8 @@ def root(version: bool = _VERSION) -> None:
 def search(options: SearchOptions) -> None:
     r"""Search a grid of parameters by cross-validation.
 
-    Prints the best candidates with the standard errors of their scores over the folds, and what
-    was done. Folds are shuffled (and stratified, for classes) by --seed.
+    Prints the best candidates with the standard errors of their scores over the folds, and the
+    plan. Folds are shuffled (and stratified, for classes) by --seed.
 
     \b
     Examples:
@@ -178,7 +178,7 @@ _WRITERS: dict[str, Callable[[Path, Outcome], str]] = {
 
 
 def plan(options: SearchOptions) -> None:
-    r"""Show what search would do, and what it should cost, without doing it.
+    r"""Show what search would do and its estimated cost, without doing it.
 
     Takes the options of search.
 
@@ -200,7 +200,7 @@ def plan(options: SearchOptions) -> None:
 def fit(options: FitOptions) -> None:
     r"""Fit one model on all rows and write it to a file.
 
-    The file is one of skops, from which nothing is unpickled; docs/cli.md describes it.
+    The file is a skops file, from which nothing is unpickled; docs/cli.md describes it.
 
     \b
     Examples:
@@ -231,8 +231,8 @@ def fit(options: FitOptions) -> None:
 def predict(options: PredictOptions) -> None:
     r"""Predict the rows of a file with a saved model.
 
-    Columns are found by their names where both files have them, else by position; a target may be
-    there or not. Prints CSV.
+    Columns are found by name if both files have names, otherwise by position; the target may be
+    missing. Prints CSV.
 
     \b
     Examples:

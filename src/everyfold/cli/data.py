@@ -229,7 +229,7 @@ def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
     if re.fullmatch(r"-?[0-9]+", name):
         raise BadInput(f"{option} {name}: there are {n} columns, counted from 0")
     if names:
-        raise BadInput(f"{option} {name!r} is no column; {nearest(name, names)}")
+        raise BadInput(f"{option} {name!r} is not a column; {nearest(name, names)}")
     advice = f"the columns have no names; give a position from 0 to {n - 1}"
     raise BadInput(f"{option} {name!r}: {advice}")
 
@@ -250,8 +250,8 @@ class Apart:
         given = {"target": roles.target, "drop": roles.drop, **roles.beside}
         for option in (option for option, value in given.items() if value):
             raise BadInput(
-                f"--{option} does not apply: the file itself says what is the target, and has no "
-                "other columns; use a table (CSV, Parquet)"
+                f"--{option} does not apply: this kind of file has a fixed target and no other "
+                "columns; use a table (CSV, Parquet)"
             )
         if self.y is None:
             raise BadInput("the file has no array 'y'; it needs X and y")

@@ -77,7 +77,9 @@ def _is_sparse(path: Path) -> bool:
 def _sparse_rows(path: Path, layout: Layout, row_id: str | None) -> FolderRows:
     if layout.names is not None or row_id is not None:
         what = "--id" if row_id is not None else "a model that knows its features by name"
-        raise BadInput(f"{what} does not go with svmlight files, which have no names; use tables")
+        raise BadInput(
+            f"{what} cannot be combined with svmlight files, which have no column names; use tables"
+        )
     wanted = {"n_features": layout.n_features, "zero_based": layout.index_base == 0}
     return FolderRows(str(path), **wanted)
 

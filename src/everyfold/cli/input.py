@@ -68,7 +68,7 @@ def read_bytes(path: Path) -> bytes:
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:  # a zero byte in its name
-        raise BadInput(f"{str(path)!r} is no name of a file: {error}") from error
+        raise BadInput(f"{str(path)!r} is not a file name: {error}") from error
 
 
 def unpacked(raw: bytes) -> bytes:
@@ -112,7 +112,7 @@ def _from_pipe(path: Path) -> bytes:
     finally:
         os.close(descriptor)
     if not found:
-        raise BadInput(f"{path} is a pipe that nobody writes to; give a file")
+        raise BadInput(f"{path} is a pipe without a writer; give a file")
     return found
 
 

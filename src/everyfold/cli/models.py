@@ -98,9 +98,9 @@ class Choice:
             how = f"regularised by {self.parameters[0]}, alpha = 1/(2 C)"
             raise BadInput(f"{option}: {owner} is {how}")
         if name == "kernel":
-            raise BadInput(f"{option}: the kernel is not searched; choose one by --kernel")
+            raise BadInput(f"{option}: the kernel cannot be searched; choose one with --kernel")
         hint = nearest(name, self.parameters)
-        raise BadInput(f"{option}: {name!r} is no parameter of {owner}; {hint}")
+        raise BadInput(f"{option}: {name!r} is not a parameter of {owner}; {hint}")
 
     def estimator(self) -> Estimator:
         """The model itself, without what comes before it."""

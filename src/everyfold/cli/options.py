@@ -19,22 +19,27 @@ def _option(default: Any, flags: str, help: str, metavar: str | None = None) -> 
     return typer.Option(default, *flags.split(), help=help, metavar=metavar)
 
 
-_FILES = "CSV, Parquet, svmlight or NumPy file, gzipped or not, or a folder; - is CSV on stdin."
+_FILES = "CSV, Parquet, svmlight or NumPy file (also gzipped), or a folder; - reads CSV from stdin."
 _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
-_HEADER = "Whether a CSV file begins with names; found out."
+_HEADER = "Whether a CSV file has a header; detected by default."
 _SCALE = "Scale features to mean 0 and variance 1."
 _GROUPS = "Rows with the same value are held out together."
-_CV = "Folds: 10 (default), 10x5 (ten times five), group:5, time:5; loo leaves one out."
-_CRITERION = "Instead of folds: gcv, gacv, span, … (see the docs)."
-_OPERATOR = "Kernel matrices: auto, dense, nystrom:500 landmarks or fourier:500 waves."
-_SCALING = "mean multiplies C or alpha by the rows of each fit, sum does not."
+_CV = "Folds: 10 (default), 10x5 (ten repetitions of five), group:5, time:5, loo (leave-one-out)."
+_CRITERION = "A criterion instead of folds: gcv, gacv, span, … (see the docs)."
+_OPERATOR = (
+    "Kernel matrices: auto, dense, nystrom:500 (landmarks) or fourier:500 (random features)."
+)
+_SCALING = "mean multiplies the ridge by the number of rows of each fit, sum does not."
 _IMPUTE = "Fill missing cells by the median or the mean of the training rows."
 _PROBA = "Save the model with probabilities, calibrated on held-out rows."
-_INTERVAL = "Save the model with intervals; 0.9 covers nine new rows of ten."
-_JOURNAL = "Keep every finished kernel in a file, to go on after a kill."
-_TARGET = "Name or position; else the last column."
+_INTERVAL = "Save the model with prediction intervals; 0.9 covers nine of ten new rows."
+_JOURNAL = "Write every finished kernel to a file, to resume the search after a kill."
+_TARGET = "Name or position of the target; by default the last column."
 _TASK = "classification or regression; ridge and lssvm decide by the target (auto)."
-_GRID = 'Such as "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Others get default grids.'
+_GRID = (
+    'For example "C=1,10,100" or "gamma=logspace(-3,1,9)"; may repeat. Other parameters get '
+    "default grids."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +66,7 @@ class ModelOptions(Common):
     task: str = _option("auto", "--task", _TASK, "TASK")
     standardise: bool = _option(True, "--standardise/--no-standardise", _SCALE)
     impute: str | None = _option(None, "--impute", _IMPUTE, "HOW")
-    seed: int = _option(0, "--seed", "Of the shuffled folds and of sampling.", "N")
+    seed: int = _option(0, "--seed", "Seed of the shuffled folds and of sampling.", "N")
     proba: bool = _option(False, "--proba", _PROBA)
     interval: float | None = _option(None, "--interval", _INTERVAL, "SHARE")
     save: Path | None = _option(None, "--save", "Write the fitted model.", "MODEL.skops")
@@ -74,7 +79,7 @@ class SearchOptions(ModelOptions):
     cv: str | None = _option(None, "--cv", _CV, "FOLDS")
     grid: list[str] = _option([], "--grid -g", _GRID, "NAME=VALUES")
     scoring: str | None = _option(
-        None, "--scoring", "A scorer of scikit-learn; accuracy or r2.", "NAME"
+        None, "--scoring", "A scorer of scikit-learn; by default accuracy or r2.", "NAME"
     )
     criterion: str | None = _option(None, "--criterion", _CRITERION, "NAME")
     operator: str = _option("auto", "--operator", _OPERATOR, "KIND")
@@ -83,23 +88,23 @@ class SearchOptions(ModelOptions):
         "auto", "--order", "auto, exact, screen, inf, or 1, 2, … (see the docs).", "ORDER"
     )
     preprocessing: str = _option(
-        "auto", "--preprocessing", "auto, per_fold or once: when to scale.", "HOW"
+        "auto", "--preprocessing", "auto, per_fold or once: how to fit the scaler.", "HOW"
     )
     confirm: str = _option(
         "auto", "--confirm", "Score the best K again by real refits, or auto.", "K"
     )
-    expand: bool = _option(False, "--expand", "Let the grid grow while its best is on an edge.")
+    expand: bool = _option(False, "--expand", "Extend the grid while its best value is at an edge.")
     n_jobs: int = _option(1, "--n-jobs -j", "Kernels at a time; -1 for all processors.", "N")
     top: int = _option(10, "--top", "Candidates to show.", "N")
     json: bool = _option(False, "--json", "Print JSON instead of a table.")
     journal: Path | None = _option(None, "--journal", _JOURNAL, "FILE")
-    resume: bool = _option(False, "--resume", "Go on with the --journal, if there is one.")
+    resume: bool = _option(False, "--resume", "Continue the --journal, if it exists.")
     out: Path | None = _option(None, "--out -o", "Write all candidates.", "FILE.csv")
     oof: Path | None = _option(
         None, "--oof", "Write the winner's held-out predictions.", "FILE.csv"
     )
-    plot: Path | None = _option(None, "--plot", "Draw the cross-validation surface.", "FILE.png")
-    report: Path | None = _option(None, "--report", "Write a page about it all.", "FILE.html")
+    plot: Path | None = _option(None, "--plot", "Plot the scores over two parameters.", "FILE.png")
+    report: Path | None = _option(None, "--report", "Write a report of the search.", "FILE.html")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +122,17 @@ class PredictOptions(Common):
         ..., metavar="MODEL", help="A file written by fit or search --save."
     )
     data: Path = _DATA
-    out: Path | None = _option(None, "--out -o", "Write there, not to stdout.", "FILE.csv")
-    id: str | None = _option(None, "--id", "Names of the rows; that of the training.", "COLUMN")
+    out: Path | None = _option(
+        None, "--out -o", "Write predictions to a file instead of stdout.", "FILE.csv"
+    )
+    id: str | None = _option(
+        None, "--id", "Names of the rows; by default the id column of the training.", "COLUMN"
+    )
     proba: bool = _option(False, "--proba", "Add the probabilities of the classes.")
     interval: float | None = _option(
         None, "--interval", "Add bounds that cover this share of new rows, such as 0.9.", "SHARE"
     )
-    decision: bool = _option(False, "--decision", "Add the values that the labels are decided by.")
+    decision: bool = _option(False, "--decision", "Add the decision values.")
 
 
 Options = TypeVar("Options", bound=Common)

@@ -54,12 +54,12 @@ def check(options: SearchOptions) -> None:
         for name in (n for n in ("cv", "scoring", "groups", "oof") if getattr(options, n)):
             raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
     if options.proba and options.ridge_scaling == "mean":
-        raise BadInput("--proba does not go with --ridge-scaling mean; use sum")
+        raise BadInput("--proba cannot be combined with --ridge-scaling mean; use sum")
     if options.n_jobs == 0 or abs(options.n_jobs) > MOST_JOBS:
         wrong = f"--n-jobs {options.n_jobs} is not a number of processes"
         raise BadInput(f"{wrong}; use 1 to {MOST_JOBS}, or -1 for all processors")
     if options.resume and options.journal is None:
-        raise BadInput("--resume goes on with a journal; name it by --journal FILE")
+        raise BadInput("--resume continues a journal; name it with --journal FILE")
     if options.top < 1:
         raise BadInput("--top must be at least 1")
 
@@ -109,7 +109,7 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
             warnings.simplefilter("ignore")
             get_scorer(name)(guess.fit(rows, y), rows, y)
     except (ValueError, TypeError, AttributeError) as error:
-        why = f"does not go with this target, for {task}: {error}"
+        why = f"cannot be used with this target, for {task}: {error}"
         raise BadInput(f"--scoring {name} {why}") from error
 
 
@@ -126,7 +126,9 @@ def _read_order(text: str) -> Any:
     more = ", exact, screen, inf"
     order = math.inf if text == "inf" else _read_whole("--order", text, 1, more)
     if order not in ("auto", math.inf) and order > MOST_ORDER:
-        raise BadInput(f"--order {order} is more than {MOST_ORDER}; use inf, the limit of them all")
+        raise BadInput(
+            f"--order {order} is more than {MOST_ORDER}; use inf, the limit of the series"
+        )
     return order
 
 
@@ -201,7 +203,9 @@ def _group_splitter(options: SearchOptions, data: Data, has_labels: bool) -> Spl
     n_groups = len(np.unique(np.asarray(data.groups)))
     if kind == "time" or repeats > 1:
         advice = f"use --cv group:{count} or --cv loo, or leave --groups out"
-        raise BadInput(f"--cv {options.cv} would tear --groups apart; {advice}")
+        raise BadInput(
+            f"--cv {options.cv} would split --groups between training and test rows; {advice}"
+        )
     if max(count, 2) > n_groups:
         few = f"only {n_groups} groups in --groups {options.groups}"
         raise BadInput(f"--cv {options.cv or 10}: there are {few}; use fewer folds")

@@ -26,14 +26,14 @@ _ROUNDING = 10.0 * EPS  # of a sum of many terms
 
 
 class InexactWarning(UserWarning):
-    """A number is not known to equal the refit's: too ill-conditioned, or an approximation.
+    """A number is not known to equal that of a refit: ill-conditioned, or an approximation.
 
     Examples
     --------
     >>> import warnings
     >>> from everyfold import InexactWarning
     >>> with warnings.catch_warnings():
-    ...     warnings.simplefilter("error", InexactWarning)  # what is not exact is an error here
+    ...     warnings.simplefilter("error", InexactWarning)  # inexact results are errors now
     """
 
 

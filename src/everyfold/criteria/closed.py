@@ -1,4 +1,4 @@
-"""Criteria in closed form: one number from one fit, no folds."""
+"""Criteria without folds: one number from one fit on all rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from everyfold.types import Array, Index, Route
 class GCV(Closed):
     r"""Generalised cross-validation: :math:`n\,\|\rho G y\|^2 / \mathrm{tr}(\rho G)^2`.
 
-    Leave-one-out with every leverage replaced by their mean (Golub, Heath & Wahba 1979); with an
-    intercept or weights the residual maker R takes the place of G. It is *not* leave-one-out.
+    This is leave-one-out with every leverage replaced by their mean (Golub, Heath & Wahba 1979);
+    with an intercept or weights the residual maker R replaces G. It is *not* leave-one-out.
 
-    **Cost** one factorisation for all ridges, 2 n² flops a ridge. **Exact?** As defined.
+    **Cost** one factorisation for all ridges, and 2 n² flops per ridge. **Exact?** As defined.
     """
 
     route: Route = "eigen"
@@ -101,9 +101,9 @@ class GACV(_OfHinge):
     .. math:: \tfrac1n\Bigl[\sum\max(0, 1-m_i) + 2\!\sum_{m_i<-1}\!|a_i|K_{ii}
               + \!\sum_{-1\le m_i\le 1}\!|a_i|K_{ii}\Bigr]
 
-    An upper bound in spirit of the leave-one-out hinge loss. Rows beyond the margin have a = 0 and
-    cost nothing; with a rounded kink, support vectors just beyond it count with those at it. The
-    hinge itself is fitted by libsvm. **Cost** that of the fits.
+    It approximates an upper bound of the leave-one-out hinge loss. Rows beyond the margin have a =
+    0 and contribute nothing; with a smoothed hinge, support vectors just beyond the kink are
+    treated like those at the kink. The hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
     def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
@@ -120,12 +120,12 @@ class GACV(_OfHinge):
 class SpanRule(_OfHinge):
     r"""The span estimate of the leave-one-out error (Chapelle & Vapnik 2000).
 
-    The limit h → 0 of the hold-out formula for single rows: rows in the bend of the Huberised
-    hinge are interpolated rather than attracted, :math:`\hat u_i = u_i - a_i S_i^2` with
-    :math:`S_i^2 = 1/(\tilde K^{-1})_{ii}`, the span of the other support vectors. It counts the
-    rows with :math:`y_i \hat u_i \le 0`. Use it with the hinge itself, whose free support vectors
-    stand for the rows in the bend, or with a small h; it assumes, and does not check, that no row
-    changes sides.
+    This is the limit h → 0 of the hold-out formula for single rows: :math:`\hat u_i = u_i - a_i
+    S_i^2` with the span :math:`S_i^2 = 1/(\tilde K^{-1})_{ii}` of the other support vectors. It
+    counts the rows with :math:`y_i \hat u_i \le 0`. Use it with the hinge itself, or with a small
+    h, where the rows in the smoothed part of the hinge take the role of the free support vectors.
+    It assumes, without a check, that the set of support vectors does not change when a row is left
+    out.
     """
 
     stiffness: float = 1e4
@@ -184,12 +184,12 @@ def _spectrum(operator: Responds, rows: Index) -> Array:
 class EigenvalueRatio(_OfSpectrum):
     r"""Training error plus ``eta`` times the ratio of trailing to leading kernel eigenvalues.
 
-    After Liu & Liao (2015), "eigenvalues ratio" (ER). The definition is this library's own, since
-    theirs leaves open how many eigenvalues lead: the mean loss of the fit, plus
+    After the "eigenvalues ratio" (ER) of Liu & Liao (2015). The definition is this library's own,
+    because the paper does not say how many eigenvalues are leading: the mean loss of the fit, plus
     :math:`\eta\,\sum_{j>k}\lambda_j / \sum_{j\le k}\lambda_j` with :math:`k` leading eigenvalues,
     ``leading`` as a share of the rows (with positive weight).
 
-    **Cost** that of the fits, and 4/3 n³ flops a kernel. **Exact?** As defined.
+    **Cost** that of the fits, and 4/3 n³ flops per kernel. **Exact?** As defined.
     """
 
     eta: float = 1.0
@@ -204,15 +204,15 @@ class EigenvalueRatio(_OfSpectrum):
 
 @dataclass(frozen=True)
 class EigenvaluePerturbation(_OfSpectrum):
-    r"""Training error plus ``eta`` times how far eigenvalues move between half samples.
+    r"""Training error plus ``eta`` times the difference of eigenvalues between half samples.
 
-    After Liu, Jiang & Liao (2013), "eigenvalues perturbation" (EP), who compare the eigenvalues of
-    K/n with those of the integral operator. That operator is not known, so that the definition is
-    this library's own: the Euclidean distance between the leading eigenvalues of K/n on the even
-    rows and on the odd rows (of those with positive weight), the two estimates of the same operator
-    that a sample offers.
+    After the "eigenvalues perturbation" (EP) of Liu, Jiang & Liao (2013), who compare the
+    eigenvalues of K/n with those of the integral operator. As that operator is not known, the
+    definition is this library's own: the Euclidean distance between the leading eigenvalues of K/n
+    on the even rows and on the odd rows (of those with positive weight), which are two estimates of
+    the same operator.
 
-    **Cost** that of the fits, and 1/3 n³ flops a kernel. **Exact?** As defined.
+    **Cost** that of the fits, and 1/3 n³ flops per kernel. **Exact?** As defined.
     """
 
     eta: float = 1.0

@@ -99,7 +99,8 @@ class HeldOutError:
                 "ridge_scaling='mean' has another ridge in every fold; use 'sum'": (
                     problem.ridge_scaling == "mean"
                 ),
-                "cv has a split that is not a removal of rows; use one that is": bool(folds.odd),
+                "cv has a split with a test row in the training set, or with a repeated "
+                "training row; use KFold, for example": bool(folds.odd),
             }
         )
         return PreparedError(*_all_active(problem, folds), self.route)

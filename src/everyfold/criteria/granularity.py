@@ -1,4 +1,4 @@
-r"""How many folds, and how many terms of the influence series, a tolerance asks for.
+r"""How many folds, and how many terms of the influence series, a tolerance requires.
 
 The granularity of cross-validation (Liu & Liao 2016): with t folds and a Bouligand influence
 function (BIF) of order r, the Huberised hinge of width δ, the ridge λ in the "mean" convention and
@@ -21,9 +21,10 @@ _ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Granularity:
-    """A number of folds and an order of the series, with the bound they give.
+    """A number of folds and an order of the series, with the resulting bound.
 
-    It can be passed as ``order=`` wherever there is one, and then sets the folds as well (ε-BIF).
+    It can be passed wherever there is a parameter ``order``, and then sets the folds as well
+    (ε-BIF).
     """
 
     folds: int
@@ -39,10 +40,10 @@ def is_finite(order: Order) -> bool:
 def granularity_bound(
     folds: int, order: int, *, ridge: float, smoothing: float, kappa: float = 1.0
 ) -> float:
-    r"""How far an influence series is from cross-validation at most: δ/2 + κ/(λ(r+1)(t−1)).
+    r"""Bound on the distance of an influence series from CV: δ/2 + κ/(λ(r+1)(t−1)).
 
-    The bound of Liu & Liao (2016, Theorem 2) for the BIF of order r of a Huberised hinge. It is
-    vacuous (above 1) for the small ridges among which one selects.
+    This is the bound of Liu & Liao (2016, Theorem 2) for the BIF of order r with a Huberised hinge.
+    For the small ridges that are relevant in model selection it is above 1 and says nothing.
 
     Parameters
     ----------
@@ -75,17 +76,17 @@ def choose_granularity(
     kappa: float = 1.0,
     rule: Literal["paper", "smallest"] = "paper",
 ) -> Granularity:
-    r"""Folds and order whose influence series is within a tolerance ε of real cross-validation.
+    r"""Choose folds and order so that the influence series is within a tolerance ε of real CV.
 
     Granularity selection (Liu & Liao 2016) minimises t + r under the bound of
-    :func:`granularity_bound`, their problem (5). The rule that they print, (6), is
-    :math:`t - 1 = r + 1 = \lceil\sqrt{\kappa/(\lambda(\varepsilon - \delta/2))}\rceil`; it meets
-    the tolerance, but is not the minimiser.
+    :func:`granularity_bound`, problem (5) of the paper. Its printed rule (6) is :math:`t - 1 = r +
+    1 = \lceil\sqrt{\kappa/(\lambda(\varepsilon - \delta/2))}\rceil`; it meets the tolerance, but is
+    not the minimiser.
 
     Parameters
     ----------
     tolerance : float
-        ε, the difference allowed; more than half the smoothing.
+        ε, the allowed difference; it must be more than half the smoothing.
     ridge : float
         λ > 0.
     smoothing : float
@@ -93,14 +94,15 @@ def choose_granularity(
     kappa : float, default=1
         The largest diagonal entry of the kernel; 1 for the rbf kernel.
     rule : {"paper", "smallest"}, default="paper"
-        (6) as printed, or the minimiser of (5), of several the one with the fewest folds.
+        "paper": rule (6) as printed. "smallest": the minimiser of (5); of several, the one with the
+        fewest folds.
 
     Returns
     -------
     Granularity
-        Pass it as ``order=`` to a search or to ``cross_val_*``: it sets folds and order in one go.
-        The bound is that of the paper. For a small ridge it exceeds 1, or asks for more folds
-        than there are rows: it is a rule for choosing, not a certificate.
+        Pass it as ``order=`` to a search or to ``cross_val_*``: it sets both folds and order. The
+        bound is that of the paper. For a small ridge it exceeds 1, or requires more folds than
+        there are rows: it is a rule of thumb, not a guarantee.
 
     Examples
     --------

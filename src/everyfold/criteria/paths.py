@@ -431,8 +431,8 @@ class RefittedRows(Predictive):
 
 REFITTED = "libsvm's fit on all rows, and one without each support vector, to libsvm's tolerance"
 _UNSURE = (
-    " of a candidate have a fit whose bias is not unique, since no support vector is free, or that "
-    "did not reach the tolerance"
+    " of a candidate have a fit whose intercept is not unique, because no support vector is "
+    "free, or that did not reach the tolerance"
 )
 
 

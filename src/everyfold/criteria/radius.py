@@ -1,4 +1,4 @@
-"""The radius-margin bound: the sphere around the rows, and the norm of the machine."""
+"""The radius-margin bound: the smallest sphere around the rows, and the norm of the model."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class RadiusMargin(FromFit):
 
     .. math:: \frac1n R^2 \|\hat w\|^2, \qquad \hat K = K + \rho W^{-1}
 
-    with R the radius of the smallest sphere around the rows in the space of :math:`\hat K`, where a
-    machine with squared slack has a hard margin, and :math:`\|\hat w\|^2 = a^\top\hat K a`. A
-    criterion of Algorithm 2 of Ding & Liao (2012) for LS-SVMs; with
-    ``operator=Nystrom(0.1, 0.5, sampling="uniform")`` both are those of the low-rank kernel. (Their
-    span criterion is leave-one-out itself for squared loss: every row is a support vector. PRESS
-    is ``cv=LeaveOneOut()``.)
+    Here R is the radius of the smallest sphere around the rows in the space of :math:`\hat K`, in
+    which a model with squared slack variables has a hard margin, and :math:`\|\hat w\|^2 =
+    a^\top\hat K a`. This is a criterion of Algorithm 2 of Ding & Liao (2012) for LS-SVMs; with
+    ``operator=Nystrom(0.1, 0.5, sampling="uniform")`` both factors are those of the low-rank
+    kernel. (Their span criterion is leave-one-out itself for squared loss, because every row is a
+    support vector. PRESS is ``cv=LeaveOneOut()``.)
 
-    **Cost** that of the fits, 8 n² bytes, and pair steps of 3 n flops for the sphere of every
-    ridge. **Exact?** As defined; R² to a relative 1e-9.
+    **Cost** that of the fits, 8 n² bytes, and for the sphere of every ridge some steps of 3 n flops
+    each. **Exact?** As defined; R² to a relative 1e-9.
     """
 
     def reason_against(self, loss: Loss) -> str:

@@ -1,4 +1,4 @@
-"""Pictures of a finished search, in scikit-learn's Display style. matplotlib is needed to draw."""
+"""Plots of a finished search, in the style of scikit-learn's displays. They need matplotlib."""
 
 from everyfold.display.curves import CVCurveDisplay
 from everyfold.display.heldout import OutOfFoldDisplay

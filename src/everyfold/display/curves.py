@@ -16,9 +16,10 @@ MOST_BANDS = 6
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CVCurveDisplay:
-    """Scores over one parameter, with bands of one standard error; one line for all the others.
+    """Scores over one parameter, with bands of one standard error.
 
-    Create it with :meth:`from_search`.
+    There is one line for each combination of the other parameters. Create it with
+    :meth:`from_search`.
 
     Parameters
     ----------
@@ -27,14 +28,14 @@ class CVCurveDisplay:
         The winner.
     x_name, metric : str
     label : str, optional
-        What the metric is called; ``metric`` if None.
+        The name of the metric on the plot; ``metric`` if None.
     order : sequence of int, optional
-        The place of each line in the order of its parameter, which gives its colour.
+        The rank of each line by the value of its parameter, which determines its colour.
 
     Attributes
     ----------
     ax_, figure_, lines_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
 
     Examples
     --------
@@ -71,14 +72,14 @@ class CVCurveDisplay:
         Parameters
         ----------
         search : fitted search
-            This library's or scikit-learn's.
+            A search of this library or of scikit-learn.
         x : str, optional
-            The parameter along the axis; by default the ridge.
+            The parameter on the x axis; by default the ridge.
         metric : str, optional
-            Which of several scores; by default the one ``refit`` names.
+            Which score, if there are several; by default the one that ``refit`` names.
         max_lines : int, default=16
-            Combinations of the other parameters to show, the best ones. If they differ in one
-            number, their colours and names are in its order.
+            The maximum number of combinations of the other parameters to show; the best are shown.
+            If they differ in one number only, colours and labels are in the order of this number.
         ax : matplotlib Axes, optional
 
         Returns
@@ -89,12 +90,15 @@ class CVCurveDisplay:
         numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
         if x is None and not numeric:
             raise ValueError(
-                "a curve needs a numeric parameter with several values; none was found"
+                "a curve needs a numeric parameter with several values, but none was searched; "
+                "search alpha or C, for example"
             )
         x = numeric[0] if x is None else x
         if x not in numeric:
             table.column(x)
-            raise ValueError(f"parameter {x!r} is not numeric with several values")
+            raise ValueError(
+                f"x={x!r} is not a numeric parameter with several values; use one of {numeric}"
+            )
         values = np.asarray(table.column(x), dtype=np.float64)
         best = None
         if table.best is not None:
@@ -118,7 +122,7 @@ class CVCurveDisplay:
             ax.set_ylim(low, scores[top] + 2.0 * errors[top])
 
     def plot(self, *, ax: Axes = None) -> CVCurveDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
         order, colours = list(range(len(self.lines))), [None] * len(self.lines)
         if self.order is not None:

@@ -1,4 +1,4 @@
-"""Pictures of what the folds' models say of rows that they were not fitted on."""
+"""Plots of out-of-fold predictions."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ _METHODS = {
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OutOfFoldDisplay:
-    """Out-of-fold values of a candidate beside what is true.
+    """Out-of-fold predictions of a candidate against the true values.
 
-    Create it with :meth:`from_search`. Drawn by scikit-learn's own displays.
+    Create it with :meth:`from_search`. It is drawn by scikit-learn's own displays.
 
     Parameters
     ----------
     kind : {"predicted", "confusion", "roc", "calibration"}
     truth, values : arrays
-        What was measured, and what the models of other folds say, of rows that were held out.
+        The true values and the out-of-fold predictions of the held-out rows.
 
     Attributes
     ----------
     ax_, figure_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
     displays_ : list
-        scikit-learn's displays: one, or for "roc" of several classes one for each.
+        scikit-learn's displays: one, or for "roc" with several classes one per class.
 
     Examples
     --------
@@ -75,18 +75,18 @@ class OutOfFoldDisplay:
         candidate: int | None = None,
         ax: Axes = None,
     ) -> OutOfFoldDisplay:
-        """Draw what a fitted search of this library keeps (``keep_predictions``).
+        """Draw the held-out values that a fitted search has kept (``keep_predictions``).
 
         Parameters
         ----------
         search : fitted FastGridSearchCV or FastRandomizedSearchCV
         kind : {"predicted", "confusion", "roc", "calibration"}, optional
-            "predicted" against measured numbers; of labels, the "confusion" matrix, the "roc"
-            curve (of each class against the others if there are several), or the "calibration"
-            curve of probabilities, for two classes and the logistic loss. By default the first
-            that there is.
+            For numbers "predicted" against true values. For labels the "confusion" matrix, the
+            "roc" curve (of each class against the others if there are several), or the
+            "calibration" curve of probabilities (two classes and logistic loss). By default
+            "predicted" or "confusion".
         candidate : int, optional
-            Its index in ``cv_results_``; the best if None.
+            Its index in ``cv_results_``; None means the best.
         ax : matplotlib Axes, optional
 
         Returns
@@ -100,8 +100,8 @@ class OutOfFoldDisplay:
             raise ValueError(f"kind={kind!r} is not known; use one of {list(get_args(Kind))}")
         if (kind == "predicted") != is_number or labels.truth.ndim > 1:
             raise ValueError(
-                f"kind={kind!r} is not for this target: one column of numbers is 'predicted', "
-                "labels are 'confusion', 'roc' or 'calibration'"
+                f"kind={kind!r} is not available for this target; use 'predicted' for one column "
+                "of numbers, and 'confusion', 'roc' or 'calibration' for labels"
             )
         values = search.out_of_fold(candidate, _METHODS[kind]).values
         is_held = labels.repeats > 0
@@ -109,7 +109,7 @@ class OutOfFoldDisplay:
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes = None) -> OutOfFoldDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
         self.displays_ = list(getattr(self, f"_{self.kind}")(ax))
         self.ax_, self.figure_ = ax, ax.figure
@@ -145,8 +145,8 @@ class OutOfFoldDisplay:
         each = classes[1:] if columns.shape[1] == 1 else classes
         if columns.shape[1] != len(each):
             raise ValueError(
-                f"decision values of pairs of {len(classes)} classes have no curve for each class; "
-                "use decision_function_shape='ovr'"
+                "kind='roc' needs one decision value per class, but the decision values are "
+                f"those of pairs of {len(classes)} classes; use decision_function_shape='ovr'"
             )
         areas = [roc_auc_score(self.truth == label, columns[:, k]) for k, label in enumerate(each)]
         chosen = np.sort(np.argsort(areas, kind="stable")[:MOST_CURVES])
@@ -169,7 +169,10 @@ class OutOfFoldDisplay:
     def _calibration(self, ax: Axes) -> list[Any]:
         classes = np.unique(self.truth)
         if len(classes) != 2:
-            raise ValueError(f"kind='calibration' is for two classes, not for {len(classes)}")
+            raise ValueError(
+                f"kind='calibration' is for two classes, but there are {len(classes)}; use "
+                "'confusion' or 'roc'"
+            )
         how = {"n_bins": 10, "strategy": "quantile", "name": "out of fold", "ax": ax}
         truth = self.truth == classes[1]
         shown = CalibrationDisplay.from_predictions(truth, self.values[:, 1], **how)

@@ -1,4 +1,4 @@
-"""Predicted against measured, with the intervals that were promised."""
+"""Predicted against true values, with prediction intervals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from everyfold.types import Array, Estimator, Mask, Matrix, Targets
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class IntervalDisplay:
-    """Predictions of rows with their intervals, beside what was measured.
+    """Predictions with their intervals against the true values.
 
     Create it with :meth:`from_estimator`.
 
@@ -23,14 +23,14 @@ class IntervalDisplay:
     intervals : array of shape (n_samples, 2)
         Lower and upper bounds.
     confidence : float
-        The share of rows that they are to cover.
+        The share of rows that the intervals should cover.
 
     Attributes
     ----------
     coverage_ : float
-        The share of rows that they do cover.
+        The share of rows that the intervals do cover.
     ax_, figure_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
 
     Examples
     --------
@@ -50,15 +50,15 @@ class IntervalDisplay:
     def from_estimator(
         cls, estimator: Estimator, X: Matrix, y: Targets, *, level: int = 0, ax: Axes = None
     ) -> IntervalDisplay:
-        """Draw rows that the estimator was not fitted to.
+        """Draw intervals of rows that the estimator was not fitted to.
 
         Parameters
         ----------
         estimator : fitted FastCrossConformalRegressor
         X, y
-            New rows, and what was measured.
+            New rows and their true values.
         level : int, default=0
-            Which of several confidence levels.
+            The index of the confidence level, if there are several.
         ax : matplotlib Axes, optional
 
         Returns
@@ -69,20 +69,23 @@ class IntervalDisplay:
         measured = column_or_1d(y, dtype=np.float64)
         points, intervals = estimator.predict_interval(X)
         if len(points) != len(measured):
-            raise ValueError(f"y has {len(measured)} entries, and X has {len(points)} rows")
+            raise ValueError(
+                f"y has {len(measured)} entries, but X has {len(points)} rows; pass one true "
+                "value for each row"
+            )
         levels = np.atleast_1d(estimator.confidence_level)
         known = {"measured": measured, "predicted": points, "intervals": intervals[:, :, level]}
         return cls(**known, confidence=float(levels[level])).plot(ax=ax)
 
     @property
     def is_covered(self) -> Mask:
-        """The rows whose measured value lies in its interval."""
+        """The rows whose true value lies in its interval."""
         low, high = self.intervals.T
         covered: Mask = (low <= self.measured) & (self.measured <= high)
         return covered
 
     def plot(self, *, ax: Axes = None) -> IntervalDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
         inside = self.is_covered
         self.coverage_ = float(inside.mean())

@@ -1,4 +1,4 @@
-"""Scores of a ladder of low ranks over the rank."""
+"""Scores of a search that starts with low ranks, over the rank."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from everyfold.types import Array, Search
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RankCurveDisplay:
-    """Mean scores of candidates over the rank of the kernel that they were evaluated with.
+    """Mean scores of candidates over the rank of their kernel matrix.
 
-    A search that begins with low ranks shows by this whether the last rank was enough: lines that
-    are flat at their ends have converged. Create it with :meth:`from_search`.
+    For a search that starts with low ranks, this shows whether the last rank was enough: a line
+    that is flat at its end has converged. Create it with :meth:`from_search`.
 
     Parameters
     ----------
     lines : list of tuples (label, ranks, scores)
-        The best first.
+        One line per candidate, the best first.
     metric : str
     n_rows : int
         The rank of the full matrix.
@@ -29,7 +29,7 @@ class RankCurveDisplay:
     Attributes
     ----------
     ax_, figure_, lines_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
 
     Examples
     --------
@@ -53,9 +53,9 @@ class RankCurveDisplay:
         Parameters
         ----------
         search : fitted FastGridSearchCV or FastRandomizedSearchCV
-            Whose plan has rungs.
+            Some of its candidates must have been evaluated at several ranks.
         max_lines : int, default=8
-            Candidates to show, those whose last score is best.
+            The maximum number of candidates to show, those with the best last score.
         ax : matplotlib Axes, optional
 
         Returns
@@ -70,8 +70,9 @@ class RankCurveDisplay:
         several = {k: own for k, own in found.items() if len(own) > 1}
         if not several:
             raise ValueError(
-                "no candidate was evaluated at several ranks; searches for squared loss with "
-                "operator='auto' begin with low ranks where full matrices take long"
+                "no candidate was evaluated at several ranks; only searches with squared loss "
+                "and operator='auto' start with low ranks, if full kernel matrices would take "
+                "long"
             )
         best = sorted(several, key=lambda k: -several[k][max(several[k])])[:max_lines]
         params = table.results["params"]
@@ -80,7 +81,7 @@ class RankCurveDisplay:
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes = None) -> RankCurveDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
         shades = np.linspace(0.25, 0.92, max(len(self.lines), 2))
         self.lines_ = []

@@ -120,8 +120,10 @@ def _deciding(search: Search) -> str:
 def _winner(search: Search, findings: Findings, found: Table) -> Iterator[Markup]:
     """Who won, and how sure that is."""
     if found.best is None:
-        yield tag("p", "None: no candidate has a score, or several metrics were asked for and none "
-                  "decides (refit=False).")  # fmt: skip
+        words = (
+            "no candidate has a score, or there are several metrics and refit names none of them"
+        )
+        yield tag("p", f"None: {words} (refit=False).")
         return
     yield tag("dl", *_cards(search, findings, found), class_="facts")
     yield tag("ul", *(tag("li", words) for words in _said(findings, found)))
@@ -146,11 +148,13 @@ def _cards(search: Search, findings: Findings, found: Table) -> Iterator[Markup]
     if not isinstance(honest, str):
         low, high = (number(value) for value in honest.interval)
         small = f"{low} to {high} ({honest.confidence:.0%})"
-        small += f"; selecting flatters by {number(honest.bias)}" if count > 1 else ""
+        small += f"; selection bias {number(honest.bias)}" if count > 1 else ""
         yield _card(f"Honest {found.label}", number(honest.estimate), small)
     if not isinstance(findings.is_worse, str):
         equal = int(np.count_nonzero(~findings.is_worse))
-        small = "not significantly worse than the best (95 %, tests not corrected for their number)"
+        small = (
+            "not significantly worse than the best (95 %, without correction for multiple testing)"
+        )
         yield _card("As good as the winner", f"{equal} of {counted(count, 'candidate')}", small)
 
 
@@ -170,7 +174,7 @@ def _said(findings: Findings, found: Table) -> Iterator[str]:
     yield f"Status of the winner's scores: {status}."
     tied = int(np.count_nonzero(found.mean == found.mean[found.best]))
     if tied > 1:
-        yield f"{tied} candidates share the winner's mean score; the first of them is taken."
+        yield f"{tied} candidates share the winner's mean score; the first of them was selected."
     if isinstance(findings.is_worse, str):
         yield f"Which candidates are as good is not known: {findings.is_worse}."
     else:
@@ -183,14 +187,14 @@ def _said(findings: Findings, found: Table) -> Iterator[str]:
             yield f"{words} estimated, and so is whether these are worse."
     yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in findings.remarks)
     if len(found.mean) == 1:
-        yield "There was nothing to select from, so that the score does not flatter."
+        yield "There was only one candidate, so that the score is not biased by a selection."
     elif isinstance(findings.honest, str):
         yield (
-            "The best score belongs to the candidate that was chosen for it, and flatters. An "
-            f"honest one is not known: {findings.honest}."
+            "The best score is too optimistic, because the candidate was selected by it. A "
+            f"score without selection bias is not known: {findings.honest}."
         )
     if not isinstance(findings.honest, str):
-        together = ", so that it is of rows together and not a mean over folds"
+        together = "; it scores all rows together and is not a mean over folds"
         is_bbc = findings.honest.method.startswith("BBC")
         yield f"The honest score is by {findings.honest.method}{together if is_bbc else ''}."
 
@@ -229,13 +233,15 @@ def _of_scores(search: Search, found: Table) -> list[tuple[str, _Draw]]:
     asked: list[tuple[str, _Draw]] = []
     metric = found.metric
     if count > 1:
-        caption = "The surface of mean scores; the outlined are within one standard error"
+        caption = (
+            "Mean scores over two parameters; outlined candidates are within one standard error"
+        )
         asked.append((caption, partial(CVSurfaceDisplay.from_search, search, metric=metric)))
     caption = "Mean scores over one parameter, one line for each value of the others"
     if not _is_scattered(found):
         asked.append((caption, partial(CVCurveDisplay.from_search, search, metric=metric)))
     if search.plan_.rungs:
-        caption = "Scores of the best candidates as the rank of their kernel grew"
+        caption = "Scores of the best candidates over the rank of their kernel"
         asked.append((caption, partial(RankCurveDisplay.from_search, search)))
     return asked
 
@@ -259,7 +265,7 @@ def _held_out(search: Search, findings: Findings) -> Iterator[Markup]:
         "calibration": "Calibration of held-out probabilities",
     }
     if not is_classifier(search):
-        kinds = {"predicted": "Predicted against measured, of held-out rows"}
+        kinds = {"predicted": "Predicted against true values of held-out rows"}
     held = search.out_of_fold()
     rows = int(np.count_nonzero(held.repeats))
     times = "" if held.repeats.max() <= 1 else f", up to {held.repeats.max()} times each"

@@ -27,18 +27,18 @@ class CVSurfaceDisplay:
     x, y : arrays of shape (n_x,) and (n_y,)
         Values of the two parameters, ascending.
     scores, errors : arrays of shape (n_y, n_x)
-        Mean test scores and their standard errors; NaN where there is no candidate. If most are,
-        as after a random search, candidates are drawn as points.
+        Mean test scores and their standard errors; NaN where there is no candidate. If most entries
+        are NaN, as after a random search, candidates are drawn as points.
     best : tuple (column, row), optional
         The winner.
     x_name, y_name, metric : str
     label : str, optional
-        What the metric is called; ``metric`` if None.
+        The name of the metric on the plot; ``metric`` if None.
 
     Attributes
     ----------
     ax_, figure_, mesh_, colorbar_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
 
     Examples
     --------
@@ -79,12 +79,12 @@ class CVSurfaceDisplay:
         Parameters
         ----------
         search : fitted search
-            This library's or scikit-learn's.
+            A search of this library or of scikit-learn.
         x, y : str, optional
-            The two parameters; by default the two numeric ones that were searched. Over any
-            others, the best candidate is shown.
+            The two parameters; by default the two numeric parameters that were searched. Over all
+            other parameters the best candidate is shown.
         metric : str, optional
-            Which of several scores; by default the one ``refit`` names.
+            Which score, if there are several; by default the one that ``refit`` names.
         ax : matplotlib Axes, optional
         cmap : str, default="viridis"
 
@@ -126,7 +126,7 @@ class CVSurfaceDisplay:
         return near
 
     def plot(self, *, ax: Axes = None, cmap: str = "viridis") -> CVSurfaceDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
         for values, scale in ((self.x, ax.set_xscale), (self.y, ax.set_yscale)):
             scale("log" if is_log_spaced(values) else "linear")
@@ -240,13 +240,15 @@ def _two_parameters(table: Table, x: str | None, y: str | None) -> tuple[str, st
     for name in (x, y):
         if name is not None and name not in numeric:
             table.column(name)
-            raise ValueError(f"parameter {name!r} is not numeric with several values")
+            raise ValueError(
+                f"parameter {name!r} is not numeric with several values; use two of {numeric}"
+            )
     free = [name for name in numeric if name not in (x, y)]
     needed = (x is None) + (y is None)
     if len(free) < needed:
         raise ValueError(
-            f"a surface needs two numeric parameters with several values, found {numeric}; use "
-            "CVCurveDisplay for one"
+            f"a surface needs two numeric parameters with several values, but only {numeric} "
+            "were searched; use CVCurveDisplay for one parameter"
         )
     first = x if x is not None else free.pop(0)
     return first, y if y is not None else free.pop(0)

@@ -1,4 +1,4 @@
-"""Weights of the features, with their spread over the outer folds."""
+"""Weights of the features, on all rows and in each outer fold."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from everyfold.types import Array, Search
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FeatureWeightsDisplay:
-    """The share of every feature in the kernel, as bars; each outer fold's own as a point.
+    """The share of every feature in the kernel, as bars, and that of each outer fold as points.
 
-    Create it with :meth:`from_search`. Points that lie together mark a weight that does not hang on
-    a few rows; a bar whose points are all over the place is one to distrust.
+    Create it with :meth:`from_search`. If the points lie close together, the weight does not depend
+    on a few rows; if they are scattered, do not rely on it.
 
     Parameters
     ----------
     names : sequence of str
-        Of the features, the largest weight first.
+        Names of the features, the largest weight first.
     weights : array of shape (features,)
     folds : array of shape (outer folds, features)
     left_out : int, default=0
-        How many further features there are, with smaller weights.
+        The number of features with smaller weights that are not shown.
 
     Attributes
     ----------
     ax_, figure_, bars_, points_
-        Of matplotlib, once plotted.
+        Objects of matplotlib, available after plotting.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class FeatureWeightsDisplay:
         ----------
         search : fitted FastGradientSearchCV
         most : int, default=20
-            The most features to show; those with the largest weights.
+            The maximum number of features to show, those with the largest weights.
         ax : matplotlib Axes, optional
 
         Returns
@@ -79,7 +79,7 @@ class FeatureWeightsDisplay:
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes = None) -> FeatureWeightsDisplay:
-        """Draw; returns itself."""
+        """Draw the plot and return the display."""
         if ax is None:
             height = max(2.0, 0.8 + 0.28 * len(self.names))
             _, ax = pyplot().subplots(figsize=(6.0, height), layout="constrained")

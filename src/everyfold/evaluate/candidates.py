@@ -113,8 +113,8 @@ def _warped(model: Model, estimator: Estimator) -> Model:
     is_several = len(model.ridges) > 1 and not model.chooses_ridge
     if is_several or not (is_shared or warp.is_fixed):
         raise ValueError(
-            "every fold of TransformedTargetRegressor(transformer=...) has targets of its own, "
-            "which share a factorisation for squared loss and one alpha only"
+            "TransformedTargetRegressor(transformer=...) gives every fold different targets, "
+            "which can share a factorisation only with squared loss and a single alpha"
         )
     return replace(model, warp=warp, flattens=False)
 

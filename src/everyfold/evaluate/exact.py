@@ -123,17 +123,17 @@ METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
         _explicit,
     ),
     "cholesky": (
-        "one Cholesky factorisation a ridge, then the blocks of the folds",
+        "one Cholesky factorisation per ridge, then the blocks of the folds",
         HeldOut(route="cholesky"),
         _cholesky,
     ),
     "tridiagonal": (
-        "one tridiagonal reduction a fold for all ridges",
+        "one tridiagonal reduction per fold for all ridges",
         Refit(route="tridiagonal"),
         _refit,
     ),
     "moments": (
-        "Gram matrices of the folds, added up, one tridiagonal reduction a fold",
+        "Gram matrices of the folds, added up, one tridiagonal reduction per fold",
         BySums(),
         _moments,
     ),
@@ -230,7 +230,7 @@ def _allowed(
         return _structured(problem, outline, folds)
     refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
     if outline.is_per_fold or outline.only_splits:
-        return refits, "every fold has a kernel, or predicts by a kernel, that no other fold has"
+        return refits, "every fold has a kernel of its own, or predicts with one"
     if problem.is_balanced:
         return refits, "balanced class weights depend on the training rows of each fold"
     if not folds.are_removable:

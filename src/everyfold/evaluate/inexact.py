@@ -42,9 +42,9 @@ def warn_if_excluded(outcomes: Sequence[Outcome]) -> None:
     if not count:
         return
     warn(
-        f"the kernel of {count} of {len(outcomes)} candidates is near the identity (the largest "
-        "similarity to another row is negligible for half of the rows), where an influence series "
-        "of finite order only repeats the training error: they have the score -inf. Use "
+        f"the kernel of {count} of {len(outcomes)} candidates is near the identity (for half of "
+        "the rows the kernel value with any other row is negligible). An influence series of "
+        "finite order then only repeats the training error, so they get the score -inf. Use "
         "order='auto', or leave out such large values of gamma.",
         InexactWarning,
     )
@@ -59,9 +59,9 @@ def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
     folds = sum(int(np.count_nonzero(~outcome.is_exact)) for outcome in inexact)
     warn(
         f"{folds} folds of {len(inexact)} candidates are not known to equal a refit: rounding "
-        f"grows up to about {max(conditions):.1g} times (the condition number of the linear "
-        "systems, or what centring leaves of a nearly constant kernel), so that it may exceed "
-        "1e-6. A larger alpha (smaller C) is well determined.",
+        f"errors are multiplied by up to about {max(conditions):.1g} (the condition number of the "
+        "linear systems, or what centring leaves of a nearly constant kernel), and may exceed "
+        "1e-6. Use a larger alpha (smaller C).",
         InexactWarning,
     )
 
@@ -71,7 +71,7 @@ def warn_if_approximate(outcome: Outcome) -> None:
     if not outcome.is_approximate:
         return
     warn(
-        f"the held-out values are an approximation: {outcome.method}. It is close for folds "
-        "of single rows; up to 20 folds, or order='exact', give the refits' own values.",
+        f"the held-out values are an approximation: {outcome.method}. It is accurate for folds "
+        "of single rows. Use at most 20 folds, or order='exact', to get the values of refits.",
         InexactWarning,
     )

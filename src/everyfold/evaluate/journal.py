@@ -67,8 +67,8 @@ class Journal:
             return
         if first != 0 or header is None or "fingerprint" not in header:
             raise JournalError(
-                f"journal={str(self._path)!r} is damaged in its first line, which says what search "
-                "it is of; remove the file, or name another"
+                f"journal={str(self._path)!r} is damaged in its first line, which identifies the "
+                "search; remove the file, or choose another name"
             )
         self._compare(header["fingerprint"], asked)
         for place, record in lines:
@@ -114,8 +114,8 @@ class Journal:
         start = self._file.read(len(_MAGIC))
         if not _MAGIC.startswith(start):
             raise JournalError(
-                f"journal={str(self._path)!r} is a file of another kind, which is left as it is; "
-                "name a file that does not exist"
+                f"journal={str(self._path)!r} exists and is not a journal; choose the name of a "
+                "file that does not exist"
             )
         self._file.seek(0)
         place = 0
@@ -136,13 +136,15 @@ class Journal:
         words = difference(known, asked)
         if words:
             raise JournalError(
-                f"journal={str(self._path)!r} is of another search: it differs in "
-                f"{'; '.join(words)}. Call the search as before to go on with it, or name another "
-                "file to begin anew"
+                f"journal={str(self._path)!r} belongs to another search: it differs in "
+                f"{'; '.join(words)}. Call the search as before to continue it, or choose "
+                "another file to start anew"
             )
 
     def _warn_of_damage(self, place: int) -> None:
-        warn(f"journal={str(self._path)!r} is damaged at byte {place}: that unit is done again")
+        warn(
+            f"journal={str(self._path)!r} is damaged at byte {place}: that unit is evaluated again"
+        )
 
 
 @contextmanager
@@ -176,10 +178,10 @@ def opened_file(
 
 def _file(path: Path) -> BufferedRandom:
     if path.exists() and not path.is_file():
-        raise JournalError(f"journal={str(path)!r} is not a regular file; name one")
+        raise JournalError(f"journal={str(path)!r} is not a regular file; choose another name")
     if not path.parent.is_dir():
         raise JournalError(
-            f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; make it first"
+            f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
         )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     return os.fdopen(descriptor, "r+b")
@@ -190,8 +192,8 @@ def _lock(file: BufferedRandom, path: str | os.PathLike[str]) -> None:
         lock(file)
     except BlockingIOError as error:
         raise JournalError(
-            f"journal={str(path)!r} is in use by another search; wait for its end, or name another "
-            "file"
+            f"journal={str(path)!r} is in use by another search; wait until it ends, or choose "
+            "another file"
         ) from error
 
 
@@ -201,8 +203,8 @@ def _check_repeatable(request: Request) -> None:
     seeds = request.options.seeds
     if request.options.random_state is None and seeds.are_drawn:
         raise JournalError(
-            "random_state=None draws other landmarks in every call, so that no journal could be "
-            "gone on with; pass random_state=0"
+            "random_state=None draws different landmarks in every call, so that a journal "
+            "cannot be continued; pass an integer, such as random_state=0"
         )
 
 
@@ -210,7 +212,10 @@ def check_folds_repeat(cv: Splitter) -> None:
     """Refuse a splitter that draws other folds in every call."""
     is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
     if is_drawn:
-        raise JournalError(f"cv={cv!r} draws other folds in every call; give it a random_state")
+        raise JournalError(
+            f"cv={cv!r} draws different folds in every call, so that a journal cannot be "
+            "continued; give it a random_state"
+        )
 
 
 def _checked(line: bytes) -> Any:

@@ -84,7 +84,7 @@ def check_order(model: Model, order: Order) -> None:
         )
     if len(model.ridges) > 1 and not model.loss.has_constant_curvature:
         raise ValueError(
-            f"alpha has {len(model.ridges)} entries, but loss={model.loss} takes one number for "
+            f"alpha has {len(model.ridges)} entries, but loss={model.loss} needs one number for "
             "all targets"
         )
     model.structure_for_any().check_order(order)
@@ -130,7 +130,7 @@ def _check_responses(model: Model, task: Task, outline: Outline) -> None:
     ):
         if is_wrong:
             raise ValueError(
-                f"operator=Nystrom(replaces='response') does not go with {what} or "
+                f"operator=Nystrom(replaces='response') cannot be combined with {what} or "
                 "replaces='kernel'"
             )
 
@@ -161,7 +161,7 @@ def _by_criterion(
 
 
 def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
-    words = "leave-one-out of every alpha on the training rows of each fold, then the best"
+    words = "leave-one-out for every alpha on the training rows of each fold, then the best alpha"
     cost = own_ridge(_work([model], task, outline), len(model.ridges))
     return _method(OwnRidge(model.ridges), words, cost, is_approximate=False)
 
@@ -192,7 +192,7 @@ def _series_words(order: float, outline: Outline) -> str:
     """What one fit and the influence of every fold are, in words."""
     words = f"influence series (BIF) of order {order:g}, an approximation"
     if order == math.inf:
-        words = "one fit a ridge, then one step for every fold (★)"
+        words = "one fit per ridge, then one step for every fold (★)"
     if outline.response_rank is not None:
         words += f", with a response of rank {outline.response_rank} (t-FBIF)"
     return words
@@ -217,8 +217,8 @@ def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: floa
     memory = costs.pass_bytes([outline.rank], len(task.folds))
     if not is_enough:
         memory += 8 * len(models) * task.target.columns.size
-    words = "one pass over them" if is_enough else "a pass over them and their values in another"
-    words = f"sums over the rows of every fold in {words}, one factorisation a fold"
+    words = "one pass over them" if is_enough else "two passes over them"
+    words = f"sums over the rows of every fold in {words}, one factorisation per fold"
     return Method(BySums(is_enough), words, seconds, memory)
 
 
@@ -282,7 +282,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
     is_own = outline.response_rank is None
     if resolved == math.inf and is_own and bool((folds.sizes == 1).all()):
         return replace(_single_rows(models, task, work), fallback=fallback)
-    words = _series_words(float(resolved), outline) + ", with the kinks of libsvm's loss rounded"
+    words = _series_words(float(resolved), outline) + ", with libsvm's loss smoothed at its kinks"
     criterion = SmoothedSteps(model.tolerance, float(resolved))
     method = _method(criterion, words, costs.smoothed_steps(work), is_approximate=True)
     return replace(method, fallback=fallback)
@@ -317,9 +317,8 @@ def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
 def _check_full(work: Workload) -> None:
     if work.is_low_rank:
         raise ValueError(
-            "operator: the duals of SVC and SVR are solved on the full kernel matrix, and not on "
-            f"one of rank {work.rank}; use operator='dense', or HuberSVC or QuadraticSVR with this "
-            "operator"
+            "operator: SVC and SVR need the full kernel matrix and cannot use one of rank "
+            f"{work.rank}; use operator='dense', or HuberSVC or QuadraticSVR with this operator"
         )
 
 

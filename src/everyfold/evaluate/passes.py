@@ -144,7 +144,7 @@ def pass_words(passes: int) -> str:
     """How candidates on a source are evaluated."""
     times = "one pass" if passes == 1 else "two passes"
     return (
-        f"sums over the rows of every fold in {times} over the source, one factorisation a "
+        f"sums over the rows of every fold in {times} over the source, one factorisation per "
         "fold; folds are exact for the low-rank kernel"
     )
 

@@ -17,8 +17,11 @@ from everyfold.types import Params
 
 _PREPROCESSING = {
     "none": "none",
-    "per_fold": "steps fitted on the training rows of each fold, once for all candidates alike",
-    "once": "steps fitted once, on all rows: folds are not wholly independent of their test rows",
+    "per_fold": (
+        "steps fitted on the training rows of each fold, once for all candidates with the same "
+        "steps"
+    ),
+    "once": "steps fitted once, on all rows, including the test rows of each fold",
 }
 
 
@@ -52,28 +55,28 @@ class Measured:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What a search is going to do, or did, and why; ``print(search.plan_)`` shows it.
+    """What a search will do, or has done, and why; ``print(search.plan_)`` shows it.
 
     Attributes
     ----------
     rows, folds, kernels, ridges : int
-        The sizes: ``ridges`` is the largest number of candidates that share one path.
+        Sizes of the search; ``ridges`` is the largest number of ridges that share one kernel.
     rounds : Rounds
-        The units of work, and what follows from their outcomes.
+        The units of work, and the rules for further units.
     kind : {"none", "per_fold", "once"}
-        How steps in front of the model are fitted.
+        How the steps before the model are fitted.
     estimate : float
         Estimated seconds.
     memory : int
-        Estimated bytes at work in one worker.
+        Estimated memory of one worker in bytes.
     notes : tuple of str
-        What differs from what was asked for.
+        Remarks on the search and its winner.
     measured : Measured, optional
-        What was done; None before the work.
+        The measured results; None before the work.
     pooled : tuple of str
-        The scores that are those of all held-out rows together.
+        The scores that are computed for all held-out rows together.
     candidates, operator, methods, exact, confirmed, seconds
-        Of what was done, or of what is going to be done where that is known.
+        Of the work that was done, or of the planned work as far as it is known.
 
     Examples
     --------
@@ -141,7 +144,7 @@ class SearchPlan:
     def preprocessing(self) -> str:
         """How steps in front of the model are fitted, in words."""
         if self.is_closed and self.kind == "per_fold":
-            return "steps fitted on all rows, once for all candidates alike"
+            return "steps fitted on all rows, once for all candidates with the same steps"
         return _PREPROCESSING[self.kind]
 
     @property
@@ -205,9 +208,13 @@ class SearchPlan:
         if self.is_closed:
             return "the criterion as defined, of the fit on all rows"
         if any(method.is_approximate for unit in self.units for method in unit.methods):
-            return "no, an approximation; search may confirm the best candidates by refits"
+            return "no: an approximation; a search may confirm the best candidates by refits"
         if self.kind == "once":
-            return "no: equal to refits, but on rows whose scaling has seen the test rows"
+            return "no: equal to refits, but with steps that were fitted on the test rows as well"
+        if self.rounds.climbs:
+            return "the best candidates equal refits; the others are estimated at low rank"
+        if any(method.is_of_another_model for unit in self.units for method in unit.methods):
+            return "no: equal to refits of a model that replaces this one, such as one of low rank"
         return "yes: equal to refits, to rounding or the solver's own tolerance"
 
     def as_dict(self) -> Params:
@@ -264,7 +271,7 @@ class SearchPlan:
 
     def _costs(self) -> list[tuple[str, str]]:
         if self.measured is None:
-            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB a worker"
+            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB per worker"
             return [("exact", self.exactness), ("estimate", cost)]
         is_one = self.candidates == 1
         meaning = "equals" if is_one else "equal"
@@ -274,7 +281,7 @@ class SearchPlan:
                 f"{'has' if is_one else 'have'} the criterion as defined, of the fit on all rows"
             )
         cost = f"{self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
-        cost += f"about {self.memory / 1e6:.0f} MB a worker"
+        cost += f"about {self.memory / 1e6:.0f} MB per worker"
         lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
         if self.confirmed:
             lines.append(("confirmed", f"{counted(self.confirmed, 'candidate')} by real refits"))
@@ -287,8 +294,8 @@ def _loose(outcomes: Sequence[Outcome]) -> list[str]:
     if not numbers:
         return []
     return [
-        f"the intercept of {some(numbers)} is not unique in some folds, as no support "
-        "vector is free there; libsvm's own was taken"
+        f"the intercept of {some(numbers)} is not unique in some folds, because no support "
+        "vector is free there; libsvm's own intercept was used"
     ]
 
 

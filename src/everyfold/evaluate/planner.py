@@ -35,13 +35,14 @@ from everyfold.rows.telling import warn
 Preprocessing = Literal["none", "per_fold", "once"]
 
 _LADDER = (
-    "with {} rows all candidates were evaluated at low rank first and the best on the full kernel "
-    "matrix; cv_results_['status'] says which, and operator='dense' evaluates all"
+    "with {} rows all candidates were evaluated at low rank first, and the best on the full "
+    "kernel matrix; cv_results_['status'] says which. operator='dense' evaluates all on the "
+    "full kernel matrix"
 )
 _NO_METRIC = (
-    "no single metric decides between the candidates (there are several, and refit names none of "
-    "them), so that none was set aside at low rank and all were evaluated on the full kernel "
-    "matrix of {} rows; refit='<metric>' is quicker"
+    "no single metric decides between the candidates (there are several, and refit names none "
+    "of them), so that none was excluded at low rank, and all were evaluated on the full kernel "
+    "matrix of {} rows; refit='<metric>' is faster"
 )
 
 
@@ -111,8 +112,8 @@ def _foreign(data: Data, request: Request) -> list[str]:
         words = "; ".join(notes)
         warn(
             f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
-            f"fold, as scikit-learn does: {words}. fallback='refit' does so silently, and "
-            "fallback='refuse' raises an error."
+            f"fold, as scikit-learn does: {words}. Use fallback='refit' to do so without a "
+            "warning, or fallback='refuse' to raise an error."
         )
     return notes
 
@@ -210,8 +211,9 @@ def _rank_curve(
     is_one = metric is not None and options.closed is None and len(data.tasks) < 2
     if metric is None or not is_one or options.n_confirm not in ("auto", 0):
         raise ValueError(
-            "n_landmarks='auto' goes by one score of held-out rows of one task: name it "
-            "(refit='<metric>'), without criterion and n_confirm, or give a number of landmarks"
+            "n_landmarks='auto' needs a single score of held-out rows to decide by: use one "
+            "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
+            "number of landmarks"
         )
     return RankCurve.of(data, metric, options.order, is_per_fold=is_per_fold)
 
@@ -233,8 +235,8 @@ def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None)
         if options.n_confirm == "auto":
             return rounds
         raise ValueError(
-            f"n_confirm={options.n_confirm} scores refits fold by fold, which does not go with "
-            "pooled scores; use n_confirm=0, or pooled=False"
+            f"n_confirm={options.n_confirm} scores refits fold by fold, which cannot be combined "
+            "with pooled scores; use n_confirm=0, or pooled=False"
         )
     if options.n_confirm != "auto":
         return Confirm(rounds, int(options.n_confirm), metric)
@@ -312,7 +314,7 @@ def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, l
     )
     if asked == "once" and is_supervised:
         raise ValueError(
-            "preprocessing='once' fits the steps on all rows, but some of them look at y, which "
+            "preprocessing='once' fits the steps on all rows, but some of them use y, which "
             "would leak into every fold; use preprocessing='per_fold'"
         )
     if is_supervised:
@@ -323,7 +325,10 @@ def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, l
         f"with {data.n_folds} folds the steps of the Pipeline were fitted once, on all rows, and "
         "not on each fold's training rows as GridSearchCV does"
     )
-    advice = "; pass preprocessing='per_fold' for that, or 'once' to agree"
+    advice = (
+        "; pass preprocessing='per_fold' to fit them in each fold, or 'once' to accept this "
+        "without a warning"
+    )
     warn(note + advice, InexactWarning)
     return "once", [note]
 

@@ -21,24 +21,24 @@ def huber_hinge_loss(
     pos_label: Label | None = None,
     sample_weight: AnyArray | None = None,
 ) -> float:
-    r"""The mean Huberised hinge loss of decision values: the V of t-BIF (Liu et al. 2016, 2018).
+    r"""The mean Huberised hinge loss of decision values: V in t-BIF (Liu et al. 2016, 2018).
 
     .. math:: V(m) = 0 \text{ if } m > 1 + h,\quad (1 + h - m)^2 / 4h \text{ if } |1 - m| \le h,
               \quad 1 - m \text{ if } m < 1 - h
 
-    with the margin m = ±u. It is between the hinge loss and that plus h/4.
+    with the margin m = ±u. It lies between the hinge loss and the hinge loss plus h/4.
 
     Parameters
     ----------
     y_true : array of shape (n_samples,)
         Labels of two classes.
     y_score : array of shape (n_samples,)
-        Decision values; positive ones are for ``pos_label``.
+        Decision values; positive values mean ``pos_label``.
     h : float, default=0.05
-        Half the width of the bend; δ in the paper of 2016.
+        Half the width over which the hinge is smoothed; δ in the paper of 2016.
     pos_label : label, default=None
-        By default the larger of two labels; where one class is all there is, 1 if the labels are
-        among 0 and 1 or -1 and 1.
+        By default the larger of two labels; if there is only one class, 1 if the labels are among 0
+        and 1 or -1 and 1.
     sample_weight : array of shape (n_samples,), optional
 
     Examples
@@ -69,7 +69,7 @@ def _positive(labels: AnyArray, pos_label: Label | None) -> Label:
 
 
 def huber_hinge_scorer(h: float = 0.05, pos_label: Label | None = None) -> Scorer:
-    """A scorer: minus :func:`huber_hinge_loss` of the decision function.
+    """Make a scorer: minus :func:`huber_hinge_loss` of the decision function.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def coefficient_of_variation(
 
     .. math:: \sqrt{\tfrac1n\sum_i (y_i - \hat y_i)^2} \,/\, |\bar y|
 
-    The energy experiments of the paper print it in per cent; it is for targets with a zero of
-    their own, such as consumption. Several targets count by the mean of theirs.
+    The energy experiments of the paper print it in per cent. It is for targets with a natural zero,
+    such as consumption. For several targets it is the mean of theirs.
 
     Examples
     --------

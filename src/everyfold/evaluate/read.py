@@ -211,8 +211,9 @@ def check_partition(folds: Folds, cv: Splitter) -> None:
     rows = folds.test_rows
     if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
         raise ValueError(
-            f"cross_val_predict only works for partitions, as do calibration and intervals: cv="
-            f"{cv!r} does not test every row exactly once; use KFold or its kin, or cross_val_score"
+            "cross_val_predict only works for partitions, as do calibration and intervals: "
+            f"cv={cv!r} does not test every row exactly once; use KFold, StratifiedKFold or "
+            "GroupKFold, or cross_val_score"
         )
 
 
@@ -283,7 +284,7 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
         raise error
     request.options.check_source(request.y, request.wants.train_scores)
     if request.wants.pools is True:
-        raise ValueError("a source of rows does not go with pooled=True; use pooled='auto'")
+        raise ValueError("a source of rows cannot be combined with pooled=True; use pooled='auto'")
     final = final_step(request.estimator)
     if not takes_sources(final):
         raise ValueError(
@@ -295,8 +296,8 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
         check_model(candidate.model)
     if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
         raise ValueError(
-            "class_weight differs between candidates, which a source of rows does not go with; "
-            "search one at a time"
+            "class_weight differs between candidates, which is not possible with a source of "
+            "rows; search one class_weight at a time"
         )
     scorer = request.scorer
     several = isinstance(scorer, MultimetricScorer)

@@ -74,7 +74,9 @@ class Options:
                 "such as Dense()"
             )
         if self.ridge_scaling not in ("sum", "mean"):
-            raise ValueError(f"ridge_scaling={self.ridge_scaling!r} is not 'sum' or 'mean'")
+            raise ValueError(
+                f"ridge_scaling={self.ridge_scaling!r} is not known; use 'sum' or 'mean'"
+            )
         if self.preprocessing not in ("auto", "per_fold", "once"):
             raise ValueError(
                 f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
@@ -103,11 +105,14 @@ class Options:
     def _check_confirm(self) -> None:
         k = self.n_confirm
         if k != "auto" and not (isinstance(k, Integral) and int(k) >= 0):
-            raise ValueError(f"n_confirm={k!r} is not 'auto' or a number of candidates >= 0")
+            raise ValueError(
+                f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
+            )
         if k != "auto" and k > 0 and self.ridge_scaling == "mean":
             raise ValueError(
-                "n_confirm refits the estimator as it is, whose ridge does not grow with the rows; "
-                "use n_confirm=0 with ridge_scaling='mean'"
+                f"n_confirm={k} cannot be combined with ridge_scaling='mean': it refits the "
+                "estimator itself, whose ridge does not depend on the number of rows; use "
+                "n_confirm=0"
             )
 
     def _check_criterion(self) -> None:
@@ -116,19 +121,21 @@ class Options:
             return
         order, confirm, steps = self.order, self.n_confirm, self.preprocessing
         for is_wrong, what in (
-            (order != "auto", f"order={order!r}, which is of folds; use order='auto'"),
+            (order != "auto", f"order={order!r}, which needs folds; use order='auto'"),
             (
                 confirm not in ("auto", 0),
                 f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
             ),
             (
                 steps != "auto",
-                f"preprocessing={steps!r}: steps are fitted on all rows, as the winner's are; use "
+                f"preprocessing={steps!r}, as steps are always fitted on all rows then; use "
                 "preprocessing='auto'",
             ),
         ):
             if is_wrong:
-                raise ValueError(f"criterion={name_of(self.closed)!r} does not go with {what}")
+                raise ValueError(
+                    f"criterion={name_of(self.closed)!r} cannot be combined with {what}"
+                )
 
     @cached_property
     def closed(self) -> Closed | None:
@@ -138,14 +145,14 @@ class Options:
     def check_source(self, y: Targets, with_train: bool) -> None:
         """Refuse what rows that are read in blocks cannot give."""
         for is_wrong, what in (
-            (y is not None, "y apart from the rows; give the source its targets"),
+            (y is not None, "y; pass the targets to the source instead"),
             (with_train, "return_train_score=True"),
             (self.is_finite, f"order={self.order!r}; use order='auto'"),
             (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
             (self.closed is not None, f"criterion={self.criterion!r}; use scoring"),
         ):
             if is_wrong:
-                raise ValueError(f"a source of rows does not go with {what}")
+                raise ValueError(f"a source of rows cannot be combined with {what}")
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted for it.
@@ -329,13 +336,13 @@ class Request:
             (self.wants.train_scores, "return_train_score=True; use False"),
         ):
             if is_wrong:
-                raise ValueError(f"criterion={name_of(closed)!r} does not go with {what}")
+                raise ValueError(f"criterion={name_of(closed)!r} cannot be combined with {what}")
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""
         self.options.check_fallback(error)
         if self.wants.pools is True:
-            error.add_note("pooled=True needs held-out values, so that there is no fallback")
+            error.add_note("pooled=True needs held-out values, so that refitting is not possible")
             raise error
 
     @property

@@ -69,8 +69,7 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
         if X is not self.X:
             self.was_asked_elsewhere = True
             raise ValueError(
-                "the scorer asks for predictions of rows other than the held-out ones; such a "
-                "scorer needs real refits: use the function of the same name in scikit-learn"
+                "the scorer predicts rows other than the held-out ones, which needs fitted models"
             )
         return self.values
 
@@ -365,7 +364,7 @@ class _Probe(Judge):
     def _check(self, model: _HeldOut) -> None:
         super()._check(model)
         if model.looked_for:
-            raise ValueError(f"the scorer looks at {model.looked_for!r} of the fitted estimator")
+            raise ValueError(f"the scorer uses {model.looked_for!r} of the fitted estimator")
 
 
 def why_not_judged(
@@ -384,7 +383,10 @@ def why_not_judged(
             warnings.simplefilter("ignore")
             _Probe(scorer, target, data, params, "raise").score(side.y, side, {})
     except Exception as error:
-        return f"scoring: held-out values alone cannot be judged ({type(error).__name__}: {error})"
+        return (
+            "scoring: held-out predictions are not enough for this scorer "
+            f"({type(error).__name__}: {error})"
+        )
     return ""
 
 

@@ -207,9 +207,9 @@ def _kept(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[li
     needed = 8 * n * values.q * (total + 2)
     if needed > 0.5 * available_memory():
         raise MemoryError(
-            f"scoring {n} rows for {total} candidates needs {needed / 1e9:.1f} GB, as this scorer "
-            "wants all predictions at once; use r2, mean squared or absolute error, or accuracy, "
-            "or fewer candidates"
+            f"scoring {n} rows for {total} candidates needs {needed / 1e9:.1f} GB, as "
+            "this scorer needs all predictions at once; use R², squared or absolute error or "
+            "accuracy as scoring, or fewer candidates"
         )
     kept = _all_values(stream, values)
     fold_of, y, weights = kept.numbers, kept.y, kept.weights

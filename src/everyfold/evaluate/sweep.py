@@ -237,7 +237,7 @@ def _fold_models(
     return models
 
 
-_NO_FOLDS = "cv has no folds: it holds out no row of the source"
+_NO_FOLDS = "cv has no folds: it holds out no row of the source; check the fold column"
 
 
 def _check_training(sums: FoldSums) -> None:
@@ -248,8 +248,7 @@ def _check_training(sums: FoldSums) -> None:
     for fold in sums.folds:
         if sums.parts[fold].count == total:
             raise _BadFolds(
-                f"cv: fold {fold} leaves no training rows of positive weight; use folds that share "
-                "the rows out"
+                f"cv: fold {fold} leaves no training rows with positive weight; use smaller folds"
             )
 
 

@@ -130,7 +130,7 @@ def _surviving(
             for i, results in pool(partial(_numbered, task), left.items()):
                 yield from zip(left.pop(i), results, strict=True)
         except BrokenProcessPool as error:
-            words = "a worker process died; what it was at work on is tried again"
+            words = "a worker process died; its work is tried again"
             warn(f"{words} ({type(error).__name__})")
         doubtful = [item for i in list(left)[:jobs] for item in left.pop(i)]
         if len(doubtful) > jobs:
@@ -153,7 +153,10 @@ def _alone(
             return found
         raise BrokenProcessPool("no result")
     except BrokenProcessPool as error:
-        words = f"a worker process died of this more than once, at last of it alone ({error})"
+        words = (
+            "this work ended a worker process more than once, finally without other work beside "
+            f"it ({error})"
+        )
         return lost(item, WorkerDiedError(f"{words}; it may have taken too much memory"))
 
 

@@ -32,8 +32,8 @@ def _refuse_gammas(estimator: Estimator, instead: str) -> None:
     """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
     if np.ndim(estimator.gamma) > 0:
         raise ValueError(
-            f"{type(estimator).__name__}(gamma=...) with one number for each feature is refused by "
-            f"scikit-learn; use {instead}, or multiply the columns of X"
+            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
         )
 
 
@@ -134,7 +134,7 @@ def _ridge_cv(estimator: Estimator) -> Model:
         value = getattr(estimator, parameter)
         if value is not usual and value != usual:
             raise ValueError(
-                f"{name}({parameter}={value!r}) chooses alpha in a way of its own; use "
+                f"{name}({parameter}={value!r}) chooses alpha in another way; use "
                 f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
             )
     return Model(
@@ -153,7 +153,7 @@ def _logistic(estimator: Estimator) -> Model:
     if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
         raise ValueError(
             f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
-            "penalty, so that no fold follows from another fit; use the l2 penalty"
+            "penalty, so that folds cannot be computed from one fit; use the l2 penalty"
         )
     if estimator.solver == "liblinear" and estimator.fit_intercept:
         raise ValueError(
@@ -174,8 +174,9 @@ def _logistic(estimator: Estimator) -> Model:
 def _refuse_positive(estimator: Estimator) -> None:
     if estimator.positive:
         raise ValueError(
-            f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that no "
-            "fold follows from another fit; use positive=False, or scikit-learn's own functions"
+            f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that "
+            "folds cannot be computed from one fit; use positive=False, or scikit-learn's own "
+            "functions"
         )
 
 
@@ -211,13 +212,13 @@ class UnknownEstimatorError(TypeError):
     """
 
     def __init__(self, name: str) -> None:
-        self.reason = f"{name}'s folds do not follow from one fit that this library knows"
+        self.reason = f"{name} has folds that this library cannot compute without refitting"
         kinds = (*_READERS, KernelRegressor, KernelClassifier)
         supported = ", ".join(kind.__name__ for kind in kinds)
         advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
         super().__init__(
-            f"estimator={name} is not supported: its folds do not follow from one fit that this "
-            f"library knows. Supported are {supported}.{advice} For anything else, use the "
+            f"estimator={name} is not supported: this library cannot compute its folds without "
+            f"refitting. Supported are {supported}.{advice} For other estimators, use the "
             "function of the same name in sklearn.model_selection."
         )
 

@@ -81,8 +81,8 @@ def _warn_unconverged(fits: list[Fit]) -> None:
     worst = max(float(fit.stationarity.max(initial=0.0)) for fit in fits)
     if not all(fit.is_converged for fit in fits):
         warn(
-            f"Newton's method did not converge: the conditions of a minimum are violated by "
-            f"{worst:.1g}. A larger alpha (smaller C) or a larger h is easier.",
+            "Newton's method did not converge: the optimality conditions are violated by "
+            f"{worst:.1g}. Use a larger alpha (smaller C) or a larger h.",
             ConvergenceWarning,
         )
 

@@ -247,8 +247,8 @@ class Model:
 
 
 _SMOOTH = (
-    "or a smooth machine on a kernel of low rank, with the same grid: HuberSVC(operator=Nystrom("
-    "1000)), or QuadraticSVR(operator=Nystrom(1000)) for numbers"
+    "or a model with a smooth loss and a low-rank kernel, with the same grid: "
+    "HuberSVC(operator=Nystrom(1000)), or QuadraticSVR(operator=Nystrom(1000)) for regression"
 )
 """What to use instead of SVC and SVR, whose duals are solved on the full kernel matrix."""
 
@@ -259,9 +259,9 @@ def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
     rank = structure.rank_for(n_rows, n_features)
     check_memory(n_rows, rank)
     warn(
-        f"the kernel matrix of {n_rows} rows does not fit in memory and was replaced by one of "
-        f"rank {rank} at most; pass operator=Nystrom(...) to choose it, or operator='dense' to "
-        "insist",
+        f"the kernel matrix of {n_rows} rows does not fit in memory and was replaced by an "
+        f"approximation of rank {rank} at most; pass operator=Nystrom(...) to choose it, or "
+        "operator='dense' to raise an error instead",
         InexactWarning,
     )
     return structure
@@ -322,7 +322,9 @@ def read_ridge(alpha: ArrayLike | None, name: str = "alpha") -> tuple[float, ...
 def read_penalty(C: object) -> tuple[float, ...]:
     """The ridge of a C: rho = 1/(2 C)."""
     if not (isinstance(C, Real) and 0.0 < float(C) < math.inf):
-        raise ValueError(f"C={C!r} is not allowed: it must be a finite number > 0")
+        raise ValueError(
+            f"C={C!r} is not allowed: it must be a finite number > 0; use 1.0, for example"
+        )
     return (1.0 / (2.0 * float(C)),)
 
 
@@ -334,7 +336,7 @@ def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
     if w.ndim == 0:
         w = np.full(n, float(w))
     if w.shape != (n,):
-        raise ValueError(f"sample_weight has shape {w.shape}, expected one weight a row: ({n},)")
+        raise ValueError(f"sample_weight has shape {w.shape}, expected one weight per row: ({n},)")
     if not np.isfinite(w).all():
         raise ValueError("sample_weight contains NaN or infinity; every weight must be finite")
     if (w < 0.0).any():

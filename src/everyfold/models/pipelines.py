@@ -175,7 +175,7 @@ def warp_of(estimator: Estimator) -> Warp | None:
             estimator = estimator.steps[-1][1]
             continue
         if found is not None:
-            raise ValueError("TransformedTargetRegressor within another one is not sped up")
+            raise ValueError("TransformedTargetRegressor within another one is not supported")
         found, estimator = Warp.of(estimator), _regressor(estimator)
     return found
 
@@ -214,11 +214,11 @@ def take_apart(estimator: Estimator, params: Params) -> Parts:
 def _unwrapped(estimator: TransformedTargetRegressor, params: Params) -> Estimator:
     """The regressor of a TransformedTargetRegressor, which gets the same metadata."""
     if params and get_config()["enable_metadata_routing"]:
-        raise ValueError("metadata routed through TransformedTargetRegressor are not sped up")
+        raise ValueError("metadata routed through TransformedTargetRegressor are not supported")
     regressor = _regressor(estimator)
     inside = take_apart(regressor, {}).steps if type(regressor) is Pipeline else ()
     if not all(_is_blind(step.transformer) for step in inside):
-        raise ValueError("steps within TransformedTargetRegressor may look at the transformed y")
+        raise ValueError("steps within TransformedTargetRegressor may use the transformed y")
     return regressor
 
 

@@ -30,8 +30,8 @@ def scaler_of(parts: Parts) -> StandardScaler | None:
     if len(parts.steps) > 1 or type(first.transformer) is not StandardScaler or first.params:
         names = ", ".join(type(step.transformer).__name__ for step in parts.steps)
         raise ValueError(
-            "a Pipeline's steps need all rows of a fold at once, but for one StandardScaler "
-            f"without weights of its own (got {names}); prepare the rows in the source"
+            "for a source of rows, the only possible step of a Pipeline is one StandardScaler "
+            f"without sample_weight (got {names}); prepare the rows in the source instead"
         )
     return first.transformer
 

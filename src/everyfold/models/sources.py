@@ -51,8 +51,8 @@ def check_model(model: Model) -> None:
         raise ValueError("alpha has several entries; for a source of rows use one number")
     if model.ridges[0] <= 0.0:
         raise ValueError(
-            f"alpha={model.ridges[0]:g} leaves sums over rows singular; for a source of rows use a "
-            "number > 0"
+            f"alpha={model.ridges[0]:g} can make the linear systems singular; for a source of "
+            "rows use a number > 0"
         )
     if model.choice.is_precomputed:
         raise ValueError("kernel='precomputed' has no rows to read; use another kernel")

@@ -102,7 +102,7 @@ class Target(ABC):
 
     def probabilities(self, values: Array) -> Array:
         """Of the classes, from log-odds."""
-        raise TypeError("numbers have no probabilities")
+        raise TypeError("a regressor has no probabilities")
 
 
 @dataclass(frozen=True)
@@ -460,8 +460,8 @@ class Reading:
             return replace(numbers, is_flat=numbers.is_flat or is_single)
         if self.takes_indicators and np.ndim(y) == 2 and np.shape(y)[1] > 1:
             raise NotSpedUpError(
-                f"y is an indicator of {np.shape(y)[1]} labels, and this library reads one label "
-                "a row; search each column for itself"
+                f"y is an indicator matrix of {np.shape(y)[1]} labels, but this library needs "
+                "one label per row; search each column separately"
             )
         labels = replace(Labels.read(y), needs_contrast=self.needs_contrast)
         if self.is_joint and len(labels.classes) > 2:
@@ -482,6 +482,6 @@ def _one_column(y: Targets) -> AnyArray | None:
     if np.ndim(y) == 2 and np.shape(y)[1] > 1:
         raise ValueError(
             f"y has shape {np.shape(y)}, but SVR fits one target: y should be a 1d array; search "
-            "each column for itself, or use MultiOutputRegressor of scikit-learn's"
+            "each column separately, or use scikit-learn's MultiOutputRegressor"
         )
     return y if y is None else column_or_1d(y, warn=True)

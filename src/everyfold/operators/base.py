@@ -174,8 +174,8 @@ class Splits(Operator):
 
     words = "a kernel for each fold"
     lacks = (
-        "the kernel depends on the training rows of each fold, so that folds share no matrix to "
-        "multiply with; use Refit"
+        "the kernel depends on the training rows of each fold, so that folds share no kernel "
+        "matrix; use Refit"
     )
 
     @abstractmethod
@@ -213,7 +213,10 @@ class Differentiates(ABC):
 class Responds(Splits, Multiplies):
     """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
 
-    lacks = "this structure of the kernel matrix has not what is asked of it; use operator='dense'"
+    lacks = (
+        "this structure of the kernel matrix does not support the requested operation; use "
+        "operator='dense'"
+    )
 
     @property
     def outline(self) -> Outline:

@@ -1,4 +1,4 @@
-r"""What replacing K by a Nyström approximation can do to a model: measured, and beforehand."""
+r"""Bounds on the effect of a Nyström approximation: from a measured norm, and in advance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from everyfold.types import Array
 def model_error_bound(
     residual_norm: float, n: int, ridge: float, *, kappa: float = 1.0, offset: float = 0.0
 ) -> float:
-    r"""The 2012 paper's bound on what replacing K by K̃ does to an LS-SVM's decision values.
+    r"""Bound on the change of an LS-SVM's decision values if K̃ replaces K (2012 paper).
 
     .. math:: |f'(x) - f(x)| \le \frac{\kappa(1 + \zeta)}{n\mu_0^2}\|\tilde K - K\|_2,
               \qquad \mu_0 = \mu / n
@@ -22,7 +22,7 @@ def model_error_bound(
     Parameters
     ----------
     residual_norm : float
-        ‖K̃ − K‖₂, measured, or the residual trace as an upper bound of it.
+        The measured ‖K̃ − K‖₂, or the residual trace as an upper bound of it.
     n : int
     ridge : float
         μ, the ridge of (K + μ I).
@@ -42,7 +42,7 @@ def model_error_bound(
 def expected_residual(
     diagonal: Array, tail: float, count: int, *, rank: int, confidence: float = 0.9
 ) -> float:
-    r"""The a-priori bound on ‖K̃ − K‖₂ of uniform sampling (2012 paper, Theorem 3).
+    r"""The a-priori bound on ‖K̃ − K‖₂ for uniform sampling (2012 paper, Theorem 2).
 
     .. math:: \|K - K_k\|_F + \epsilon\Bigl[\tfrac{n}{c}\sum_{i \in D(c)} K_{ii}
               \bigl(\sqrt{n {\textstyle\sum K_{ii}^2}} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}

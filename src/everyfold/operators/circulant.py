@@ -53,34 +53,34 @@ Benchmark sets in random order have 0.97 to 1.05 on average over the levels, arr
 
 @dataclass(frozen=True)
 class Circulant(Structure):
-    r"""Replace the kernel matrix by a p-level circulant one: the fastest and crudest structure.
+    r"""Replace the kernel matrix by a p-level circulant matrix: the fastest and crudest structure.
 
-    Cross-validation of the replaced model is exact and takes O(n log n), leave-one-out included.
-    How well it speaks for the exact model depends on the order of the rows. It does where they are
-    the points of a regular grid in C order (a field, an image, a time series), and often where
-    ``arrange`` has put them in order; of rows in random order the matrix knows nothing, and the
-    scores are noise. A warning says when neighbouring rows are as far apart as any.
+    Cross-validation of the model with this matrix is exact and takes O(n log n), including
+    leave-one-out. How well its scores agree with those of the exact model depends on the order of
+    the rows. They agree if the rows are the points of a regular grid in C order (a field, an image,
+    a time series), and often if ``arrange`` has put the rows in order. For rows in random order the
+    scores are noise. A warning says if neighbouring rows are as far apart as any others.
 
     Parameters
     ----------
     factors : "auto" or tuple of int, default="auto"
-        The factors n_0, …, n_{p−1} of the number of rows; "auto" takes ``levels`` of similar size.
-        Folds must be blocks of consecutive rows, and their number a product of leading factors:
-        for l-fold cross-validation let the first factor be l.
+        The factors n_0, …, n_{p−1} of the number of rows; "auto" uses ``levels`` factors of similar
+        size. Folds must be blocks of consecutive rows, and their number must be a product of
+        leading factors: for l-fold cross-validation let the first factor be l.
     steps : "auto", float or tuple of float, default="auto"
-        The spacings h_s > 0 of the grid, in the units of X; one number serves all levels. "auto"
-        is the median distance between rows that are neighbours in the level. Scaling all steps by
-        c has the same effect as scaling an rbf's gamma by c².
+        The spacings h_s > 0 of the grid, in the units of X; one number is used for all levels.
+        "auto" is the median distance between rows that are neighbours in the level. Scaling all
+        steps by c has the same effect as scaling the gamma of an rbf by c².
     levels : int, default=2
-        How many factors "auto" takes.
+        The number of factors for "auto".
     refit : Structure or None, default=Dense()
-        The structure with which an estimator's ``fit`` uses the selected gamma and ridge: a
-        circulant matrix cannot predict new rows, so the model that is kept is an exact one. None
-        refuses ``fit``.
+        The structure that an estimator's ``fit`` uses with the selected gamma and ridge. A
+        circulant matrix cannot predict new rows, so by default the final model is the exact one.
+        With None, ``fit`` raises an error.
 
     Notes
     -----
-    **Cost** O(n log n) time and O(n) memory for everything.
+    **Cost** O(n log n) time and O(n) memory for all computations.
     **Exact?** Folds are exact for the circulant matrix; the matrix is an approximation.
 
     Examples
@@ -160,11 +160,11 @@ class Circulant(Structure):
         return [cls(steps=h, levels=p, **params) for p in levels for h in steps]
 
     def arrange(self, X: Matrix) -> Index:
-        """An order of the rows in which neighbours are similar, to be applied to X and y.
+        """Return an order of the rows in which neighbours are similar; apply it to X and y.
 
         Rows are sorted by their first principal component into n_0 groups, each of these by the
-        second into n_1, and so on. Leave-one-out asks for nothing else; other folds then leave out
-        blocks of similar rows together, which is harder than leaving out random ones.
+        second into n_1, and so on. Leave-one-out needs nothing else; other folds then leave out
+        blocks of similar rows together, which is harder than leaving out random rows.
 
         **Cost** n d² + d³ flops for d features, and p sorts.
 
@@ -189,10 +189,10 @@ class Circulant(Structure):
     def sample(
         self, n_rows: int, n_folds: int | None = None, random_state: RandomState = 0
     ) -> tuple[Index, tuple[int, ...]]:
-        """Row numbers of the nearest sub-sample that factorises, and its factors.
+        """Return the rows of the nearest sub-sample whose number has factors, and these factors.
 
-        For a number of rows without useful factors, a prime above all. As few rows as possible are
-        dropped, at random; the order of the others is kept.
+        Use it if the number of rows has no useful factors, above all if it is prime. As few rows as
+        possible are dropped at random; the order of the others is kept.
 
         Examples
         --------
@@ -283,9 +283,9 @@ def _check_order(measured: Sequence[float], kernel: Kernel, X: Matrix) -> None:
     anywhere = _typical_distance(X, rows, others, kernel)
     if anywhere > 0.0 and float(np.mean(measured)) >= _AS_FAR_AS_ANY * anywhere:
         warn(
-            "neighbouring rows are as far apart as any others, so that a circulant matrix, which "
-            "knows their order only, says nothing about the kernel's and its scores are noise; "
-            "put X and y in order first: rows = Circulant().arrange(X)",
+            "neighbouring rows are as far apart as any others, so that a circulant matrix, "
+            "which uses only their order, does not approximate the kernel matrix, and its "
+            "scores are noise; put X and y in order first: rows = Circulant().arrange(X)",
             CirculantWarning,
         )
 

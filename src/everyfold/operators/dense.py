@@ -1,4 +1,4 @@
-r"""The kernel matrix as it is: n×n numbers."""
+r"""The full kernel matrix: n×n numbers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from everyfold.types import AnyArray, Array, Index, Matrix, Route
 class Dense(Structure):
     """Represent the kernel matrix in full.
 
-    **Cost** 8 n² bytes for the matrix and two to three times that while it is factorised.
+    **Cost** 8 n² bytes for the matrix, and two to three times that during its factorisation.
 
     Examples
     --------

@@ -139,8 +139,8 @@ class CirculantMatrix(Responds):
     def check_varying(self, loss: str) -> None:
         """See base class: it is."""
         raise StructureError(
-            f"{loss} has a curvature that differs between rows, which destroys the structure of "
-            "this operator; use loss='squared' or operator='dense'"
+            f"{loss} has a curvature that differs between rows, which is not possible with a "
+            "circulant matrix; use loss='squared' or operator='dense'"
         )
 
 
@@ -178,9 +178,9 @@ def _common(s: Array) -> float:
     """The one weight of all rows; several destroy the structure."""
     if s.min() < s.max() or s[0] == 0.0:
         raise StructureError(
-            "a circulant matrix needs the same weight and the same curvature of the loss in every "
-            "row: sample_weight, class_weight and losses other than 'squared' make rows differ and "
-            "destroy the structure; use squared loss without weights, or Dense()"
+            "a circulant matrix needs the same weight and the same curvature of the loss in "
+            "every row: sample_weight, class_weight and losses other than 'squared' make rows "
+            "differ; use squared loss without weights, or Dense()"
         )
     return float(s[0])
 

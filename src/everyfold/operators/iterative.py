@@ -18,22 +18,22 @@ from everyfold.types import Array, Matrix, RandomState
 class Iterative(Structure):
     """Solve with the full kernel matrix by conjugate gradients instead of factorising it.
 
-    The route for many rows whose kernel is too narrow for low rank: all folds and ridges are
-    columns of one iteration, preconditioned by a low-rank kernel.
+    Use it for many rows if the kernel is too narrow for a low-rank approximation. All folds and
+    ridges are columns of one iteration, preconditioned by a low-rank kernel.
 
     Parameters
     ----------
     rank : int, default=500
-        Of the preconditioner.
+        The rank of the preconditioner.
     is_held : bool, default=True
-        Whether the matrix is held, 8 n² bytes, or computed anew for every product.
+        Whether the matrix is kept in memory (8 n² bytes), or computed anew for every product.
     random_state : int, RandomState or None, default=0
-        Of the preconditioner's landmarks.
+        Seed of the landmarks of the preconditioner.
 
     Notes
     -----
-    **Cost** 2 n² flops a column and iteration; 3 to 200 iterations, the more the smaller the ridge.
-    **Exact?** Yes, where the residual got small enough; folds where it did not say so.
+    **Cost** 2 n² flops per column and iteration; 3 to 200 iterations, more for a smaller ridge.
+    **Exact?** Yes, if the residual got small enough; folds for which it did not are flagged.
     """
 
     rank: int = 500

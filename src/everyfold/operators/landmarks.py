@@ -34,8 +34,8 @@ def refuse_indefinite(values: Array, scale: float) -> None:
     if lowest < -_ROUNDING * scale:
         raise NotPositiveDefiniteError(
             "the kernel matrix is not positive semi-definite (landmarks leave a variance or an "
-            f"eigenvalue of {lowest:.3g}, with values up to {scale:.3g}), so that no low-rank "
-            "features stand for it; clip its negative eigenvalues first"
+            f"eigenvalue of {lowest:.3g}, with values up to {scale:.3g}), so that it has no "
+            "low-rank approximation of the form V Vᵀ; clip its negative eigenvalues first"
         )
 
 

@@ -192,8 +192,9 @@ def check_memory(n: int, rank: int, instead: str = LOW_RANK) -> None:
             "a source that is read in blocks (everyfold.streams)"
         )
     raise MemoryError(
-        f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB while "
-        f"it is at work, but {free / 1e9:.1f} GB are free; use fewer rows, {instead}"
+        f"a dense kernel matrix of n_samples={n} rows needs about {needed / 1e9:.1f} GB "
+        f"including its factorisation, but {free / 1e9:.1f} GB are free; use fewer "
+        f"rows, {instead}"
     )
 
 

@@ -33,49 +33,52 @@ Sampling = Literal["uniform", "rpcholesky", "kmeans"]
 
 @dataclass(frozen=True)
 class Nystrom(Mapped):
-    r"""Represent the kernel by its values at c landmarks: rank c instead of n.
+    r"""Nyström approximation: represent the kernel by its values at c landmarks, with rank c.
 
     Parameters
     ----------
     n_landmarks : int, float or "auto", optional
-        Their number c, or their share of the rows; by default up to 1000. More than there are rows
-        means all of them, with a warning. A search with "auto" takes 128 and doubles them until the
-        best score has converged; the winner has the number that was found. In a fit by itself
-        "auto" is the default.
+        Their number c, or their share of the rows; by default up to 1000. If there are fewer rows
+        than this, all rows are landmarks, with a warning. With "auto", a search starts with 128 and
+        doubles the number until the best score has converged; the winner gets the number that was
+        found. In a single fit "auto" means the default.
     rank : int or float, optional
-        Keep only the leading k eigenvectors of the kernel between the landmarks, or a share of
-        them; by default all that are numerically there. The 2012 paper's choice is
+        How many leading eigenvectors of the kernel between the landmarks to keep, or a share of
+        them; by default all that are numerically nonzero. The choice of the 2012 paper is
         ``Nystrom(0.1, 0.5, sampling="uniform")``.
     sampling : {"rpcholesky", "uniform", "kmeans"}, default="rpcholesky"
-        "uniform" draws rows without replacement; "rpcholesky" draws them by what the others leave
-        unexplained, which needs far fewer where the data cluster; "kmeans" takes cluster centres.
+        "rpcholesky" (randomly pivoted Cholesky) draws rows with a probability proportional to their
+        residual variance given the landmarks so far, which needs far fewer landmarks if the data
+        are clustered; "uniform" draws rows without replacement; "kmeans" uses cluster centres.
     tol : float, default=1e-6
-        "rpcholesky" stops where the residual trace is this share of the trace of the kernel.
+        "rpcholesky" stops as soon as the residual trace is at most this share of the trace of the
+        kernel matrix.
     random_state : int, RandomState or None, default=None
         An int gives the same landmarks every time.
     replaces : {"kernel", "response"}, default="kernel"
         "kernel" fits the low-rank model. "response" is t-FBIF, the fast Bouligand influence
-        function of Liu et al. (2018): the fit and the push of every fold use the full kernel, and
-        only the inverse of the BIF matrix is of low rank. Use it with ``order=1`` (the paper's), a
-        higher order or inf, and ``ridge_scaling="mean"`` for the paper's ridge. With an intercept,
-        K is replaced wherever it stands in the bordered system of f and b.
+        function of Liu et al. (2018): the fit and the gradient of every fold use the full kernel,
+        and only the inverse of the BIF matrix is of low rank. Use it with ``order=1`` (as in the
+        paper), a higher order or inf, and ``ridge_scaling="mean"`` for the ridge of the paper. With
+        an intercept, K is replaced everywhere in the bordered system of f and b.
     per_fold : bool, default=False
-        Whether every training set draws landmarks of its own, as a refit does and as in the 2012
-        paper (Algorithm 2), or all folds share those of all rows.
+        Whether landmarks are drawn from every training set anew, as a refit does and as in the 2012
+        paper (Algorithm 2). By default all folds share landmarks drawn from all rows.
     predicts_with : {"features", "kernel"}, default="features"
-        "kernel" predicts by the dual coefficients of the low-rank fit and the true kernel, as in
-        the 2012 paper (Algorithm 1): n kernel evaluations a row instead of c.
+        "features" predicts with the low-rank kernel. "kernel" predicts with the dual coefficients
+        of the low-rank fit and the true kernel, as in the 2012 paper (Algorithm 1): n kernel
+        evaluations per row instead of c.
 
     Notes
     -----
-    **Cost** n c kernel evaluations, n c² flops and 8 n c bytes; prediction takes c kernel
-    evaluations a row. With ``per_fold=True`` as much for every fold. With ``replaces="response"``
-    one fit of the full kernel for each ridge, and beyond it c³ + n² + n c² + t n c for the first
-    order of t folds.
-    **Exact?** Folds are those of refitting the low-rank model with the same landmarks, which are
-    chosen once, from all rows; the model itself approximates that of the full kernel. With
-    ``per_fold=True`` they are those of refitting it altogether. With ``replaces="response"`` the
-    model is exact, and its folds are approximate.
+    **Cost** n c kernel evaluations, n c² flops and 8 n c bytes; a prediction needs c kernel
+    evaluations per row. With ``per_fold=True`` this is needed for every fold. With
+    ``replaces="response"``: one fit with the full kernel for each ridge, and in addition c³ + n² +
+    n c² + t n c for the first order of t folds.
+    **Exact?** Folds equal refits of the low-rank model with the same landmarks, which are chosen
+    once from all rows; the model itself approximates that of the full kernel. With
+    ``per_fold=True`` folds equal complete refits of the low-rank model. With
+    ``replaces="response"`` the model is exact, and its folds are approximate.
 
     Examples
     --------
@@ -137,16 +140,17 @@ class Nystrom(Mapped):
                 )
         if self.replaces == "response" and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
-                "replaces='response' fits all rows once with the full kernel, which predicts; it "
-                "does not go with per_fold=True or predicts_with='kernel'"
+                "replaces='response' fits all rows once and predicts with the full kernel; it "
+                "cannot be combined with per_fold=True or predicts_with='kernel'"
             )
 
     def check_order(self, order: Order) -> None:
         """See base class."""
         if self.replaces == "response" and order == "exact":
             raise ValueError(
-                "order='exact' refits every fold, which leaves no response to replace; use "
-                "replaces='kernel', or order=1 (t-FBIF), a higher order or inf"
+                "order='exact' refits every fold, so that there is no inverse that "
+                "replaces='response' could approximate; use replaces='kernel', or order=1 "
+                "(t-FBIF), a higher order or inf"
             )
         is_series = order not in ("auto", "exact", "screen", np.inf)
         if is_series and (self.per_fold or self.predicts_with == "kernel"):
@@ -307,7 +311,7 @@ def _refuse_centres(kernel: Kernel) -> None:
 
 @dataclass(frozen=True)
 class Quality:
-    """How well a low-rank kernel stands for the full one.
+    """How well a low-rank kernel approximates the full kernel.
 
     Attributes
     ----------
@@ -366,8 +370,8 @@ class NystromMatrix(LowRank, Differentiates):
         """
         if self._X is None:
             raise ValueError(
-                "a low-rank kernel with rank=... keeps some eigenvectors only, which turn as gamma "
-                "changes; use rank=None"
+                "Nystrom(rank=...) keeps only some eigenvectors, which change with gamma, so "
+                "that there is no gradient; use rank=None"
             )
         kernel, landmarks = self.features.kernel, self.features.landmarks
         F = product(self.V, self.features.T.T)

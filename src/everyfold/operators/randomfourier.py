@@ -1,4 +1,4 @@
-r"""Random Fourier features: kernels of differences as means of random waves."""
+r"""Random Fourier features: shift-invariant kernels as averages of random waves."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from everyfold.types import Array, Matrix, RandomState
 
 @dataclass(frozen=True)
 class RandomFourier(Mapped):
-    r"""Represent an rbf or Laplacian kernel by random waves: rank c instead of n.
+    r"""Random Fourier features: represent an rbf or Laplacian kernel by c random waves.
 
-    A kernel of differences is the mean of :math:`\cos(\omega^\top(x - x'))` over random directions
-    ω, drawn from its Fourier transform: normal for rbf, Cauchy for Laplacian (Rahimi & Recht 2007).
+    A shift-invariant kernel is the mean of :math:`\cos(\omega^\top(x - x'))` over random directions
+    ω from its Fourier transform: normal for the rbf, Cauchy for the Laplacian kernel (Rahimi &
+    Recht 2007).
 
     Parameters
     ----------
@@ -35,12 +36,12 @@ class RandomFourier(Mapped):
 
     Notes
     -----
-    **Cost** n c d flops and n c waves, n c² flops more for a fit, and 8 n c bytes where the
-    features are held; nothing of the rows is looked at beforehand. The error of a kernel value is
-    about :math:`1/\sqrt c`, whatever the data: `Nystrom` needs fewer features where the eigenvalues
-    of the kernel fall quickly.
-    **Exact?** Folds are those of refitting the low-rank model with the same directions; the model
-    itself approximates that of the full kernel.
+    **Cost** n c d flops and n c cosines, n c² flops more for a fit, and 8 n c bytes if the features
+    are kept in memory. The features do not depend on the data. The error of a kernel value is about
+    :math:`1/\sqrt c` for any data; `Nystrom` needs fewer features if the eigenvalues of the kernel
+    decay fast.
+    **Exact?** Folds equal refits of the low-rank model with the same directions; the model itself
+    approximates that of the full kernel.
 
     Examples
     --------

@@ -216,8 +216,8 @@ class Response(ABC):
         targets, the solution that is moved so is that of the rows outside the set.
         """
         raise StructureError(
-            f"{type(self).__name__} does not say how its coefficients move with the targets; fit "
-            "the training rows of each fold instead"
+            f"{type(self).__name__} cannot compute its coefficients for other targets; fit the "
+            "training rows of each fold instead"
         )
 
     def removal_forces(self, rows: Index, g: Array) -> Array:

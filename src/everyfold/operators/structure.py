@@ -16,7 +16,7 @@ from everyfold.types import Array, Index, Matrix, Order, Params
 
 
 class Structure(ABC):
-    """How to represent the kernel matrix of data: what users pass as ``operator=``."""
+    """How to represent the kernel matrix of the rows: what users pass as ``operator=``."""
 
     methods: ClassVar[tuple[str, ...] | None] = None
     is_approximate: ClassVar[bool] = False

@@ -30,13 +30,13 @@ _PARTS = {"X", "y", "sample_weight", "fold"}
 class ArrayRows(RowSource):
     """Rows of an array, a memory map, a sparse matrix or a data frame.
 
-    **Cost**: blocks of a C-contiguous float64 array are views; of anything else, one block at a
-    time is converted, so that memory maps are never read as a whole.
+    **Cost**: blocks of a C-contiguous float64 array are views. Any other array is converted one
+    block at a time, so that memory maps are never read as a whole.
 
     Parameters
     ----------
     X : ndarray, memmap, sparse matrix or data frame of shape (n, d)
-        CSR is cut into blocks as it is, other sparse formats are converted to it at once.
+        A CSR matrix is read in blocks; other sparse formats are first converted to CSR.
     y : array-like of shape (n,) or (n, q)
     sample_weight, fold : array-like of shape (n,), optional
 
@@ -105,13 +105,13 @@ class IteratedRows(RowSource):
     make : callable or iterable
         A callable without arguments, such as a generator function, that returns a fresh iterator
         for every pass; or an object that can be iterated several times, such as a list. The
-        iterator gives pieces of any length: ``(X, y)``, ``(X, y, sample_weight)`` or a dictionary
+        iterator yields pieces of any length: ``(X, y)``, ``(X, y, sample_weight)`` or a dictionary
         with the keys ``X``, ``y`` and optionally ``sample_weight`` and ``fold``. An iterator itself
-        is good for one pass.
+        can be used for one pass only.
     n_features : int, optional
-        By default the first piece is made, and thrown away, to find out.
+        By default the first piece is read, and discarded, to find it.
     n_rows : int, optional
-        The number of rows if it is known; a pass with another number is an error.
+        The number of rows, if it is known; a pass with another number raises an error.
 
     Examples
     --------

@@ -17,9 +17,9 @@ Array: TypeAlias = AnyArray
 
 
 class StreamError(ValueError):
-    """A source that cannot be read, or that does not give the same rows again.
+    """A source cannot be read, or does not give the same rows again.
 
-    ``row`` is the number of the row that is wrong, where it is one row.
+    ``row`` is the number of the wrong row, if a single row is wrong.
     """
 
     def __init__(self, words: str, row: int | None = None) -> None:
@@ -28,12 +28,12 @@ class StreamError(ValueError):
 
 
 class NoMemoryError(StreamError, MemoryError):
-    """A source of which a part does not fit into memory."""
+    """A part of a source does not fit into memory."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Consecutive rows of a source. Its arrays may be views of the source's: do not write to them.
+    """Consecutive rows of a source. Its arrays may be views of the source: do not modify them.
 
     Parameters
     ----------

@@ -252,7 +252,7 @@ class Cluster:
             yield
         except KilledWorker as error:
             raise ClusterError(
-                f"a task was on workers that died, again and again ({error}); they may have too "
+                f"a task ended several workers one after the other ({error}); they may have too "
                 "little memory: give them more, or use fewer landmarks or smaller partitions"
             ) from error
         except CancelledError as error:
@@ -264,9 +264,9 @@ class Cluster:
 
 
 _LOST = (
-    "the scheduler of the Dask cluster is lost, or its workers with all that was sent to them; "
-    "what was finished is kept. Connect to a cluster and search again, with journal=... to repeat "
-    "nothing"
+    "the connection to the Dask scheduler, or to all workers with their data, is lost; finished "
+    "work is kept. Connect to a cluster and search again; with journal=... finished work is not "
+    "repeated"
 )
 
 

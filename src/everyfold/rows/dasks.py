@@ -48,26 +48,28 @@ def _as_frame(work: Callable[[Lazy], AnyArray], frame: Lazy) -> Lazy:
 
 
 class DaskRows(RowSource):
-    """Rows of a ``dask.array``, a ``dask.dataframe`` or a folder, worked on by a Dask cluster.
+    """Rows of a ``dask.array``, a ``dask.dataframe`` or a folder, processed by a Dask cluster.
 
-    Every pass sums the rows of each partition where they are, and brings the sums together; rows
-    themselves stay. Without a ``distributed.Client`` partitions are worked on here, one by one.
+    In every pass each worker computes sums over the rows of its partitions, and only the sums are
+    sent. Without a ``distributed.Client``, partitions are processed in this process, one by one.
 
     Parameters
     ----------
     X : dask.array.Array, dask.dataframe.DataFrame or FolderRows
-        Files of a folder must be found at the same place by every worker.
+        Every worker must find the files of a folder under the same path.
     y : dask.array.Array, dask.dataframe.Series or array, optional
-        With the rows of X; partitions are made those of X, but for a Series, which must have them.
+        The targets of the rows of X. They are partitioned like X; a Series must already have the
+        same partitions.
     sample_weight, fold : likewise, optional
     target : str, optional
-        A column of a data frame, in place of y; ``sample_weight`` and ``fold`` may then be columns.
+        A column of a data frame, instead of y; ``sample_weight`` and ``fold`` may then be columns
+        as well.
     client : distributed.Client, optional
-        The current one if None.
+        None means the current client.
 
     Notes
     -----
-    **Cost**: a data frame takes a pass for the lengths of its partitions.
+    **Cost**: a data frame needs one pass to find the lengths of its partitions.
     **Exact?** Results do not depend on the partitions, up to rounding.
     """
 
@@ -390,7 +392,10 @@ def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     named = {"y": target, **{k: v for k, v in columns.items() if isinstance(v, str)}}
     named = {role: name for role, name in named.items() if name is not None}
     if ("y" in named) == (columns["y"] is not None):
-        raise StreamError("a data frame needs y or target, one of them; give DaskRows(X, y)")
+        raise StreamError(
+            "a data frame needs either y or target; use DaskRows(X, y) or DaskRows(X, "
+            "target='name')"
+        )
     missing = [name for name in named.values() if name not in X.columns]
     if missing:
         raise StreamError(f"there is no column {missing[0]!r}; the columns are {list(X.columns)}")
@@ -404,8 +409,8 @@ def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     for role, delayed in apart.items():
         if delayed is not None and role not in named and len(delayed) != len(parts):
             raise StreamError(
-                f"X has {len(parts)} partitions, but {role} has {len(delayed)}; cut them alike "
-                "(X.repartition), or give the column by its name"
+                f"X has {len(parts)} partitions, but {role} has {len(delayed)}; use the same "
+                "partitions (X.repartition), or pass the column by its name"
             )
     lazy = []
     for k, frame in enumerate(parts):

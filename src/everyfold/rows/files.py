@@ -42,8 +42,8 @@ class SvmlightRows(RowSource):
     path : str or Path
     n_features : int
     zero_based : bool or "auto", optional
-        Whether indices begin with 0. With "auto" they begin with 1 unless an index 0 occurs
-        anywhere in the file; the first pass then begins with a search of the text for one.
+        Whether indices start at 0. With "auto" they start at 1 unless an index 0 occurs anywhere in
+        the file; the file is searched for one before the first pass.
 
     Examples
     --------

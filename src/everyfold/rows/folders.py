@@ -48,19 +48,19 @@ def is_many(paths: Any) -> bool:
 
 
 class FolderRows(RowSource):
-    r"""Rows of all files of a folder, of a pattern of names or of a list, as if they were one file.
+    r"""Rows of several files, as if they were one file: a folder, a pattern of names, or a list.
 
-    Files are Parquet, CSV or LIBSVM, all of one kind, and are read in the order of their names,
-    in which numbers count as numbers (part.9 before part.10); those of a list in the order given.
-    Folders are searched with all that is in them, but for names that begin with "." or "_".
+    All files must be of the same kind: Parquet, CSV or LIBSVM. They are read in the order of their
+    names, in which numbers are compared as numbers (part.9 before part.10); a list is read in its
+    own order. Folders are searched recursively, except for names that begin with "." or "_".
 
     Parameters
     ----------
     paths : str, Path or list
-        A folder, a pattern such as ``"data/2024-*.parquet"``, or files.
+        A folder, a pattern such as ``"data/2024-*.parquet"``, or a list of files.
     **options
-        Those of :class:`ParquetRows`, :class:`CsvRows` or :class:`SvmlightRows`, for every file.
-        Columns are found by their names, whatever their order in a file.
+        Options of :class:`ParquetRows`, :class:`CsvRows` or :class:`SvmlightRows`, for every file.
+        Columns are found by their names, in any order.
 
     Examples
     --------
@@ -123,7 +123,10 @@ class FolderRows(RowSource):
     def _count(self, part: RowSource, rows: int) -> None:
         """Note how many rows a file has, which must stay so."""
         if part.n_rows not in (None, rows):
-            raise StreamError(f"there are {rows} rows, but {part.n_rows} were there before")
+            raise StreamError(
+                f"there are {rows} rows, but there were {part.n_rows} before; do not change the "
+                "files while they are read"
+            )
         part.n_rows = rows
 
     def _where(self, row: int) -> str:
@@ -182,7 +185,8 @@ def one_kind(found: Sequence[Path]) -> type[RowSource]:
             )
         if kind is not kinds[found[0]]:
             raise StreamError(
-                f"{path} and {found[0]} are not of one kind; give a pattern, such as '*.parquet'"
+                f"{path} and {found[0]} are files of different kinds; use a pattern, such as "
+                "'*.parquet'"
             )
     first = kinds[found[0]]
     assert first is not None

@@ -79,9 +79,7 @@ class FoldMoments:
         """Of all rows but those of a fold."""
         others = [self.parts[k] for k in sorted(self.parts) if k != fold]
         if not others:
-            raise ValueError(
-                f"cv: fold {fold} leaves no training rows; use folds that share the rows out"
-            )
+            raise ValueError(f"cv: fold {fold} leaves no training rows; use smaller folds")
         return reduce(add, others)
 
 

@@ -45,24 +45,24 @@ _FIRST_BUFFER = 2**22
 class RowSource(ABC):
     """Rows that can be read any number of times, always the same and in the same order.
 
-    Every pass is compared with the first complete one, by the number of rows and a checksum of all
-    their values; a pass that is left early is not. Files must keep their size and their time of
-    writing from the first look at them on, so that no pass mixes two versions of one. No file is
-    open between passes.
+    Every complete pass is compared with the first one, by the number of rows and a checksum of all
+    values. Files must not change their size and modification time after they were first opened, so
+    that no pass mixes two versions of a file. No file is open between passes.
 
     Attributes
     ----------
     n_features : int
     n_rows : int or None
-        None while unknown: until the first complete pass over a text file or an iterator.
+        None as long as it is unknown, that is until the first complete pass over a text file or an
+        iterator.
     names : tuple of str or None
-        The names of the features if the source has them.
+        The names of the features, if the source has any.
     has_target : bool
-        False for rows that are only to be predicted; their y has no columns.
+        False for rows that can only be predicted; their y has no columns.
     first_row : int
-        The number of the first row, where the source is a part of another one.
+        The number of the first row, if the source is a part of another source.
     most_rows : int
-        How many rows are held to choose landmarks from, at most.
+        The maximum number of rows in memory from which landmarks are drawn.
     """
 
     n_features: int
@@ -111,7 +111,7 @@ class RowSource(ABC):
         return None
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """One pass in blocks of exactly ``size`` rows; the last one may be smaller.
+        """One pass in blocks of exactly ``size`` rows; the last block may be smaller.
 
         **Cost**: a row is copied at most once on its way from a piece of the storage to a block,
         and not at all where pieces are blocks. The checks read X twice, at the speed of memory.
@@ -137,7 +137,7 @@ class RowSource(ABC):
         return by_threads([partial(work, share) for share in shares], merge, turns)
 
     def take(self, rows: ArrayLike) -> Array:
-        """X of some rows, in the order asked; rows may repeat.
+        """X of the given rows, in the given order; rows may repeat.
 
         **Cost**: random access to arrays, the row groups concerned of a Parquet file, one pass up
         to the last of the rows for other sources.
@@ -196,8 +196,9 @@ class RowSource(ABC):
             if now[path] != self._stamps[path]:
                 raise StreamError(
                     f"{path} was written to since it was first read "
-                    f"({self._stamps[path].difference(now[path])}), and what was made of it does "
-                    "not belong together; wait until nothing writes to it and make a new source"
+                    f"({self._stamps[path].difference(now[path])}), so that the results of "
+                    "different passes do not match; wait until nothing writes to it, and create "
+                    "a new source"
                 )
 
     def _checked(self, pieces: Iterable[Piece]) -> Iterator[Block]:

@@ -1,4 +1,4 @@
-"""Sources of rows that need not fit in memory, read in blocks, the same on every pass."""
+"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def as_source(
     target: str | Sequence[str] | None = None,
     n_features: int | None = None,
 ) -> RowSource:
-    """A source of rows from whatever can be one.
+    """Make a source of rows from files, arrays, iterators or Dask collections.
 
     Parameters
     ----------
     X : RowSource, str, Path, callable, iterator or array-like
-        A source is returned as it is. A path is a Parquet file (.parquet, .pq) or a CSV file
-        (.csv), which need ``target``, or a LIBSVM file (.svm, .libsvm, .svmlight, also with .gz,
-        .bz2 or .xz after it), which needs ``n_features``. A folder, a pattern such as
-        ``"data/*.csv"`` or a list of paths become `FolderRows`, collections of Dask `DaskRows`.
-        Callables and iterators become `IteratedRows`, anything else `ArrayRows`, which needs ``y``.
+        A source is returned unchanged. A path is a Parquet file (.parquet, .pq) or a CSV file
+        (.csv), which need ``target``, or a LIBSVM file (.svm, .libsvm, .svmlight, also followed by
+        .gz, .bz2 or .xz), which needs ``n_features``. A folder, a pattern such as ``"data/*.csv"``
+        or a list of paths becomes `FolderRows`, a Dask collection `DaskRows`. A callable or
+        iterator becomes `IteratedRows`, anything else `ArrayRows`, which needs ``y``.
     y : array-like of shape (n,) or (n, q), optional
     sample_weight, fold : array-like of shape (n,), optional
-        Names of columns for Parquet and CSV files.
+        For Parquet and CSV files the names of columns.
     target : str or list of str, optional
-        Names of columns of Parquet and CSV files.
+        Names of the target columns of Parquet and CSV files.
     n_features : int, optional
-        The number of features of a LIBSVM file, or of the pieces of an iterator.
+        The number of features of a LIBSVM file or of an iterator.
 
     Examples
     --------

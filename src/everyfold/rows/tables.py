@@ -37,7 +37,7 @@ class TableRows(RowSource):
         A column of numbers or labels; a list gives y two axes, and None leaves y without columns:
         such rows can be predicted.
     features : list of str, optional
-        By default all numeric and boolean columns that have no other part to play.
+        By default all numeric and boolean columns without another role.
     sample_weight, fold : str, optional
         Columns.
     labels : bool or "text", default=False
@@ -70,7 +70,10 @@ class TableRows(RowSource):
             self._columns = [*self.names, *others]
             _check_columns(kinds, self._columns, target if isinstance(target, str) else None)
             if not self.names or (self.has_target and not targets) or self.n_rows == 0:
-                raise StreamError("there are no rows, no features or no target; give some of each")
+                raise StreamError(
+                    "there are no rows, no features or no target; the file needs at least one "
+                    "of each"
+                )
         self.n_features = len(self.names)
 
     def __repr__(self) -> str:
@@ -110,23 +113,23 @@ class TableRows(RowSource):
 
 
 class ParquetRows(TableRows):
-    """Rows of a Parquet file, of which only the columns named are read. Needs pyarrow.
+    """Rows of a Parquet file; only the named columns are read. Needs pyarrow.
 
-    Pages are compared with their checksums where the file has them (pyarrow writes them with
-    ``write_page_checksum=True``); a file without any can only be trusted.
+    If the file has page checksums, they are verified (pyarrow writes them with
+    ``write_page_checksum=True``); a file without checksums cannot be verified.
 
     Parameters
     ----------
     path : str or Path
     target : str, list of str or None
-        A column of numbers or labels; a list gives y two axes. None is for rows that are only
+        A column of numbers or labels; with a list, y has two axes. None is for rows that are only
         predicted.
     features : list of str, optional
-        By default all numeric and boolean columns that have no other part to play.
+        By default all numeric and boolean columns without another role.
     sample_weight, fold : str, optional
         Columns.
     labels : bool, default=False
-        Of CSV files.
+        For CSV files only.
 
     Examples
     --------
@@ -208,17 +211,18 @@ class ParquetRows(TableRows):
 
 
 class CsvRows(TableRows):
-    r"""Rows of a CSV file with a line of names, plain or as .gz or .bz2. Needs pyarrow.
+    r"""Rows of a CSV file with a header, also compressed as .gz or .bz2. Needs pyarrow.
 
-    What a column holds is taken from the beginning of the file, and a later cell of another kind
-    is an error. Numbers become float64.
+    The type of a column is determined from the beginning of the file; a later cell of another type
+    raises an error. Numbers become float64.
 
     Parameters
     ----------
     path, target, features, sample_weight, fold
-        As of :class:`ParquetRows`.
+        As in :class:`ParquetRows`.
     labels : bool or "text", default=False
-        Whether numbers of the target are labels: whole ones stay whole, or all are text.
+        Whether numbers of the target are labels: integers then stay integers; with "text" all cells
+        are kept as text.
 
     Examples
     --------

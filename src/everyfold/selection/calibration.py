@@ -49,27 +49,28 @@ from everyfold.types import (
 class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
     """Calibrated probabilities of a kernel machine, without refitting it on every fold.
 
-    What :class:`sklearn.calibration.CalibratedClassifierCV` gives with ``ensemble=False``: the
-    calibrator is fitted to decision values of rows that were held out, and the classifier to all
-    rows. This is also how to get probabilities of an SVC, whose own ``probability=True`` is on its
-    way out of scikit-learn.
+    The result is that of :class:`sklearn.calibration.CalibratedClassifierCV` with
+    ``ensemble=False``: the calibrator is fitted to the decision values of held-out rows, and the
+    classifier to all rows. Use it also to get probabilities of an SVC, whose parameter
+    ``probability`` scikit-learn is removing.
 
     Parameters
     ----------
     estimator : classifier or search
-        ``SVC``, ``LSSVC``, any other that :func:`cross_val_predict` takes, or a ``Pipeline``; or a
-        :class:`FastGridSearchCV` or :class:`FastRandomizedSearchCV` of one. With ``cv=None`` the
-        held-out values of a search are those of its winner on its own folds, which it has already:
-        nothing is cross-validated twice. The choice of the winner has seen these folds; with a
-        ``cv`` the whole search is repeated on each of its training sets, as scikit-learn does.
+        ``SVC``, ``LSSVC``, any other classifier that :func:`cross_val_predict` accepts, or a
+        ``Pipeline``; or a :class:`FastGridSearchCV` or :class:`FastRandomizedSearchCV` of one. With
+        ``cv=None`` the held-out values of a search are those of its winner on its own folds, which
+        exist already: nothing is cross-validated twice. The winner was selected on these folds;
+        with a ``cv`` the whole search is repeated on each training set of ``cv``, as scikit-learn
+        does.
     method : {"sigmoid", "isotonic", "temperature"}, default="sigmoid"
         The calibrator, scikit-learn's own; "temperature" since scikit-learn 1.8.
     cv : int, splitter or iterable of splits, default=None
         As in scikit-learn; the test sets must be a partition of the rows.
     n_jobs : int, default=None
-        As in :func:`cross_val_predict`; a search has its own.
+        As in :func:`cross_val_predict`; if the estimator is a search, its own parameter is used.
     order, preprocessing, fallback, random_state
-        As in :class:`FastGridSearchCV`; a search has its own.
+        As in :class:`FastGridSearchCV`; if the estimator is a search, its own parameters are used.
 
     Attributes
     ----------
@@ -81,8 +82,8 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
 
     Notes
     -----
-    **Cost** that of ``cross_val_predict`` and one fit; around a search, that of the search.
-    **Exact?** As the held-out values are: for squared loss up to rounding, for SVC up to libsvm's
+    **Cost** that of ``cross_val_predict`` and one fit; for a search, that of the search. **Exact?**
+    As exact as the held-out values: for squared loss up to rounding, for SVC up to libsvm's
     own tolerance; :class:`InexactWarning` otherwise.
 
     Examples
@@ -135,10 +136,10 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
         y : array of shape (n_samples,)
         sample_weight : array of shape (n_samples,), optional
-            For the classifier, if its ``fit`` takes them, and for the calibrator.
+            For the classifier, if its ``fit`` accepts them, and for the calibrator.
         **fit_params
-            ``groups`` for the splitter, and for a search; everything else is handed on to the
-            ``fit`` of the estimator. With metadata routing, to whom that asks for it.
+            ``groups`` are passed to the splitter, and to a search; everything else is passed to the
+            ``fit`` of the estimator. With metadata routing, to whatever requests it.
 
         Returns
         -------
@@ -184,8 +185,8 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
             return replace(metadata, fit={**metadata.fit, "sample_weight": sample_weight})
         warn(
             f"{type(asked).__name__}.fit has no sample_weight, so that the weights are used for "
-            "the calibration only, which is then likely to be wrong; of a Pipeline, pass them as "
-            "step__sample_weight, too"
+            "the calibration only, which is then likely to be wrong; for a Pipeline, pass them "
+            "as step__sample_weight as well"
         )
         return metadata
 
@@ -238,8 +239,8 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
         raise ValueError("refit=False: the search leaves no model to calibrate; use refit=True")
     if search.criterion is not None:
         raise ValueError(
-            f"criterion={search.criterion!r}: the search has no folds to hold rows out; use "
-            "criterion=None, or calibrate its best_estimator_ with a cv"
+            f"criterion={search.criterion!r}: the search has no folds, and so no held-out rows; "
+            "use criterion=None, or calibrate its best_estimator_ with a cv"
         )
     search.keep_predictions = search.keep_predictions or "best"
     search.needs_partition = True
@@ -253,8 +254,8 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
     found = search.out_of_fold(method="decision_function")
     if not found.is_exact:
         warn(
-            f"the held-out values of the winner, which the calibration rests on, are {found.status}"
-            ": they may differ from those of refits",
+            f"the calibration uses the held-out values of the winner, which are {found.status}: "
+            "they may differ from those of refits",
             InexactWarning,
         )
     return np.asarray(found.values, dtype=np.float64)

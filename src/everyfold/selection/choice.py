@@ -43,13 +43,13 @@ def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
         return
     if pooled:
         raise ValueError(
-            f"refit={refit!r} needs to know how much scores vary, and they are pooled: every fold "
-            "has that of all rows; use pooled=False, or folds of several rows"
+            f"refit={refit!r} needs scores of single folds, but scores are pooled over all rows; "
+            "use pooled=False, or folds of several rows"
         )
     if data.foreign and not data.candidates:
         raise ValueError(
-            f"refit={refit!r} prefers larger ridges, and no candidate has one that is known; pass "
-            "a callable as refit"
+            f"refit={refit!r} prefers larger ridges, but no candidate has a known ridge; pass a "
+            "callable as refit"
         )
 
 
@@ -79,7 +79,7 @@ def _within_one_error(results: Params, t: int, ridges: Array) -> int:
     if np.isnan(ridges[near]).any():
         raise ValueError(
             f"refit={ONE_STANDARD_ERROR!r} prefers larger ridges, but candidate "
-            f"{near[np.isnan(ridges[near])][0]} has none that is known; pass a callable as refit"
+            f"{near[np.isnan(ridges[near])][0]} has no known ridge; pass a callable as refit"
         )
     order = np.lexsort((near, -means[near], -ridges[near]))
     return int(near[order[0]])
@@ -90,10 +90,11 @@ def check_weightless(data: Data) -> None:
     lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
     if data.stream is None and lost and data.n_weighted < data.n:
         raise ValueError(
-            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and kernel="
-            f"{lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its support vectors "
-            "without these rows and the kernel with them, so that best_estimator_ would predict "
-            "from the wrong ones; leave these rows out, or pass refit=False"
+            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and "
+            f"kernel={lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its "
+            "support vectors without these rows, but the kernel with them, so that "
+            "best_estimator_ would predict with the wrong support vectors; leave these rows "
+            "out, or pass refit=False"
         )
 
 

@@ -70,10 +70,10 @@ def learning_curve(
     preprocessing: Preprocessing = "auto",
     fallback: Fallback = "warn",
 ) -> tuple[AnyArray, ...]:
-    """Scores of training and test rows for training sets of different sizes.
+    """Training and test scores for training sets of different sizes.
 
-    A twin of :func:`sklearn.model_selection.learning_curve`. All sizes and folds share one kernel
-    matrix; every training set is solved for itself, as its own rows are scored, too.
+    It replaces :func:`sklearn.model_selection.learning_curve`. All sizes and folds share one kernel
+    matrix; every training set is solved separately, because its own rows are scored as well.
 
     Parameters
     ----------
@@ -82,17 +82,17 @@ def learning_curve(
     train_sizes : array of shape (n_ticks,), default=linspace(0.1, 1.0, 5)
         Numbers of training rows, or shares of those of the first fold.
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn's; None is the estimator's own ``score``.
+        One scorer of scikit-learn; None means the estimator's own ``score``.
     exploit_incremental_learning : bool, default=False
-        Needs an estimator with ``partial_fit``, which no kernel machine has.
+        True needs an estimator with ``partial_fit``, which no kernel machine has.
     shuffle : bool, default=False
-        Whether training rows are shuffled before the first of them are taken.
+        Whether to shuffle the training rows before the first of them are selected.
     random_state : int, RandomState or None, default=None
-        Of the shuffling, and of landmarks that have no seed of their own.
+        Seed of the shuffling, and of landmarks without their own seed.
     error_score : "raise" or float, default=nan
         The score of a training set that cannot be fitted.
     return_times : bool, default=False
-        Whether to return the times: shares of the shared work.
+        Whether to return the times, which are shares of the shared work.
     order, operator, ridge_scaling, preprocessing, fallback
         As in :class:`FastGridSearchCV`.
 
@@ -105,8 +105,8 @@ def learning_curve(
 
     Notes
     -----
-    **Cost** one kernel matrix, and a fit for every size and fold. **Exact?** Up to rounding, or the
-    solver's tolerance.
+    **Cost** one kernel matrix, and one fit for every size and fold. **Exact?** Up to rounding, or
+    to the solver's tolerance.
 
     Examples
     --------
@@ -167,9 +167,9 @@ def validation_curve(
     fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> tuple[Array, Array]:
-    """Scores of training and test rows for different values of a parameter.
+    """Training and test scores for different values of a parameter.
 
-    A twin of :func:`sklearn.model_selection.validation_curve`. Values that share a kernel are
+    It replaces :func:`sklearn.model_selection.validation_curve`. Values that share a kernel are
     evaluated together, as in a search.
 
     Parameters
@@ -179,7 +179,7 @@ def validation_curve(
     param_name : str
     param_range : array of shape (n_values,)
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn's; None is the estimator's own ``score``.
+        One scorer of scikit-learn; None means the estimator's own ``score``.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted.
     order, operator, ridge_scaling, preprocessing, fallback, random_state
@@ -191,8 +191,8 @@ def validation_curve(
 
     Notes
     -----
-    **Cost** that of a search over the same values; training sets are factorised one by one.
-    **Exact?** Up to rounding, or the solver's tolerance.
+    **Cost** that of a search over the same values, with one factorisation per training set.
+    **Exact?** Up to rounding, or to the solver's tolerance.
 
     Examples
     --------
@@ -223,8 +223,8 @@ def validation_curve(
 def _check_rows(X: Matrix) -> None:
     if isinstance(X, RowSource):
         raise ValueError(
-            "curves score training rows, which a source of rows does not hold; use an array for X, "
-            "or a search on the source"
+            "curves need scores of training rows, which are not available for a source of rows; "
+            "use an array for X, or a search on the source"
         )
 
 

@@ -34,8 +34,9 @@ def check_free_ridges(estimator: Estimator, distributions: Grid, count: int) -> 
         read_estimator(final_step(estimator))
     except UnknownEstimatorError as error:
         raise ValueError(
-            f"free_ridges={count} is for estimators whose ridges share a kernel, and every fit of "
-            f"{type(final_step(estimator)).__name__} is one of its own; use free_ridges=0"
+            f"free_ridges={count} needs an estimator whose ridges share a kernel, but "
+            f"{type(final_step(estimator)).__name__} is refitted for every ridge; use "
+            "free_ridges=0"
         ) from error
     for options in _as_list(distributions):
         _name_of_ridge(estimator, options, count)
@@ -94,9 +95,9 @@ def _name_of_ridge(estimator: Estimator, options: _Options, count: int) -> str:
         if values is not None and (hasattr(values, "rvs") or len(values) > 1):
             return name
     raise ValueError(
-        f"free_ridges={count} takes further ridges from the distribution of {prefix}alpha or "
-        f"{prefix}C, and {sorted(options)} has none; add one, such as "
-        f"'{prefix}alpha': loguniform(1e-4, 10), or use free_ridges=0"
+        f"free_ridges={count} draws further ridges from the distribution of {prefix}alpha or "
+        f"{prefix}C, but {sorted(options)} has none; add one, such as '{prefix}alpha': "
+        "loguniform(1e-4, 10), or use free_ridges=0"
     )
 
 

@@ -64,8 +64,9 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
         except NotSpedUp as left:
             if left.says_so:
                 warn(
-                    f"the estimator is refitted on every fold, as scikit-learn does: {left}. "
-                    "fallback='refit' does so silently, and fallback='refuse' raises an error."
+                    f"the estimator is refitted on every fold, as scikit-learn does: {left}. Use "
+                    "fallback='refit' to do so without a warning, or fallback='refuse' to raise "
+                    "an error."
                 )
         for generator, state in states:  # as if nothing had been drawn here
             generator.set_state(state)

@@ -80,13 +80,14 @@ def cross_val_predict(
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
-    A twin of :func:`sklearn.model_selection.cross_val_predict`.
+    It replaces :func:`sklearn.model_selection.cross_val_predict`.
 
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
-        library's, or a ``Pipeline`` that ends in one of them; any other by ``fallback``.
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
+        estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
+        estimator see ``fallback``.
     X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
     y : array of shape (n_samples,) or (n_samples, n_targets)
     groups : array of shape (n_samples,), optional
@@ -94,16 +95,16 @@ def cross_val_predict(
     cv : int, splitter or iterable of splits, default=None
         As in scikit-learn; the test sets must be a partition of the rows.
     n_jobs : int, default=None
-        Threads for the folds of SVC and SVR. Other models are one factorisation, which BLAS shares
-        out itself.
+        The number of threads that share the folds of SVC and SVR. Other models need one
+        factorisation, for which BLAS uses its own threads.
     pre_dispatch
-        Accepted for compatibility.
+        Accepted for compatibility; has no effect.
     verbose : int, default=0
         Print the plan if positive.
     params : dict, optional
-        ``sample_weight`` for fitting; ``groups`` too if metadata routing is enabled.
+        ``sample_weight`` for fitting; also ``groups`` if metadata routing is enabled.
     method : {"predict", "decision_function", "predict_proba"}, default="predict"
-        Probabilities for the logistic loss only.
+        Probabilities are available for the logistic loss only.
     order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
@@ -115,14 +116,15 @@ def cross_val_predict(
     -----
     InexactWarning
         If rounding errors may exceed 1e-6, as with a ridge close to 0, or if the values are an
-        approximation: more than 20 folds of a loss other than the squared one.
+        approximation: with more than 20 folds and a loss other than the squared loss.
 
     Notes
     -----
-    **Cost** for squared loss one factorisation, n³ flops and 8 n² bytes, whatever the folds;
-    otherwise about a fit for each of up to 20 folds, from a shared kernel, and beyond one fit and a
-    step a fold. **Exact?** Up to rounding for squared loss, to the solver's tolerance up to 20
-    folds of others; else an :class:`InexactWarning` says so.
+    **Cost** for squared loss: one factorisation, n³ flops and 8 n² bytes, for any folds. For other
+    losses: about one fit per fold with a shared kernel matrix, or, with more than 20 folds, one fit
+    and one step per fold. **Exact?** Squared loss: up to rounding. Other losses: to the solver's
+    tolerance with up to 20 folds; with more the values are approximate, and an
+    :class:`InexactWarning` says so.
 
     Examples
     --------
@@ -147,7 +149,8 @@ def cross_val_predict(
     data, outcome = evaluate(request, verbose)
     if method != "predict" and data.stream is None and data.tasks[0].lacks_classes:
         leave_to_scikit_learn(
-            request, ValueError(f"cv: a fold lacks a class, which {method} has a column of")
+            request,
+            ValueError(f"cv: the training rows of a fold lack a class, which {method} needs"),
         )
     if outcome.failure is not None:
         raise outcome.failure.error
@@ -181,23 +184,26 @@ def cross_val_score(
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
 
-    A twin of :func:`sklearn.model_selection.cross_val_score`.
+    It replaces :func:`sklearn.model_selection.cross_val_score`.
 
     Parameters
     ----------
     estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
-        As in :func:`cross_val_predict`; the test sets may overlap or leave rows untested. A search
-        (:class:`FastGridSearchCV`) is nested: its folds within the training rows of every outer
-        fold are evaluated together where they can share work, with the scores of scikit-learn's
-        loop; groups of the inner folds are ``params={"groups": groups}``, as there.
+        As in :func:`cross_val_predict`, but the test sets may overlap or leave rows untested. If
+        the estimator is a search (:class:`FastGridSearchCV`), this is nested cross-validation: the
+        inner folds of all outer folds are evaluated together if they can share work, with the
+        scores of scikit-learn's nested loops. As there, pass groups for the inner folds by
+        ``params={"groups": groups}``.
     scoring : str, callable or None, default=None
-        Any scorer of scikit-learn's; None is the estimator's own ``score``.
+        Any scorer of scikit-learn; None means the estimator's own ``score``.
     error_score : "raise" or float, default=nan
-        The score of a fold that cannot be fitted or scored (one class only in its training rows).
+        The score of a fold that cannot be fitted or scored (for example because its training rows
+        have one class only).
     pooled : bool or "auto", default="auto"
-        Whether the score is that of all held-out rows together, which every split then has. "auto"
-        does so, with a warning, where test sets of one row have no score or another one than its
-        name says (R², RMSE, ROC, …); False refuses what would be NaN only, and warns of others.
+        Whether the score of all held-out rows together is used for every split. "auto" does so,
+        with a warning, if test sets have one row and the score of a single row is undefined or is
+        not what its name says (R², RMSE, ROC, …). False raises an error if all scores would be NaN,
+        and warns in the other cases.
     order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
@@ -232,7 +238,7 @@ def cross_val_score(
     if len(outcome.failures) == len(scores):
         raise ValueError(
             f"all {len(scores)} folds failed, so that there is no score; error_score='raise' shows "
-            f"where. The first of them:\n{outcome.failures[0].trace}"
+            f"where. The first failure is:\n{outcome.failures[0].trace}"
         ) from outcome.failures[0].error
     for i, failure in sorted(outcome.failures.items()):
         warn(

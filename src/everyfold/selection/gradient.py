@@ -1,4 +1,4 @@
-"""Every length scale at once: a search along the gradient of the exact cross-validation error."""
+"""One length scale per feature, by gradient descent on the exact cross-validation error."""
 
 from __future__ import annotations
 
@@ -69,92 +69,100 @@ def _has(name: str) -> Any:
 class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Tune the gamma of every feature, and the ridge, by the gradient of the exact CV error.
 
-    A grid tunes one gamma for all features. Here each feature has its own, and L-BFGS-B follows the
-    gradient of the squared error of all held-out values, which costs about as much as one candidate
-    of a grid. So many parameters would over-fit that error; an outer cross-validation therefore
-    chooses how strongly the gammas are pulled together, and whether they differ at all.
+    A grid tunes one gamma for all features. Here each feature has its own gamma, and L-BFGS-B
+    minimises the squared error of all held-out values; one gradient costs about as much as one
+    candidate of a grid. So many parameters would over-fit that error. An outer cross-validation
+    therefore chooses how strongly the gammas are shrunk towards each other, and whether they differ
+    at all.
 
     Parameters
     ----------
     estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC or SVR
-        With squared loss and an rbf, laplacian, polynomial or linear kernel; with
-        ``operator=Nystrom(...)`` for many rows. SVC and SVR get the scales that squared loss finds
-        with their kernel, and then choose C (not epsilon) by their own folds.
+        It must have squared loss and an rbf, laplacian, polynomial or linear kernel; use
+        ``operator=Nystrom(...)`` for many rows. SVC and SVR get the length scales that squared loss
+        finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds.
     start : "auto" or dict, default="auto"
         "auto": the best of a grid of 5 gammas (the same for all features) and 8 ridges, by
-        ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; what is missing is the estimator's own.
+        ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; missing entries are taken from the
+        estimator.
     parameters : tuple, default=("gamma", "alpha")
         What is tuned; "alpha" is the ridge.
     per_feature : bool, default=True
-        Whether each feature has a gamma of its own.
+        Whether each feature has its own gamma.
     shrinkage : "auto" or float, default="auto"
         The factor τ of the penalty :math:`\tau\,\mathrm{mean}_j(\log\gamma_j -
-        \overline{\log\gamma})^2` beside the error relative to the variance of y. "auto" tries 0.03
-        and, if that was not worse than the start, 0.003. A number is tried alone; inf stays there.
+        \overline{\log\gamma})^2` which is added to the error relative to the variance of y. "auto"
+        tries 0.03 and, if that is not worse than the start, 0.003. A number is the only value
+        tried; inf keeps the start.
     loss : {"auto", "squared"}, default="auto"
-        The error that is descended: squared, of labels coded -1 and +1 too.
+        The error that is minimised: the squared error, also for labels, which are coded -1 and +1.
     cv : int, splitter or iterable of splits, default=None
-        Folds that only remove rows. Of the outer cross-validation each leaves its rows out (five
-        sets of folds, if there are more than 10), and the others are the inner folds.
+        Folds that only leave rows out: no test row may be a training row, and no training row may
+        be repeated. In the outer cross-validation each fold is left out (or, with more than 10
+        folds, each of five sets of folds), and the other folds are the inner folds.
     max_iter : int, default=10
-        Most iterations for each strength of shrinkage.
+        Maximum number of iterations for each strength of shrinkage.
     scoring : str or callable, default=None
-        What the outer cross-validation compares; None is the estimator's own score.
+        The score that the outer cross-validation compares; None means the estimator's own score.
     refit : bool, default=True
-        Whether the winner is fitted to all rows.
+        Whether to fit the winner to all rows.
     random_state : int, RandomState or None, default=None
-        Of the sets of folds, if there are more than 10.
+        Seed of the sets of folds, if there are more than 10 folds.
     verbose : int, default=0
-        Whether to print the path.
+        1 prints the path.
     n_jobs : int, default=None
-        Outer folds at a time.
+        The number of outer folds at a time.
     journal : str or path, default=None
-        A file that keeps the descents of finished outer folds, so that the same call goes on after
-        its process has died. That of another search is refused.
+        A file to which the descents of finished outer folds are written, so that the same call
+        continues after the process was killed. The journal of another search raises an error.
 
     Attributes
     ----------
     best_params_ : dict
-        "gamma", an array where features differ, and "alpha" (of SVC and SVR "C").
+        "gamma", an array if features differ, and "alpha" (for SVC and SVR "C").
     best_estimator_ : estimator
-        Fitted to all rows. A KernelRidge takes one gamma only: where features differ it is the
-        :class:`KernelRegressor` of the same model, and SVC and SVR stand at the end of a Pipeline
-        that multiplies the columns. A linear kernel with scales is a polynomial one of degree 1.
+        Fitted to all rows. As KernelRidge accepts one gamma only, it becomes the equivalent
+        :class:`KernelRegressor` if features differ; SVC and SVR become the last step of a Pipeline
+        that multiplies the columns first. A linear kernel with length scales becomes a polynomial
+        kernel of degree 1.
     best_score_ : float
-        The mean score of the outer folds, of rows that neither gamma nor ridge have seen.
+        The mean score of the outer folds, whose rows were not used to choose gamma and ridge.
     best_index_ : int
-        Which entry of ``path_`` was chosen; 0 is the start.
+        The index of the selected entry of ``path_``; 0 is the start.
     feature_weights_ : dict
-        The share of each feature in the distances (or products) of the kernel, by name of the
-        column if X has names, else by number; they sum up to 1.
+        The share of each feature in the distances (or products) of the kernel, by column name if X
+        has names, otherwise by number; the shares sum up to 1.
     fold_weights_ : array of shape (outer folds, n_features)
-        The same of the descents without each outer fold; :meth:`plot` draws both.
+        The same for the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
-        For each strength of shrinkage that was tried: "shrinkage", "gamma", "alpha" and the tuned
-        "cv_error" of all rows (of what was not chosen, amid the outer folds), "outer_scores",
-        "outer_params" (those of each outer fold's own descent), "gain" and "standard_error" (over
-        the start, in pairs); of labels also "outer_losses", squared errors of the outer values.
+        For each strength of shrinkage that was tried: "shrinkage"; "gamma", "alpha" and the tuned
+        "cv_error" on all rows (for entries that were not selected, at the geometric mean of the
+        outer folds); "outer_scores"; "outer_params" (of the descent of each outer fold); "gain" and
+        "standard_error" (of the paired differences from the start); for labels also "outer_losses",
+        the squared errors of the outer decision values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
-        What was planned and done; :meth:`plan` makes it beforehand.
+        What was planned and done; :meth:`plan` returns the plan in advance.
     n_iter_ : int
-        Iterations of all descents, those of the outer folds and those on all rows; 1 where the
-        start is already flat.
+        The number of iterations of all descents, on the outer folds and on all rows; 1 if the
+        gradient is already 0 at the start.
     n_features_in_, feature_names_in_, classes_
         As in scikit-learn.
 
     Notes
     -----
-    **Choice.** The best mean outer score wins if it exceeds that of the start by more than one
-    standard error of the paired differences over the outer folds; else the start stays. Of labels,
-    the squared error of the outer values has to fall by as much, too, as a few wrong labels more
-    or less say little. The error that was tuned has no say in it.
-    **Cost** about 8 candidates for each strength and outer fold, each one factorisation of its
-    rows, and n² flops a feature. Up to eight dense n×n matrices. The start of all outer folds is
-    one search, and the one descent on all rows begins amid the points that outer folds have found.
-    **Exact?** Error and gradient are those of refitting every fold; the minimum is a local one.
-    With landmarks they are those of the model with the landmarks drawn at the start of a descent.
+    **Choice.** The entry with the best mean outer score is selected if it exceeds the score of the
+    start by more than one standard error of the paired differences over the outer folds; otherwise
+    the start is selected. For labels, the squared error of the outer decision values must also fall
+    by more than one standard error, because a few wrong labels more or less mean little. The tuned
+    error is not used for this choice.
+    **Cost** about 8 candidates for each strength and outer fold; each needs one factorisation of
+    its rows, and n² flops per feature. Up to eight dense n×n matrices are in memory. One search
+    gives the starting points of all outer folds, and the single descent on all rows starts at the
+    geometric mean of the points that the outer folds have found. **Exact?** Error and gradient
+    equal those of refitting every fold; the minimum is a local one. With landmarks they are those
+    of the model with the landmarks drawn at the start of a descent.
 
     Examples
     --------
@@ -195,16 +203,16 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> FastGradientSearchCV:
-        """Descend, choose the shrinkage, and fit the winner to all rows.
+        """Tune the parameters, choose the shrinkage, and fit the winner to all rows.
 
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
         y : array of shape (n_samples,) or (n_samples, n_targets)
         groups : array of shape (n_samples,), optional
-            For the splitter.
+            Passed to the splitter.
         sample_weight : array of shape (n_samples,), optional
-            Weight 0 is the same as leaving the row out of every fit.
+            A row with weight 0 is left out of every fit.
 
         Returns
         -------
@@ -236,17 +244,17 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         groups: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> SearchPlan:
-        """What ``fit`` would do with these arguments, without doing it."""
+        """Return the plan that ``fit`` would execute with these arguments, without executing it."""
         walks, outers = clone(self)._read(X, y, groups, sample_weight)
         return self._descents(walks, outers).after(walks.plan(outers))
 
     def plot(self, *, most: int = 20, ax: Axes = None) -> FeatureWeightsDisplay:
-        """Draw the weights of the features and their spread over the outer folds.
+        """Plot the weights of the features, and those of the outer folds.
 
         Parameters
         ----------
         most : int, default=20
-            The most features to show; those with the largest weights.
+            The maximum number of features to show, those with the largest weights.
         ax : matplotlib Axes, optional
         """
         return FeatureWeightsDisplay.from_search(self, most=most, ax=ax)
@@ -273,11 +281,15 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         if self.start != "auto" and not isinstance(self.start, Mapping):
             raise ValueError(f"start={self.start!r} is not known; use 'auto' or a dictionary")
         if self.start != "auto" and set(self.start) - {"gamma", "alpha"}:
-            raise ValueError(f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are known")
+            raise ValueError(
+                f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are allowed"
+            )
         if isinstance(self.scoring, str):
             get_scorer(self.scoring)
         elif not (self.scoring is None or callable(self.scoring)):
-            raise ValueError(f"scoring={self.scoring!r} is not one scorer; pass its name")
+            raise ValueError(
+                f"scoring={self.scoring!r} is not a single scorer; pass a name or a callable"
+            )
         return read_machine(self.estimator)
 
     def _read(
@@ -294,8 +306,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         folds = Folds.from_splits(splitter.split(X, y, groups), X.shape[0])
         if folds.odd or len(folds) < 2:
             raise ValueError(
-                f"cv={self.cv!r} must have two or more splits, which only remove rows: no test row "
-                "in its training set, and no training row twice"
+                "cv must have two or more splits, with no test row in the training set and no "
+                "training row twice; use KFold or StratifiedKFold"
             )
         target, weights = model.target(y), read_weights(sample_weight, X.shape[0])
         model.check_labels(target)
@@ -342,8 +354,8 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         check_folds_repeat(self.cv)
         if self.random_state is None and len(walks.descent.folds) > MOST_OUTER_FOLDS:
             raise JournalError(
-                "random_state=None draws other sets of folds in every call, so that no journal "
-                "could be gone on with; pass random_state=0"
+                "random_state=None draws different sets of folds in every call, so that a "
+                "journal cannot be continued; pass an integer, such as random_state=0"
             )
         asked = {name: value for name, value in self.get_params(False).items() if name in _ASKED}
         parts = {
@@ -419,13 +431,13 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         return self.best_estimator_
 
     def predict(self, X: Matrix) -> AnyArray:
-        """Predict by the winner."""
+        """Predict with the winner."""
         predicted: AnyArray = self._fitted.predict(X)
         return predicted
 
     @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Matrix) -> AnyArray:
-        """Values of the winner."""
+        """Decision values of the winner."""
         values: AnyArray = self._fitted.decision_function(X)
         return values
 

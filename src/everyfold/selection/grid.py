@@ -1,4 +1,4 @@
-"""The two searches: all points of a grid, or some of them by chance."""
+"""The two searches: over all candidates of a grid, or over random candidates."""
 
 from __future__ import annotations
 
@@ -34,120 +34,131 @@ from everyfold.types import (
 
 
 class FastGridSearchCV(FastSearchCV):
-    """Exhaustive search over a grid, as scikit-learn's ``GridSearchCV`` but without its refits.
+    """Exhaustive search over a grid, like scikit-learn's ``GridSearchCV`` but without its refits.
 
     Candidates that share a kernel are evaluated together: all their ridges, on all folds, from one
-    factorisation (or one a fold).
+    factorisation (or one factorisation per fold).
 
     Parameters
     ----------
     estimator : estimator
-        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, one of the
-        library's, or a ``Pipeline`` that ends in one of them; any other by ``fallback``.
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
+        estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
+        estimator see ``fallback``.
     param_grid : dict or list of dicts
-        As in scikit-learn; parameters of Pipeline steps included.
+        As in scikit-learn, including parameters of Pipeline steps.
     scoring : str, callable, list, tuple or dict, default=None
         As in scikit-learn.
     n_jobs : int, default=None
-        Kernels that are evaluated at a time, by joblib; or, if it is neither None nor 1 and the
-        process has a ``distributed.Client``, by all workers of that Dask cluster.
+        The number of kernels that joblib evaluates at a time; for SVC and SVR with up to 20 folds,
+        the number of threads that share the folds. If it is neither None nor 1 and the process has
+        a ``distributed.Client``, all workers of that Dask cluster are used.
     refit : bool, str or callable, default=True
-        As in scikit-learn; and "one_standard_error" (one metric): the simplest model, which is the
-        one with the largest ridge (the smallest C), whose mean score is within one standard error
-        of the best mean. The error is that of the best: s/√t, with s the standard deviation
-        (t − 1) of its scores on the t folds. Of several with that ridge the best is taken.
+        As in scikit-learn. Also "one_standard_error" (for a single metric), which selects the
+        simplest model, that is the one with the largest ridge (the smallest C), whose mean score is
+        within one standard error of the best mean. The standard error is that of the best
+        candidate: s/√t, where s is the standard deviation (with t − 1) of its scores on the t
+        folds. Of several candidates with that ridge the best is selected.
     cv : int, splitter or iterable, default=None
-        As in scikit-learn; folds may overlap, be unequal, or leave one out.
+        As in scikit-learn; folds may overlap, have different sizes, or leave one row out.
     verbose : int, default=0
-        1 prints a line for every finished kernel.
+        1 shows a progress bar, or prints a line for every finished kernel if there is no terminal.
     error_score : "raise" or float, default=nan
         The score of folds that cannot be fitted.
     return_train_score : bool, default=False
-        Whether to score training rows, too; folds are then factorised one by one.
+        Whether to compute training scores as well; each fold then needs its own factorisation.
     order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
-        "auto" gives the table of refits up to 20 folds, and beyond one Newton step a fold for
-        losses other than the squared one; "exact" gives it for any number of folds. "screen" solves
-        the Cs of SVC and SVR coarsely first and the best of them exactly, where the others' scores
-        need not be exact.
-        1, 2, 3, … evaluate influence series of that order, the Bouligand influence functions (BIF)
-        of Liu et al. (2014), an approximation that exists to reproduce the literature; inf is its
-        limit, which is exact for squared loss, and what "auto" and "exact" do there.
-        ``choose_granularity(...)`` sets order and folds in one go (cv=None). Under a finite order a
-        candidate whose kernel matrix is near the identity has the score -inf (Liu et al. 2014): for
-        half of the rows the largest similarity to another row is below 1.5e-8.
+        "auto" gives the scores of refits with up to 20 folds. With more folds and a loss other than
+        the squared loss, it takes one Newton step per fold, which is an approximation. "exact"
+        gives the scores of refits for any number of folds. "screen" is like "auto", but first
+        solves SVC and SVR roughly for all values of C, and then only the best of them exactly.
+        1, 2, 3, … evaluate the influence series of that order, the Bouligand influence functions
+        (BIF) of Liu et al. (2014): an approximation that exists to reproduce the literature. inf is
+        the limit of the series, which is exact for squared loss, and which "auto" and "exact" use
+        there. ``choose_granularity(...)`` sets both the order and the folds (with cv=None). With a
+        finite order, a candidate whose kernel matrix is near the identity gets the score -inf (Liu
+        et al. 2014): for half of the rows, the largest kernel value with another row is below
+        1.5e-8.
     criterion : str, Closed or None, default=None
-        None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" or
-        "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are functions of one fit on all rows,
+        None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" and
+        "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are computed from one fit on all rows,
         without folds: ``mean_test_score`` is minus the criterion, ``n_splits_`` is 1 (that fit) and
-        ``status`` "as defined". Several targets, classes (one versus rest) or pairs of classes
-        count by the mean of their criteria. Steps of a Pipeline are fitted on all rows. "gcv" is
-        for squared loss, "gacv" and "span" for the hinge (SVC, HuberSVC). Does not go with
-        ``scoring``, ``cv`` and what else is of folds.
+        ``status`` is "as defined". For several targets, several classes (one versus rest) or pairs
+        of classes the mean of their criteria is used. Steps of a Pipeline are fitted on all rows.
+        "gcv" is for squared loss, "gacv" and "span" are for the hinge loss (SVC, HuberSVC). A
+        criterion cannot be combined with ``scoring``, ``cv`` and other options of folds.
     operator : {"auto", "dense"} or Structure, default="auto"
-        How kernel matrices are represented. "auto" leaves it to the estimator; from 2500 rows on
-        (from 1000 on if the full matrices should take more than 5 seconds), for squared loss, all
-        candidates are then evaluated at low rank first and the best on the full matrix
-        (``cv_results_["status"]`` says which), where "dense" evaluates all on it.
+        How kernel matrices are represented. "auto" leaves this to the estimator. For squared loss
+        and from 2500 rows on (from 1000 on if the full matrices should take more than 1.5 seconds),
+        "auto" evaluates all candidates with low-rank approximations first, and only the best with
+        the full matrix; ``cv_results_["status"]`` says which. "dense" evaluates all candidates
+        with the full matrix.
     ridge_scaling : {"sum", "mean"}, default="sum"
-        Whether a ridge stays what it is when rows are left out (scikit-learn), or is multiplied by
-        the number of rows. With "mean", ``best_estimator_`` has the ridge times the rows.
+        "sum": the ridge does not change when rows are left out, as in scikit-learn. "mean": it is
+        multiplied by the number of training rows; ``best_estimator_`` has the ridge multiplied by
+        the number of all rows.
     n_confirm : int or "auto", default="auto"
-        How many of the best candidates are scored again by refits of the estimator itself, which
-        then decide between them. "auto" is 0 if the winner's score is exact, else 3 (0 beyond 20
-        folds).
+        How many of the best candidates are scored again by refits of the estimator itself; these
+        scores then decide which is the best. "auto" is 0 if the winner's score is exact, otherwise
+        3 (0 with more than 20 folds).
     preprocessing : {"auto", "per_fold", "once"}, default="auto"
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
-        does, or once on all rows (never with y). "auto" is per fold up to 20 folds; warns beyond.
+        does, or once on all rows (never if they use y). "auto" means per fold with up to 20 folds,
+        and once, with a warning, with more.
     keep_predictions : {"best", "all"} or None, default="best"
-        Whose held-out values are kept for ``out_of_fold``: the winner's, those of all candidates
-        (8 bytes a row, fold repetition and candidate, which the plan counts), or nobody's.
+        Which held-out values are kept for ``out_of_fold``: those of the winner, those of all
+        candidates (8 bytes per row, fold repetition and candidate, which the plan counts), or none.
     pooled : bool or "auto", default="auto"
-        Whether a score is that of all held-out rows together, which every split then has. "auto"
-        does so, with a warning and a note in ``plan_``, where test sets of one row leave no mean or
-        another score than its name says (R², RMSE, ROC, …); False refuses or warns there.
+        Whether the score of all held-out rows together is used for every split. "auto" does so,
+        with a warning and a note in ``plan_``, if test sets have one row and the score of a single
+        row is undefined or is not what its name says (R², RMSE, ROC, …). False raises an error or
+        warns in these cases.
     fallback : {"warn", "refit", "refuse"}, default="warn"
-        What becomes of candidates that nothing speeds up (other estimators, or parameters that no
-        shortcut knows): they are refitted on every fold as scikit-learn does, beside the others,
-        with a warning or without; or the search refuses them before any work. ``plan_`` says which
+        What happens to candidates that cannot be sped up (other estimators, or unsupported values
+        of parameters). "warn" and "refit" refit them on every fold as scikit-learn does, with or
+        without a warning; "refuse" raises an error before any work. ``plan_`` says which candidates
         they are and why.
     random_state : int, RandomState or None, default=None
-        The seed of every random choice: landmarks of operators without a seed of their own (those
-        of ``best_estimator_``, too), low ranks that the search begins with, starts of power
-        iterations. It is drawn once, so that the same number gives the same results, whatever
-        ``n_jobs``. With None, operators without a seed differ from search to search, and what the
-        search chooses itself does not.
+        The seed of every random choice: landmarks of operators without their own seed (also for
+        ``best_estimator_``), the low-rank approximations at the start of a search, the start of
+        power iterations. It is drawn once, so that the same number gives the same results for any
+        ``n_jobs``. With None, operators without a seed differ from search to search, but the
+        choices of the search itself do not.
     journal : str or path, default=None
-        A file that every finished unit of work is written to (a kernel on all folds, or a fold with
-        a few kernels), on disk before the next one counts. The same call goes on from there after
-        its process was killed, repeats nothing that is written, and has the same scores to the last
-        bit. A journal of other data, folds, candidates, options or versions is refused, and so is
-        one that another process is using. ``n_jobs`` and ``verbose`` may change.
+        A file to which every finished unit of work is written (a kernel on all folds, or a fold
+        with a few kernels); it is on disk before the next unit is counted. If the process is
+        killed, the same call continues from there, repeats nothing that was written, and gives the
+        same scores to the last bit. A journal of other data, folds, candidates, options or versions
+        raises an error, as does one that another process is using. ``n_jobs`` and ``verbose`` may
+        change.
     pre_dispatch : int or str, default="2*n_jobs"
-        Accepted for compatibility.
+        Accepted for compatibility; has no effect.
 
     Attributes
     ----------
     cv_results_ : dict
-        As in scikit-learn, and ``is_exact`` (whether every fold equals a refit up to rounding),
-        ``status`` (how certain the scores are), ``is_identity`` (whether the kernel is numerically
-        the identity, so that nothing is learnt), ``spectral_radius`` (of influence series; NaN if
-        none) and ``confirmed_test_score`` (NaN for candidates that were not refitted). Times are
-        shares of the shared work. With more than 1,000 folds there are no columns of single folds;
-        ``fold_scores`` gives them.
+        As in scikit-learn, with the additional columns ``is_exact`` (whether every fold equals a
+        refit, up to rounding or the solver's tolerance), ``status`` (how certain the scores are),
+        ``is_identity`` (whether the kernel matrix is numerically the identity, so that nothing is
+        learnt), ``spectral_radius`` (of influence series, otherwise NaN) and
+        ``confirmed_test_score`` (NaN for candidates that were not refitted). Times are the
+        candidate's shares of the shared work. With more than 1,000 folds there are no columns of
+        single folds; use ``fold_scores``.
     plan_ : SearchPlan
         What was done, in words.
     best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \
 multimetric_, classes_, n_features_in_, feature_names_in_
-        As in scikit-learn. ``best_score_`` is the confirmed score where there is one.
+        As in scikit-learn. ``best_score_`` is the confirmed score if there is one.
 
     Notes
     -----
-    **Cost** for squared loss one factorisation a kernel, n³ flops and 8 n² bytes, for all ridges
-    and folds (with landmarks n c² and 8 n c); for SVC and SVR one kernel matrix and a path of Cs a
-    fold; for smooth losses some Newton steps a fold. A Pipeline has one kernel a fold. ``plan``
-    says it beforehand. **Exact?** For squared loss up to rounding; up to 20 folds of other losses
-    to the solver's tolerance; beyond, one step a fold. ``is_exact`` and ``status`` say it of every
-    candidate.
+    **Cost** for squared loss: one factorisation per kernel, n³ flops and 8 n² bytes, for all ridges
+    and folds (with c landmarks n c² and 8 n c). For SVC and SVR: one kernel matrix, and in each
+    fold the solutions for all values of C with warm starts. For smooth losses: some Newton steps
+    per fold. A Pipeline has one kernel per fold. ``plan`` estimates the cost in advance.
+    **Exact?** Squared loss: up to rounding. Other losses: to the solver's tolerance with up to 20
+    folds, one Newton step per fold (an approximation) with more. ``is_exact`` and ``status`` say it
+    for every candidate.
 
     Examples
     --------
@@ -203,9 +214,9 @@ multimetric_, classes_, n_features_in_, feature_names_in_
 
 
 class FastRandomizedSearchCV(FastSearchCV):
-    """Search over random candidates, as scikit-learn's ``RandomizedSearchCV`` without its refits.
+    """Search over random candidates, like ``RandomizedSearchCV`` but without its refits.
 
-    Candidates save work only where they share a kernel: give gamma a list of a few values and the
+    Time is saved only if candidates share a kernel. So give gamma a list of a few values, and the
     ridge a distribution.
 
     Parameters
@@ -217,27 +228,28 @@ class FastRandomizedSearchCV(FastSearchCV):
     n_iter : int, default=10
         The number of candidates.
     free_ridges : int, default=0
-        Evaluates so many further ridges for every kernel that is drawn: values of alpha or C from
-        their own distribution, one from each of so many parts of equal probability. They are
-        further candidates, after the ``n_iter`` of scikit-learn, which do not change. Ridges of one
-        kernel share its work: eight of them take three to six times that of one, where eight draws
-        of their own would take eight times, and the winner is the best of all.
+        The number of further ridges to evaluate for every kernel that is drawn: values of alpha or
+        C from their own distribution, one from each of ``free_ridges`` intervals of equal
+        probability. They are additional candidates after the ``n_iter`` of scikit-learn, which do
+        not change. Ridges of one kernel share its work: eight of them take three to six times as
+        long as one, where eight separate draws would take eight times as long.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
-operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispatch
+operator, ridge_scaling, n_confirm, preprocessing, keep_predictions, pooled, fallback, journal, \
+pre_dispatch
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
-        Gives the candidates that scikit-learn's search would try, and the seed of every other
-        random choice as in :class:`FastGridSearchCV`.
+        Determines the candidates, which are those of scikit-learn's search, and is the seed of
+        every other random choice as in :class:`FastGridSearchCV`.
 
     Attributes
     ----------
     cv_results_, plan_, best_estimator_, best_score_, best_params_, best_index_
-        And the others of :class:`FastGridSearchCV`.
+        These, and all others, as in :class:`FastGridSearchCV`.
 
     Notes
     -----
-    **Cost** and **Exact?** As in :class:`FastGridSearchCV`; kernels that are drawn only once share
-    nothing but their folds.
+    **Cost** and **Exact?** As in :class:`FastGridSearchCV`; if every candidate has its own kernel,
+    only the folds share work.
 
     Examples
     --------
@@ -288,8 +300,8 @@ operator, ridge_scaling, n_confirm, preprocessing, fallback, journal, pre_dispat
     def _candidates(self) -> Iterable[Params]:
         if self.journal is not None and self.random_state is None:
             raise ValueError(
-                "random_state=None draws other candidates in every call, so that no journal could "
-                "be gone on with; pass random_state=0"
+                "random_state=None draws different candidates in every call, so that a journal "
+                "cannot be continued; pass an integer, such as random_state=0"
             )
         asked = self.estimator, self.param_distributions
         check_free_ridges(*asked, self.free_ridges)

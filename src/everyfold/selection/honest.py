@@ -1,4 +1,4 @@
-"""The scores of a search: of every fold, of the winner honestly, of one against another."""
+"""Scores of a search: of every fold, of the winner without selection bias, and comparisons."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ class HonestScore:
     confidence : float
         Of the interval.
     bias : float
-        By how much the winner's score is too good: ``best_score_`` − estimate; for "bbc", the best
-        score of all held-out rows together − estimate, as both are of rows together.
+        By how much the winner's score is too optimistic: ``best_score_`` − estimate; for "bbc" the
+        best score of all held-out rows together − estimate, because both score the rows together.
     method : str
-        How it was found, in words.
+        How the estimate was computed, in words.
     scores : array
-        Those of the bootstraps or outer folds that the estimate is the mean of.
+        The scores of the bootstrap samples or outer folds; the estimate is their mean.
     is_exact : bool
-        Whether it rests on values that equal those of refits; for "bbc" those of all candidates.
+        Whether all values that were used equal those of refits; for "bbc" those of all candidates.
     """
 
     estimate: float
@@ -70,7 +70,7 @@ class HonestScore:
 
 
 class HonestSearch:
-    """The part of a search that judges its own results."""
+    """The part of a search that evaluates its own results."""
 
     _given: Given
     _keeper: Keeper
@@ -105,31 +105,32 @@ class HonestSearch:
         random_state: int | None = 0,
         **params: object,
     ) -> HonestScore:
-        """What the selection achieves on new rows: an estimate that selecting does not flatter.
+        """Estimate the score of the selected model on new rows, without selection bias.
 
         Parameters
         ----------
         method : {"bbc", "nested", "repeated"}, default="bbc"
-            "bbc" draws bootstraps of the held-out rows, selects on the rows drawn and scores on the
-            others (BBC-CV, Tsamardinos et al. 2018); it fits nothing, and needs
-            ``keep_predictions="all"`` and folds that hold no row out twice. Scores are those of
-            rows together, not means over folds. The interval is that of percentiles.
-            "nested" searches the training rows of every outer fold, from shared work
-            (:func:`cross_val_score`). "repeated" does so on ``n_repeats`` shuffled sets of outer
-            folds. Both give means over outer folds; the interval is Student's, with the variance
-            that overlapping training sets ask for (Nadeau and Bengio 2003).
+            "bbc" draws bootstrap samples of the held-out rows, selects the best candidate on each
+            sample and scores it on the rows that were not drawn (BBC-CV, Tsamardinos et al. 2018).
+            It fits nothing, and needs ``keep_predictions="all"`` and folds that hold no row out
+            twice. Scores are computed for all rows together, not as means over folds. The interval
+            consists of percentiles. "nested" repeats the search on the training rows of every outer
+            fold, with shared work (:func:`cross_val_score`). "repeated" does so on ``n_repeats``
+            repetitions of shuffled outer folds. Both return means over outer folds; their interval
+            is Student's, with a variance corrected for overlapping training sets (Nadeau and Bengio
+            2003).
         X, y
-            The rows of ``fit``, for "nested" and "repeated"; others are refused.
+            The data passed to ``fit``, for "nested" and "repeated"; other rows raise an error.
         confidence : float, default=0.95
             Of the interval.
         outer : int, splitter or None, default=None
-            Outer folds; None for the search's own ``cv``. A number of folds for "repeated".
+            Outer folds; None means the ``cv`` of the search. "repeated" needs a number of folds.
         n_repeats, n_bootstraps : int
         random_state : int or None, default=0
-            Of bootstraps, and of the folds of "repeated".
+            Seed of the bootstrap samples, and of the folds of "repeated".
         **params
-            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn
-            as wholes, and rows are scored with their weights, as scikit-learn's searches do.
+            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn as
+            a whole, and rows are scored with their weights, as in scikit-learn's searches.
 
         Returns
         -------
@@ -150,11 +151,11 @@ class HonestSearch:
             )
         if isinstance(X, RowSource) or is_lazy(X):
             raise ValueError(
-                f"method={method!r} takes rows out of X, which a source of rows does not hold; "
-                "pass an array"
+                f"method={method!r} needs single rows of X, which are not available for a source "
+                "of rows; pass an array"
             )
         if X is None or y is None:
-            raise ValueError(f"method={method!r} searches again; pass the rows: X=..., y=...")
+            raise ValueError(f"method={method!r} repeats the search; pass the data: X=..., y=...")
         self._check_rows(X, y, params)
         repeats = n_repeats if method == "repeated" else None
         splits = self._outer(X, y, params, outer, repeats, random_state)
@@ -162,7 +163,10 @@ class HonestSearch:
         search.refit = self.refit or True  # every outer fold needs its winner
         scores = cross_val_score(search, X, y, cv=splits, params=params)
         if np.isnan(scores).any():
-            raise ValueError(f"outer fold {int(np.argmax(np.isnan(scores)))} has no score")
+            raise ValueError(
+                f"outer fold {int(np.argmax(np.isnan(scores)))} has no score; use other outer "
+                "folds, or another scoring"
+            )
         ratio = sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits)
         words = f"nested cross-validation on {len(splits)} outer folds"
         if method == "repeated":
@@ -173,15 +177,16 @@ class HonestSearch:
     def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
         """The scores of all folds of a candidate.
 
-        Up to 1,000 folds they are also columns of ``cv_results_``; beyond, this is where they are.
+        With up to 1,000 folds these are also columns of ``cv_results_``; with more they are only
+        available here.
 
         Parameters
         ----------
         candidate : int, optional
             Its index in ``cv_results_``; the best if None.
         name : str, optional
-            As in the columns of ``cv_results_``: "test_score", "train_score", "test_r2". The score
-            that decided if None.
+            The name of a column of ``cv_results_`` without the split: "test_score", "train_score",
+            "test_r2". None means the score that decided.
 
         Returns
         -------
@@ -212,7 +217,7 @@ class HonestSearch:
         i, j : int
             Indices in ``cv_results_``.
         metric : str, optional
-            Which of several; the one that ``refit`` names by default.
+            Which metric, if there are several; by default the one that ``refit`` names.
         confidence : float, default=0.95
             Of the interval.
 
@@ -232,9 +237,10 @@ class HonestSearch:
         return replace(found, is_exact=is_exact, status=(first, second))
 
     def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
-        """Which candidates are worse than the best, each by a one-sided corrected t-test.
+        """Which candidates are significantly worse than the best, by one-sided corrected t-tests.
 
-        Those without a score on every fold are. Tests are not corrected for their number.
+        Candidates without a score on every fold count as worse. There is no correction for multiple
+        testing.
 
         Returns
         -------
@@ -278,8 +284,8 @@ class HonestSearch:
             raise ValueError(f"metric={metric!r} is not one of the search; use one of {known}")
         if self.plan_.pooled:
             raise ValueError(
-                "scores are pooled: every fold has that of all rows, so that nothing tells how "
-                "much they vary; use pooled=False, or folds of several rows"
+                "scores are pooled over all rows, so that their variation over folds is not "
+                "known; use pooled=False, or folds of several rows"
             )
         if self.n_splits_ < 2:
             raise ValueError(
@@ -308,12 +314,13 @@ class HonestSearch:
             )
         if method == "bbc" and is_rule(self.refit):
             raise ValueError(
-                f"method='bbc' selects by the best score, and refit={self.refit!r} is another "
+                f"method='bbc' selects by the best score, but refit={self.refit!r} is another "
                 "rule; use method='nested'"
             )
         if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
             raise ValueError(
-                "groups has another label for every row, so that it groups nothing; leave it out"
+                "groups has a different label for every row, so that there are no groups; leave "
+                "it out"
             )
 
     def _check_rows(self, X: Matrix, y: Targets, params: Params) -> None:
@@ -338,8 +345,7 @@ class HonestSearch:
         if len(lost):
             raise ValueError(
                 f"{len(lost)} candidates (number {lost[0]} is the first) were refitted as "
-                "scikit-learn does, so that no held-out values of them are there to draw from; use "
-                "method='nested'"
+                "scikit-learn does, so that they have no held-out values; use method='nested'"
             )
 
     def _bootstrapped(
@@ -360,7 +366,9 @@ class HonestSearch:
         judge = table.judge(scorer, rest)
         scores = bootstrap(table, judge, labels, n_bootstraps, random_state)
         if np.isnan(scores).all():
-            raise ValueError("no bootstrap has a score; the metric needs more rows, or classes")
+            raise ValueError(
+                "no bootstrap sample has a score; the metric needs more rows or more classes"
+            )
         return float(np.nanmax(together(table, judge))), scores[~np.isnan(scores)]
 
     def _outer(
@@ -383,7 +391,10 @@ class HonestSearch:
             _check_classes(y, cvs[0] if outer is not None else self.n_splits_, self.n_splits_)
         splits = [split for cv in cvs for split in splits_of(replace(asked, cv=cv))]
         if len(splits) < 2:
-            raise ValueError(f"outer={outer!r} has one fold, and an interval needs at least 2")
+            raise ValueError(
+                f"outer={outer!r} has one fold, but an interval needs at least 2; use outer=5, "
+                "for example"
+            )
         everything = np.arange(num_samples(X))
         return [(everything[train], everything[test]) for train, test in splits]
 
@@ -400,8 +411,8 @@ def _check_params(params: Params, n: int) -> None:
     unknown = [name for name in unknown if "__" not in name]
     if unknown and not get_config()["enable_metadata_routing"]:
         raise ValueError(
-            f"{unknown[0]} is not known; pass what fit was given: sample_weight (of a Pipeline "
-            "step__sample_weight) and groups"
+            f"{unknown[0]} is not known; pass the same parameters as to fit: sample_weight (for "
+            "a Pipeline step__sample_weight) and groups"
         )
     for name in ("groups", "sample_weight"):
         count = n if params.get(name) is None else num_samples(params[name])
@@ -438,8 +449,9 @@ def _shuffled(
     count = search.n_splits_ if outer is None else outer
     if not isinstance(count, int | np.integer) or n_repeats < 2:
         raise ValueError(
-            f"method='repeated' shuffles a number of folds at least twice, not outer={outer!r} "
-            f"{n_repeats} times; use outer=5, or method='nested' for a splitter"
+            "method='repeated' needs a number of folds as outer and n_repeats >= 2, got "
+            f"outer={outer!r} and n_repeats={n_repeats}; use outer=5, or method='nested' for a "
+            "splitter"
         )
     kind = GroupKFold if has_groups else StratifiedKFold if is_classifier(search) else KFold
     seeds = np.random.default_rng(seed).integers(0, 2**31 - 1, n_repeats)

@@ -1,4 +1,4 @@
-"""Prediction intervals from the models of all folds: jackknife+, CV+ and their kin."""
+"""Prediction intervals from the models of all folds: jackknife+, CV+ and similar methods."""
 
 from __future__ import annotations
 
@@ -46,51 +46,53 @@ _BLOCK = 4_000_000  # numbers at a time: new rows times rows of the fit
 class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Prediction intervals by cross-validation, without refitting for squared loss.
 
-    Names and results are those of :class:`CrossConformalRegressor` of MAPIE 1.x with its absolute
-    conformity scores. With :math:`e_i` the residual of row i by the model :math:`f_{-S(i)}` of the
-    fold that held it out, the interval of a new row x lies between quantiles of
-    :math:`f_{-S(i)}(x) \pm |e_i|` (Barber et al. 2021).
+    Names and results are those of :class:`CrossConformalRegressor` of MAPIE 1.x with absolute
+    conformity scores. Let :math:`f_{-S(i)}` be the model of the fold that held out row i, and
+    :math:`e_i` the residual of row i by this model. The interval of a new row x lies between
+    quantiles of :math:`f_{-S(i)}(x) \pm |e_i|` (Barber et al. 2021).
 
     Parameters
     ----------
     estimator : regressor
         For ``KernelRidge``, ``Ridge``, ``LSSVR`` and ``KernelRegressor`` with squared loss the
         models of all folds come from one factorisation. Others (``SVR``, smooth losses, steps of a
-        Pipeline or a gamma that belong to the training rows) are fitted on each fold; those that
-        nothing here knows, too, by ``fallback``.
+        Pipeline or a gamma that depend on the training rows) are fitted on each fold. The same
+        holds for any other regressor, see ``fallback``.
     confidence_level : float or sequence of float, default=0.9
-        The share of new rows that their intervals are to cover; several give several intervals.
+        The share of new rows that the intervals should cover; several levels give several
+        intervals.
     method : {"plus", "base", "minmax"}, default="plus"
-        "plus": jackknife+ or CV+, as above. "base": the model of all rows ± a quantile of the
-        :math:`|e_i|`. "minmax": the smallest and the largest :math:`f_{-S}(x)` ∓ that quantile, the
-        widest.
+        "plus": jackknife+ or CV+, as above. "base": the prediction of the model fitted on all rows
+        ± a quantile of the :math:`|e_i|`. "minmax": from the smallest :math:`f_{-S}(x)` minus that
+        quantile to the largest plus that quantile, which is the widest interval.
     cv : int or splitter, default=5
         A number of shuffled folds, -1 or ``LeaveOneOut()`` for the jackknife, or a splitter whose
         test sets are a partition.
     n_jobs : int, default=None
-        Fits at a time, where folds are fitted one by one.
+        The number of fits at a time, if folds are fitted one by one.
     preprocessing, fallback
-        As in :class:`FastGridSearchCV`: beyond 20 folds the steps of a Pipeline are fitted once.
+        As in :class:`FastGridSearchCV`; with more than 20 folds the steps of a Pipeline are fitted
+        once.
     random_state : int, RandomState or None, default=None
-        Of the shuffled folds.
+        Seed of the shuffled folds.
 
     Attributes
     ----------
     conformity_scores_ : array of shape (n_samples,)
         The \|e_i\|.
     is_exact_ : bool
-        Whether the models of the folds are those of refits, up to rounding.
+        Whether the models of the folds equal refits, up to rounding.
     how_ : str
-        How they came about, in words.
+        How the models were computed, in words.
 
     Notes
     -----
-    **Cost** for squared loss one factorisation, and 2 n t flops a new row with t folds: n² for the
-    jackknife+, whose coefficients take 8 n² bytes. **Exact?** Up to rounding; a structure that
-    draws landmarks keeps those of all rows for every fold.
+    **Cost** for squared loss: one factorisation, and 2 n t flops per new row with t folds; that is
+    n² for the jackknife+, whose coefficients take 8 n² bytes. **Exact?** Up to rounding. If the
+    structure draws landmarks, all folds use the landmarks drawn from all rows.
 
-    "plus" covers at least 1 - 2(1 - confidence_level) of new rows, whatever their distribution
-    (for k folds a little less), and about ``confidence_level`` in practice; "minmax" at least
+    "plus" covers at least 1 - 2(1 - confidence_level) of new rows for any distribution (with k
+    folds a little less), and about ``confidence_level`` in practice. "minmax" covers at least
     ``confidence_level``.
 
     References
@@ -132,7 +134,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         groups: ArrayLike | None = None,
         fit_params: Params | None = None,
     ) -> FastCrossConformalRegressor:
-        """Fit the models of all folds and of all rows, and keep the residuals of held-out rows.
+        """Fit the models of all folds and the model on all rows, and keep the held-out residuals.
 
         Parameters
         ----------
@@ -141,8 +143,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         groups : array of shape (n_samples,), optional
             Passed to the splitter.
         fit_params : dict, optional
-            ``sample_weight`` for fitting (of a Pipeline ``step__sample_weight``); the quantiles
-            count every row alike.
+            ``sample_weight`` for fitting (for a Pipeline ``step__sample_weight``); in the quantiles
+            every row counts the same.
 
         Returns
         -------
@@ -171,15 +173,15 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         return self
 
     def fit(self, X: Matrix, y: Targets, **fit_params: object) -> FastCrossConformalRegressor:
-        """``fit_conformalize`` by scikit-learn's name.
+        """The same as ``fit_conformalize``, under scikit-learn's name.
 
         Parameters
         ----------
         X, y
             As in ``fit_conformalize``.
         **fit_params
-            ``groups`` for the splitter, and for a search; everything else is handed on to the
-            ``fit`` of the estimator. With metadata routing, to whom that asks for it.
+            ``groups`` are passed to the splitter, and to a search; everything else is passed to the
+            ``fit`` of the estimator. With metadata routing, to whatever requests it.
 
         Returns
         -------
@@ -197,17 +199,18 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         *,
         allow_infinite_bounds: bool = False,
     ) -> tuple[Array, Array]:
-        """Points and intervals of new rows.
+        """Point predictions and intervals for new rows.
 
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
         aggregate_point_predictions : {"mean", "median"} or None, default="mean"
-            The points: mean or median over the rows of the fit of what the models without them
-            say, or the model of all rows, which it always is for ``method="base"``.
+            How point predictions are computed: as mean or median over the training rows of the
+            predictions by the models without that row; or, with None and always for
+            ``method="base"``, by the model fitted on all rows.
         allow_infinite_bounds : bool, default=False
-            Whether a confidence level that the number of rows is too small for gives infinite
-            intervals, and not an error.
+            Whether a confidence level that is too high for the number of rows gives infinite
+            intervals instead of an error.
 
         Returns
         -------
@@ -227,7 +230,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         return np.concatenate(points), np.concatenate(bounds)
 
     def predict(self, X: Matrix, aggregate_point_predictions: Aggregate = "mean") -> Array:
-        """Points of new rows, as in ``predict_interval``."""
+        """Point predictions for new rows, as in ``predict_interval``."""
         check_is_fitted(self, "conformity_scores_")
         _check_aggregate(aggregate_point_predictions)
         blocks = self._values(X)
@@ -235,7 +238,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
 
     @property
     def conformity_scores(self) -> Array:
-        """The absolute residuals of held-out rows, by MAPIE's name."""
+        """The absolute residuals of held-out rows, under MAPIE's name."""
         check_is_fitted(self, "conformity_scores_")
         return self.conformity_scores_
 
@@ -271,8 +274,8 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         reason = not_sped_up(request)
         if reason and self.fallback == "warn":
             warn(
-                f"the estimator is refitted on every fold: {reason}. fallback='refit' does so "
-                "silently, and fallback='refuse' raises an error."
+                f"the estimator is refitted on every fold: {reason}. Use fallback='refit' to do "
+                "so without a warning, or fallback='refuse' to raise an error."
             )
 
     def _keep(self, kept: KeptFolds, X: Matrix, y: Array) -> None:
@@ -283,7 +286,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self.how_ = kept.words
         self._predictors, self._fold_of = kept.predictors, kept.fold_of
         if not np.isfinite(self.conformity_scores_).all():
-            raise ValueError("a fold has no finite predictions; use a larger ridge")
+            raise ValueError("a fold has predictions that are not finite; use a larger ridge")
         if kept.remark:
             words = f"the models of the folds may differ from refits: {kept.remark}"
             warn(words, InexactWarning)

@@ -57,8 +57,8 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     search = request.estimator
     if request.wants.pools is True:
         raise ValueError(
-            "pooled=True does not go with a search, whose winners differ between outer folds; use "
-            "larger folds, or cross_val_predict"
+            "pooled=True cannot be combined with a search as the estimator, because the winners "
+            "differ between outer folds; use larger folds, or cross_val_predict"
         )
     _check(request, _reason(search, request))
     request = request.indexed()

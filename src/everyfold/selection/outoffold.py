@@ -24,24 +24,24 @@ Method = Literal["predict", "decision_function", "predict_proba"]
 
 @dataclass(frozen=True)
 class OutOfFoldPredictions:
-    """What the models of a cross-validation say of the rows that they were not fitted on.
+    """Out-of-fold predictions: of each row by the models that were not fitted on it.
 
     Attributes
     ----------
     values : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
-        The mean over the folds that held a row out; of labels, the most frequent one. NaN for rows
-        that none did.
+        The mean over the folds that held a row out; for labels, the most frequent one. NaN for rows
+        that were never held out.
     spread : array of the same shape
-        The standard deviation over these folds, 0 where there is one; of labels, the share of folds
-        that say otherwise.
+        The standard deviation over these folds, 0 if there is only one; for labels, the share of
+        folds that predict another label.
     repeats : int array of shape (n_samples,)
         How many folds held a row out.
     is_exact : bool
         Whether every value equals that of a refit up to rounding or the solver's own tolerance.
     status : str
-        How certain they are, in the words of ``cv_results_["status"]``.
+        How certain the values are, as in ``cv_results_["status"]``.
     truth : array of shape (n_samples,) or (n_samples, n_targets)
-        The y of all rows.
+        y of all rows.
     """
 
     values: AnyArray
@@ -162,12 +162,15 @@ class Keeper:
         """Every held-out decision value of a candidate, the label of its row, and all labels."""
         kept = self._find(number)
         if kept.target.classes is None:
-            raise ValueError("tune_threshold is for classifiers, and the estimator is none")
+            raise ValueError(
+                "tune_threshold is for classifiers, but the estimator of the search is a regressor"
+            )
         found = kept.read("decision_function")
         if kept.are_signs:
             raise ValueError(
-                "the held-out values are approximations of which only the signs count; use "
-                "order='exact', or a scorer that compares values, such as 'roc_auc'"
+                "the held-out values are approximations of which only the signs are meaningful; "
+                "fit the search with order='exact', or with a scoring that needs the values, "
+                "such as 'roc_auc'"
             )
         return found, kept.whole.truth[kept.rows], kept.target.classes
 
@@ -178,23 +181,27 @@ class Keeper:
         """
         if self.keeps != "all":
             raise ValueError(
-                "the held-out values of all candidates are needed, and keep_predictions="
-                f"{self.keeps!r} kept others; fit the search with keep_predictions='all'"
+                "the held-out values of all candidates are needed, but "
+                f"keep_predictions={self.keeps!r} did not keep them; fit the search with "
+                "keep_predictions='all'"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
         if not kept:
-            raise ValueError("no candidate has held-out values; all were refitted, or failed")
+            raise ValueError(
+                "no candidate has held-out values, because all were refitted or failed; use "
+                "method='nested'"
+            )
         rows = kept[0].rows
         if len(np.unique(rows)) < len(rows):
             raise ValueError(
-                "cv holds some rows out more than once, and bootstraps of rows need each at most "
+                "cv holds out some rows more than once, but method='bbc' needs each row at most "
                 "once; use a cv that is a partition, or method='nested'"
             )
         known = [own for own in kept if np.isfinite(own.values).all()]
         if all(_is_constant(own) for own in known):
             raise ValueError(
-                "every candidate predicts one value for all held-out rows, so that there is "
-                "nothing to select; try other values of gamma and of the ridge"
+                "every candidate predicts the same value for all held-out rows, so that there "
+                "is nothing to select; try other values of gamma and of the ridge"
             )
         return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
 
@@ -249,8 +256,8 @@ def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Arra
     missing = np.flatnonzero((repeats == 0) | _has_gaps(kept))
     if len(missing):
         raise ValueError(
-            f"row {missing[0]} was held out by no fold, or by one that failed, and there is no "
-            "label for that; use method='decision_function', whose values are NaN there"
+            f"row {missing[0]} was never held out, or its fold failed, so that it has no label; "
+            "use method='decision_function', whose values are NaN for such rows"
         )
     classes = kept.target.classes
     assert classes is not None

@@ -60,41 +60,43 @@ def permutation_test_score(
     preprocessing: Preprocessing = "auto",
     fallback: Fallback = "warn",
 ) -> tuple[float, Array, float]:
-    """The score of a model beside its scores for permuted targets, and a p-value.
+    """The score of a model, its scores for permuted targets, and a p-value.
 
-    A twin of :func:`sklearn.model_selection.permutation_test_score`, with the same permutations for
-    the same ``random_state``. For squared loss all permutations share one factorisation: they are
-    further columns, at 2 n² flops each, also on stratified folds, which differ from one permutation
-    to the next. Other losses share the kernel matrix and are solved for each permutation.
+    It replaces :func:`sklearn.model_selection.permutation_test_score`, with the same permutations
+    for the same ``random_state``. For squared loss all permutations share one factorisation: each
+    is one more right-hand side, at 2 n² flops, also with stratified folds, which differ from one
+    permutation to the next. With other losses the permutations share the kernel matrix, and each is
+    solved.
 
     Parameters
     ----------
     estimator, X, y, cv, n_jobs, verbose, params
         As in :func:`cross_val_score`.
     groups : array of shape (n_samples,), optional
-        Labels are permuted within groups, which the splitter gets as well.
+        Labels are permuted within groups; the groups are also passed to the splitter.
     n_permutations : int, default=100
     random_state : int, RandomState or None, default=0
-        Of the permutations, and of landmarks that have no seed of their own.
+        Seed of the permutations, and of landmarks without their own seed.
     scoring : str, callable or None, default=None
-        One scorer of scikit-learn's; None is the estimator's own ``score``.
+        One scorer of scikit-learn; None means the estimator's own ``score``.
     order, operator, ridge_scaling, preprocessing, fallback
         As in :class:`FastGridSearchCV`.
 
     Returns
     -------
     score : float
-        The mean over the folds for y itself.
+        The mean score over the folds for the original y.
     permutation_scores : array of shape (n_permutations,)
-        Those for permuted y.
+        The mean scores for permuted y.
     pvalue : float
-        (C + 1) / (n_permutations + 1) with C the number of permutations that score no less than y.
+        (C + 1) / (n_permutations + 1), where C is the number of permutations whose score is at
+        least that of y.
 
     Notes
     -----
-    **Cost** for squared loss one factorisation, and a column of it a permutation: n² flops each;
-    other losses share the kernel matrix and solve every permutation. **Exact?** As
-    :func:`cross_val_score`, with scikit-learn's permutations.
+    **Cost** for squared loss: one factorisation, and n² flops per permutation. Other losses: one
+    shared kernel matrix, and one solution per permutation. **Exact?** As :func:`cross_val_score`,
+    with scikit-learn's permutations.
 
     Examples
     --------

@@ -155,10 +155,10 @@ def constant_remarks(outcome: Outcome, params: Params) -> list[Remark]:
         return []
     return [
         Remark(
-            f"the best candidate, {params}, predicts {outcome.only_label[0]!r} for every held-out "
-            "row, which needs no model. Search other values, standardise the features, or use "
-            "class_weight='balanced' or a scorer that looks at every class, such as "
-            "'balanced_accuracy'"
+            f"the best candidate, {params}, predicts {outcome.only_label[0]!r} for every "
+            "held-out row, which needs no model. Search other values, standardise the features, "
+            "or use class_weight='balanced' or a scorer that takes every class into account, "
+            "such as 'balanced_accuracy'"
         )
     ]
 
@@ -167,8 +167,8 @@ def identity_remarks(params: Params) -> list[Remark]:
     """What is to be said of a kernel that knows each row only."""
     return [
         Remark(
-            f"the kernel of the best candidate, {params}, is numerically the identity: every row "
-            "is like itself only, and all new rows get the same prediction. Its width does not fit "
-            "the data: search smaller values of gamma, or standardise the features."
+            f"the kernel of the best candidate, {params}, is numerically the identity: no two "
+            "rows are similar, and all new rows get the same prediction. The kernel is too "
+            "narrow for the data: search smaller values of gamma, or standardise the features."
         )
     ]

@@ -1,4 +1,4 @@
-"""What a search shows: a page about itself, and a view in notebooks."""
+"""The report of a search, and its view in notebooks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_LETTERS = 4000
 
 
 class ResultView:
-    """Shows what was found below scikit-learn's own diagram, in notebooks."""
+    """Shows the results below scikit-learn's own diagram in notebooks."""
 
     def _repr_html_inner(self) -> str:
         return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
@@ -54,29 +54,30 @@ class ReportedSearch(ResultView):
         honest: HonestScore | None = None,
         title: str | None = None,
     ) -> Path:
-        """Write a page about the search: one HTML file, which needs no network.
+        """Write a report of the search: one HTML file, which needs no network.
 
-        The winner and how sure it is, the surface of scores, pictures of held-out rows, the rows
-        that went wrong, all candidates in a table that can be sorted and filtered, the plan, and
-        the call that repeats the search. What a search does not have (folds, held-out values, a
-        winner) is left out, and the page says why. Pictures need matplotlib.
+        It contains the winner and how certain it is, the surface of scores, plots of out-of-fold
+        predictions, the rows that were predicted wrongly, all candidates in a table that can be
+        sorted and filtered, the plan, and the call that repeats the search. If the search lacks
+        something (folds, held-out values, a winner), that part is left out, and the page says why.
+        Plots need matplotlib.
 
         Parameters
         ----------
         path : str or path
-            It is written beside and takes its name once it is complete.
+            The file to write. It is written under a temporary name and renamed once it is complete.
         ids : array of shape (n_samples,), optional
-            Names of the rows; by default the index of X if that was a data frame, else numbers
+            Names of the rows; by default the index of X if it was a data frame, otherwise numbers
             from 0.
         honest : HonestScore, optional
-            What ``honest_score`` gave. Without it that of "bbc" is taken, which needs
+            A result of ``honest_score``. By default that of "bbc" is computed, which needs
             ``keep_predictions="all"``.
         title : str, optional
 
         Returns
         -------
         path : Path
-            Of the file.
+            The path of the file.
         """
         check_is_fitted(self, "cv_results_")
         return write_report(path, self, findings_of(self, ids, honest, title))
@@ -87,8 +88,8 @@ def write_report(path: str | os.PathLike[str], search: Search, findings: Finding
     path = Path(path)
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise ValueError(
-            f"path={str(path)!r} cannot be written: it is a directory, or there is none to put it "
-            "into; give the name of a file in one that exists"
+            f"path={str(path)!r} cannot be written: it is a directory, or its directory does not "
+            "exist; use the name of a file in an existing directory"
         )
     content = page(search, findings).encode(errors="replace")
     with writing(path) as file:
@@ -195,7 +196,7 @@ def _read_ids(ids: ArrayLike | None, search: Search) -> AnyArray | None:
     named, n = np.asarray(ids), search.plan_.rows
     if named.shape != (n,):
         raise ValueError(
-            f"ids has the shape {named.shape}, and the search was fitted to {n} rows; pass one id "
-            "for each of them"
+            f"ids has the shape {named.shape}, but the search was fitted to {n} rows; pass one "
+            "id for each row"
         )
     return named

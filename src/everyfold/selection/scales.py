@@ -225,15 +225,15 @@ def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
     return [
         (
             not model.loss.has_constant_curvature,
-            "has no closed form; tune LSSVC or LSSVR, or SVC or SVR, which take its scales",
+            "does not have squared loss; use LSSVC, LSSVR, SVC or SVR",
         ),
         (
             model.choice.kernel not in _KERNELS,
-            f"has kernel={model.choice.kernel!r}, without gamma; use one of {_KERNELS}",
+            f"has kernel={model.choice.kernel!r}, which has no gamma; use one of {_KERNELS}",
         ),
         (model.chooses_ridge, "chooses its own alpha; use Ridge"),
-        (model.voting is not None, "decides by votes of pairs; use multi_class='ovr'"),
-        (model.class_weight == "balanced", "has balanced class weights; use fixed ones"),
+        (model.voting is not None, "has multi_class='ovo'; use multi_class='ovr'"),
+        (model.class_weight == "balanced", "has class_weight='balanced'; pass a dict of weights"),
         (_has_penalty(estimator), "has C; use alpha = 1 / (2 C)"),
         (len(model.ridges) > 1, "has several ridges; use one alpha"),
         (

@@ -1,4 +1,4 @@
-"""What grid and randomised search share: scikit-learn's contract, read from outcomes."""
+"""What grid search and random search have in common: scikit-learn's interface, from outcomes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Run:
 
 
 class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  # type: ignore[misc]
-    """Base of the searches; everything not defined here is scikit-learn's own."""
+    """Base class of the searches; everything that is not defined here is scikit-learn's own."""
 
     _parameter_constraints: Params = {  # noqa: RUF012
         **BaseSearchCV._parameter_constraints,
@@ -138,8 +138,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
-            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples). Or a
+            source of rows (:mod:`everyfold.streams`), which has its own targets; then omit ``y``.
         y : array of shape (n_samples,) or (n_samples, n_targets)
         **params
             ``sample_weight`` (for a Pipeline ``step__sample_weight``) and ``groups``, or whatever
@@ -152,9 +152,9 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         Raises
         ------
         KeyboardInterrupt, SystemExit, Exception
-            If interrupted, by Ctrl-C or SIGTERM (in the main thread, unless there is a handler), or
-            if something fails. What had been finished by then is in the usual attributes, the best
-            of it refitted.
+            If the search is interrupted by Ctrl-C or SIGTERM (in the main thread, unless a handler
+            is installed), or if an error occurs. The candidates finished by then are in the usual
+            attributes, and the best of them is refitted.
         """
         state = self._begin(X, y, params)
         with sigterm_raises(), watched(state.request.X, state.progress):
@@ -170,10 +170,10 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         return self
 
     def plan(self, X: Matrix, y: Targets = None, **params: object) -> SearchPlan:
-        """What ``fit`` would do with these arguments, without doing it.
+        """Return the plan that ``fit`` would execute with these arguments, without executing it.
 
-        Everything is read and checked, and steps of a Pipeline may be fitted on one fold to learn
-        the width of their rows; no kernel is computed.
+        All arguments are read and checked, and the steps of a Pipeline may be fitted on one fold to
+        find the number of features; no kernel is computed.
         """
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
@@ -293,8 +293,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             if not hasattr(self, "best_index_"):
                 raise ValueError(
                     f"no candidate has a score: mean_test_{state.metric} is NaN or -inf for all, "
-                    "so that none is better than another and none was refitted. The warnings say "
-                    "why, and cv_results_ has the table; refit=False is content with that"
+                    "so that there is no best candidate to refit. The warnings say why, and "
+                    "cv_results_ has the table; pass refit=False if the table is enough"
                 )
             self._refit_best(state)
 

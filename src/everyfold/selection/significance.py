@@ -23,9 +23,9 @@ class Comparison:
     difference : float
         The mean over the folds of the first score minus the second.
     statistic : float
-        The difference in units of its corrected standard error; infinite if all folds agree.
+        The difference divided by its corrected standard error; infinite if all folds agree.
     pvalue : float
-        Two-sided: how probable so large a statistic is for candidates that are equally good.
+        Two-sided: the probability of such a large statistic if both candidates are equally good.
     interval : tuple (low, high)
         Of the difference.
     confidence : float
@@ -99,8 +99,8 @@ def compare(table: Array, i: int, j: int, ratio: float, confidence: float) -> Co
         if not np.isfinite(table[:, k]).all():
             fold = int(np.flatnonzero(~np.isfinite(table[:, k]))[0])
             raise ValueError(
-                f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that nothing can "
-                "be compared with it; choose another, or mend what the warnings of the search say"
+                f"candidate {k} has the score {table[fold, k]} on fold {fold}, so that it cannot "
+                "be compared; choose another candidate, or see the warnings of the search"
             )
     differences = _differences(table[:, i], table[:, j])
     mean, error = float(differences.mean()), float(spread_of_mean(differences, ratio))
@@ -119,8 +119,8 @@ def worse(table: Array, best: int, ratio: float, confidence: float) -> Mask:
     check_confidence(confidence)
     if not np.isfinite(table[:, best]).all():
         raise ValueError(
-            f"the best candidate, {best}, has no score on some folds, so that nothing can be "
-            "compared with it"
+            f"the best candidate, {best}, has no score on some folds, so that other candidates "
+            "cannot be compared with it; see the warnings of the search"
         )
     is_known = np.isfinite(table).all(axis=0)
     differences = _differences(table[:, [best]], np.where(is_known, table, table[:, [best]]))

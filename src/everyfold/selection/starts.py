@@ -45,8 +45,8 @@ def _read_gamma(gamma: Any, X: Matrix) -> Any:
         gammas = (resolve_gamma(gamma, X),)
     if len(gammas) not in (1, X.shape[1]) or min(gammas) <= 0.0:
         raise ValueError(
-            f"the start, gamma={gamma!r}, must have numbers > 0: one, or one for each of the "
-            f"{X.shape[1]} features"
+            f"the start, gamma={gamma!r}, is not allowed; pass a number > 0, or one for each of "
+            f"the {X.shape[1]} features"
         )
     return gammas[0] if len(gammas) == 1 else np.array(gammas)
 
@@ -55,7 +55,10 @@ def _read_alpha(alpha: Any) -> float:
     """Check the ridge that a descent starts from: one number > 0, as its logarithm is tuned."""
     (ridge,) = read_ridge(alpha)
     if ridge <= 0.0:
-        raise ValueError(f"the start, alpha={alpha!r}, must have numbers > 0, for their logarithm")
+        raise ValueError(
+            f"the start, alpha={alpha!r}, is not allowed, as its logarithm is tuned; pass a "
+            "number > 0"
+        )
     return ridge
 
 

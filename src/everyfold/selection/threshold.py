@@ -15,7 +15,7 @@ from everyfold.types import AnyArray, Array, Scorer
 
 
 class TunedThreshold(NamedTuple):
-    """The threshold of decision values from which on a row is of the positive class.
+    """A threshold of decision values: rows at or above it get the positive class.
 
     That is the second of the two, unless the scorer names another (``pos_label``).
 
@@ -24,7 +24,8 @@ class TunedThreshold(NamedTuple):
     best_threshold : float
         Of decision values for the positive class: of those with the other sign if it is the first.
     best_score : float
-        The score of all held-out rows with it. It was chosen for that, so it flatters a little.
+        The score of all held-out rows with this threshold. As the threshold was chosen by this
+        score, it is slightly too optimistic.
     """
 
     best_threshold: float
@@ -55,13 +56,14 @@ def tune(
     """The best of the thresholds for all values together, by scikit-learn's own search."""
     if len(classes) != 2:
         raise ValueError(
-            f"tune_threshold is for two classes, and y has {len(classes)}; for more, calibrate: "
+            f"tune_threshold is for two classes, but y has {len(classes)}; for more classes use "
             "FastCalibratedClassifierCV"
         )
     if not asks_for_predictions(get_scorer(scoring)):
         raise ValueError(
-            f"scoring={scoring!r} is no scorer of predicted labels, which are all that a threshold "
-            "changes; use 'balanced_accuracy', 'f1' or another, by make_scorer if it is your own"
+            f"scoring={scoring!r} does not score predicted labels, but a threshold changes only "
+            "labels; use 'balanced_accuracy', 'f1' or another such scorer, or make_scorer for "
+            "your own function"
         )
     _check_label(scoring, classes)
     if not np.isfinite(values).all():
@@ -71,8 +73,8 @@ def tune(
         )
     if np.ptp(values) <= np.finfo(np.float64).eps * np.abs(values).max():
         raise ValueError(
-            "tune_threshold: all held-out values are the same, so that no threshold tells the "
-            "classes apart; search other parameters"
+            "tune_threshold: all held-out values are the same, so that no threshold separates "
+            "the classes; search other parameters"
         )
     tuned = TunedThresholdClassifierCV(
         _Known(classes),

@@ -72,7 +72,7 @@ def cross_validate(
 ) -> Params:
     """Several scores of every fold, equal to those of refitting, from one factorisation.
 
-    A twin of :func:`sklearn.model_selection.cross_validate`.
+    It replaces :func:`sklearn.model_selection.cross_validate`.
 
     Parameters
     ----------
@@ -81,16 +81,16 @@ def cross_validate(
     scoring : str, callable, list, tuple, dict or None, default=None
         As in scikit-learn: one scorer or several.
     return_train_score : bool, default=False
-        Whether to score training rows, too; folds are then factorised one by one.
+        Whether to compute training scores as well; each fold then needs its own factorisation.
     return_estimator : bool, default=False
-        Whether to return an estimator for every fold. Nothing here needs them: they are fitted for
-        this alone, one after the other, as scikit-learn would, and that takes its time.
+        Whether to return an estimator for every fold. The scores do not need them: they are fitted
+        only for this purpose, one after the other, which takes as long as in scikit-learn.
     return_indices : bool, default=False
-        Whether to return the rows of every split.
+        Whether to return the training and test indices of every split.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored.
     pooled : bool or "auto", default="auto"
-        As in :func:`cross_val_score`; scores of training rows are always those of each fold.
+        As in :func:`cross_val_score`; training scores are always computed per fold.
     order, operator, ridge_scaling, preprocessing, fallback, random_state
         As in :class:`FastGridSearchCV`.
 
@@ -98,13 +98,13 @@ def cross_validate(
     -------
     scores : dict
         ``test_score`` (or ``test_<name>`` for each of several scorers), ``fit_time`` and
-        ``score_time``, arrays of shape (n_splits,), and what else was asked for: ``train_score``,
-        ``estimator``, ``indices``. Times are shares of the shared work.
+        ``score_time``, arrays of shape (n_splits,), and if requested ``train_score``, ``estimator``
+        and ``indices``. Times are shares of the shared work.
 
     Notes
     -----
-    **Cost** and **Exact?** As in :func:`cross_val_predict`; scores of training rows take one
-    factorisation a fold.
+    **Cost** and **Exact?** As in :func:`cross_val_predict`; training scores need one factorisation
+    per fold.
 
     Examples
     --------
@@ -140,8 +140,8 @@ def cross_validate(
 def _check_source(X: Matrix, needs_rows: bool) -> None:
     if needs_rows and isinstance(X, RowSource):
         raise ValueError(
-            "return_estimator and return_indices need the rows of every split, which a source of "
-            "rows does not hold; leave them out"
+            "return_estimator and return_indices need the rows of every split, which are not "
+            "available for a source of rows; leave them out"
         )
 
 

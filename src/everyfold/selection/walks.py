@@ -42,8 +42,9 @@ def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
     found = [outer for outer in _sets(folds, random) if _has_inner(folds, outer)]
     if len(found) < 2:
         raise ValueError(
-            f"of {len(folds)} folds {len(found)} leave rows that others train on and test, and the "
-            "outer cross-validation needs two; use more folds"
+            f"only {len(found)} of {len(folds)} folds can be left out in the outer "
+            "cross-validation, because the other folds must still have training and test rows, "
+            "but two are needed; use more folds"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""What a fitted search answers: predictions of its winner, held-out ones, and thresholds."""
+"""Methods of a fitted search: predictions of its winner, out-of-fold predictions, thresholds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from everyfold.types import AnyArray, Estimator, Matrix, Params, Scorer
 
 
 class WinnerAnswers:
-    """The methods of a search that ask its ``best_estimator_``; rows may come from a source."""
+    """Methods of a search that use its ``best_estimator_``; rows may come from a source."""
 
     best_estimator_: Estimator
     best_index_: int
@@ -32,17 +32,17 @@ class WinnerAnswers:
 
     @available_if(search_has("predict"))  # type: ignore[untyped-decorator]
     def predict(self, X: Matrix) -> AnyArray:
-        """Predictions of the winner; X may be a source of rows or of Dask."""
+        """Predictions of the winner; X may be a source of rows or a Dask collection."""
         return self._respond("predict", X)
 
     @available_if(search_has("decision_function"))  # type: ignore[untyped-decorator]
     def decision_function(self, X: Matrix) -> AnyArray:
-        """Decision values of the winner; X may be a source of rows or of Dask."""
+        """Decision values of the winner; X may be a source of rows or a Dask collection."""
         return self._respond("decision_function", X)
 
     @available_if(search_has("predict_proba"))  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Matrix) -> AnyArray:
-        """Probabilities of the winner; X may be a source of rows or of Dask."""
+        """Probabilities of the winner; X may be a source of rows or a Dask collection."""
         return self._respond("predict_proba", X)
 
     def out_of_fold(
@@ -50,22 +50,22 @@ class WinnerAnswers:
         candidate: int | None = None,
         method: Literal["predict", "decision_function", "predict_proba"] = "predict",
     ) -> OutOfFoldPredictions:
-        """Out-of-fold predictions of a candidate, as its scores were made of.
+        """Out-of-fold predictions of a candidate, from which its scores were computed.
 
         Parameters
         ----------
         candidate : int, optional
-            Its index in ``cv_results_``; the best if None. Others than the best need
+            Its index in ``cv_results_``; None means the best. Other candidates need
             ``keep_predictions="all"``.
         method : {"predict", "decision_function", "predict_proba"}, default="predict"
-            Probabilities for the logistic loss only.
+            Probabilities are available for the logistic loss only.
 
         Returns
         -------
         predictions : OutOfFoldPredictions
-            ``values`` and their ``spread`` over repeated folds, in the order of the rows, beside
-            ``repeats``, ``is_exact`` and ``status``. Rows that no fold held out are NaN; of labels
-            they are refused.
+            ``values`` in the order of the rows, their ``spread`` over repeated folds, ``repeats``,
+            ``is_exact`` and ``status``. Rows that were never held out are NaN; if the values are
+            labels, such rows raise an error.
         """
         index, results = self._index(candidate), self.cv_results_
         is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
@@ -78,23 +78,25 @@ class WinnerAnswers:
         candidate: int | None = None,
         thresholds: int | ArrayLike = 100,
     ) -> TunedThreshold:
-        """The threshold of decision values that is best for the held-out rows, for two classes.
+        """Find the threshold of decision values with the best score of held-out rows (two classes).
 
-        What :class:`sklearn.model_selection.TunedThresholdClassifierCV` finds, with one
-        difference: it averages the curves of the folds, and here all held-out values are one
-        curve, so that small folds do no harm. Nothing is fitted. Predict with it by
-        ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
+        This is what :class:`sklearn.model_selection.TunedThresholdClassifierCV` does, with one
+        difference: that class averages the score curves of the folds, whereas here all held-out
+        values give one curve, so that small folds are no problem. Nothing is fitted. To predict
+        with the threshold, use ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
         response_method="decision_function")``, and ``pos_label`` if the scorer has one.
 
         Parameters
         ----------
         scoring : str or scorer, default="balanced_accuracy"
-            What is to be best; of predicted labels. "f1", "precision" and their kin are scores of
-            the class 1; for others name it: ``make_scorer(f1_score, pos_label="yes")``.
+            The score to maximise; it must need predicted labels only. "f1", "precision" and similar
+            scores are those of class 1; for other labels, name the positive class:
+            ``make_scorer(f1_score, pos_label="yes")``.
         candidate : int, optional
             As in ``out_of_fold``.
         thresholds : int or array, default=100
-            How many between the smallest and the largest value are tried, or which.
+            The number of thresholds to try between the smallest and the largest value, or the
+            thresholds themselves.
 
         Returns
         -------

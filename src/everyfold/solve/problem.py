@@ -52,8 +52,8 @@ class Classes:
             if not count[present].all():
                 raise ValueError(
                     "class_weight='balanced' divides by the weight of each class, but "
-                    "sample_weight is 0 for all training rows of one; leave its rows out, or give "
-                    "one a weight"
+                    "sample_weight is 0 for all training rows of one class; leave the rows of "
+                    "this class out, or give one of them a positive weight"
                 )
         weights = np.ones(size)
         weights[present] = count.sum() / (np.count_nonzero(present) * count[present])

@@ -1,4 +1,4 @@
-"""The library's own estimators: kernel machines with scikit-learn's manners."""
+"""The library's own estimators: kernel machines with scikit-learn's interface."""
 
 from everyfold.models.estimators.classifiers import (
     LSSVC,

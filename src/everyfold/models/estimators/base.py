@@ -138,9 +138,9 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
         return self.expansion_(X) + self.intercept_
 
     def set_params(self, **params: object) -> Self:
-        """Set parameters, those of a structure as ``operator__steps`` and the like.
+        """Set parameters, including those of a structure, such as ``operator__steps``.
 
-        Structures are immutable, so that ``operator`` is replaced.
+        Structures are immutable; ``operator`` is replaced by a changed copy.
         """
         nested = {name: params.pop(name) for name in list(params) if name.startswith("operator__")}
         super().set_params(**params)

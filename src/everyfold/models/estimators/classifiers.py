@@ -1,4 +1,4 @@
-"""Kernel classification and its named children."""
+"""Kernel classification: the general estimator and its named special cases."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def _has_probabilities(machine: KernelClassifier) -> bool:
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     r"""Kernel classification: minimise :math:`\sum_i w_i V(y_i, f(x_i) + b) + \rho\|f\|^2`, y = ±1.
 
-    More than two classes are one-versus-rest columns, which with the squared loss share one
-    factorisation, or one-versus-one.
+    More than two classes are handled one versus rest (with squared loss, all classes share one
+    factorisation), or one versus one.
 
     Parameters
     ----------
     loss : {"squared", "huber_hinge", "squared_hinge", "logistic"} or Loss, default="squared"
-        The loss V. "squared" is the least-squares SVM, "huber_hinge" that of the SVM with its kink
-        rounded over a width ``h``, "squared_hinge" that of the L2-SVM.
+        The loss V. "squared" is the loss of the least-squares SVM, "huber_hinge" that of the SVM,
+        smoothed over a width ``h`` at its kink, "squared_hinge" that of the L2-SVM.
     kernel, gamma, degree, coef0, kernel_params, operator, alpha, C, fit_intercept
         As in :class:`KernelRegressor`.
     class_weight : dict, "balanced" or None, default=None
-        Factors of the sample weights by class; "balanced" is inverse to the class frequencies.
+        Factors of the sample weights by class; "balanced" means inverse to the class frequencies.
     multi_class : {"ovr", "ovo"}, default="ovr"
-        More than two classes one versus rest, or one versus one by votes as in
+        How more than two classes are handled: one versus rest, or one versus one with votes as in
         :class:`sklearn.svm.SVC`.
     h : float, default=0.05
-        Of the Huberised hinge.
+        The width h of the Huberised hinge.
 
     Attributes
     ----------
@@ -55,9 +55,10 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
 
     Notes
     -----
-    **Cost** n³ flops and 8 n² bytes for squared loss and all classes together, a few times that a
-    class for others; n c² and 8 n c with landmarks. **Exact?** The minimum, up to rounding or the
-    tolerance of Newton's method; of the approximated kernel where ``operator`` is one.
+    **Cost** n³ flops and 8 n² bytes for squared loss and all classes together, a few times that per
+    class for other losses; n c² flops and 8 n c bytes with c landmarks. **Exact?** The minimum is
+    reached up to rounding or the tolerance of Newton's method; if ``operator`` is an approximation,
+    it is the minimum for the approximate kernel.
 
     Examples
     --------
@@ -95,12 +96,12 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
-            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples). Or a
+            source of rows (:mod:`everyfold.streams`), which has its own targets; then omit ``y``.
         y : array of shape (n_samples,)
             Class labels, at least two different ones.
         sample_weight : array of shape (n_samples,), optional
-            Weight 0 is the same as leaving the row out.
+            A row with weight 0 is left out.
 
         Returns
         -------
@@ -122,7 +123,10 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Matrix) -> Array:
-        """Values f(x) + b: (rows,) for two classes (positive is the second), else one a class."""
+        """Decision values f(x) + b.
+
+        One per row for two classes, positive for the second; otherwise one per row and class.
+        """
         if is_lazy(X):
             return lazily(self.decision_function, X)  # type: ignore[no-any-return]
         values = self._values(X)
@@ -139,7 +143,7 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
     def predict_proba(self, X: Matrix) -> Array:
         """Probabilities of the classes, for the logistic loss and ``multi_class="ovr"``.
 
-        More than two are one-versus-rest ones scaled to sum 1.
+        For more than two classes, one-versus-rest probabilities are scaled to sum up to 1.
         """
         if is_lazy(X):
             return lazily(self.predict_proba, X)  # type: ignore[no-any-return]
@@ -193,7 +197,7 @@ class LSSVC(KernelClassifier):
 
 
 class HuberSVC(KernelClassifier):
-    """Support vector classification with a Huberised hinge, smooth enough for influence functions.
+    """Support vector classification with the Huberised hinge, a smooth version of the hinge loss.
 
     Parameters
     ----------
@@ -202,7 +206,7 @@ class HuberSVC(KernelClassifier):
     C : float, default=1.0
         The penalty, as in :class:`sklearn.svm.SVC`: rho = 1/(2 C).
     h : float, default=0.05
-        Half the width over which the kink of the hinge is rounded.
+        Half the width over which the hinge is smoothed at its kink.
 
     Notes
     -----

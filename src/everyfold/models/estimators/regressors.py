@@ -1,4 +1,4 @@
-"""Kernel regression and its named children."""
+"""Kernel regression: the general estimator and its named special cases."""
 
 from __future__ import annotations
 
@@ -25,52 +25,53 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
     Parameters
     ----------
     loss : {"squared", "quadratic_epsilon", "smooth_epsilon"} or Loss, default="squared"
-        The loss V. "squared" is kernel ridge regression (with an intercept, LS-SVM regression);
-        "quadratic_epsilon" ignores residuals up to ``epsilon`` and squares what exceeds it;
-        "smooth_epsilon" is the loss of the SVR with its kinks rounded over a width ``h``.
+        The loss V. "squared" is kernel ridge regression (with an intercept: LS-SVM regression);
+        "quadratic_epsilon" ignores residuals up to ``epsilon`` and squares the excess;
+        "smooth_epsilon" is the loss of the SVR, smoothed over a width ``h`` at its kinks.
     kernel : {"rbf", "laplacian", "polynomial", "linear", "cosine", "precomputed"} or callable
-        The kernel, named as in scikit-learn; ``kernel="precomputed"`` takes the kernel matrix as X.
+        The kernel, named as in scikit-learn; with ``kernel="precomputed"`` X is the kernel matrix.
     gamma : float, "scale", "auto", None or array of shape (n_features,), default=None
-        Width of the rbf, laplacian and polynomial kernels; None is 1/n_features. "scale" depends on
-        the training rows, so that every fold of a cross-validation has a kernel of its own. An
-        array has a number for each feature.
+        The inverse width of the rbf and laplacian kernels, and the factor of the polynomial kernel;
+        None means 1/n_features. "scale" depends on the training rows, so that every fold of a
+        cross-validation has its own kernel. An array has one number for each feature.
     degree, coef0 : int and float
-        Of the polynomial kernel.
+        Parameters of the polynomial kernel.
     kernel_params : dict, optional
         Keyword arguments of a callable kernel.
     operator : {"auto", "dense"} or Structure, default="auto"
-        How the kernel matrix is represented; "auto" is exact: the matrix itself, or the features
-        where the kernel is linear and they are fewer than the rows. A matrix that does not fit in
-        memory becomes one of low rank, with a warning.
+        How the kernel matrix is represented. "auto" is exact: it uses the matrix itself, or the
+        features if the kernel is linear and there are fewer features than rows. If the matrix does
+        not fit in memory, it is replaced by a low-rank approximation, with a warning.
     alpha : float or array of shape (n_targets,), default=1.0
         The ridge rho, as in :class:`sklearn.kernel_ridge.KernelRidge`.
     C : float, optional
-        The ridge the other way round, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C). Overrides
+        The inverse of the ridge, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C). It overrides
         ``alpha``.
     fit_intercept : bool, default=True
         Whether to add a free constant b.
     epsilon, h : float, default=0.1 and 0.05
-        Of the losses that have them.
+        Parameters of the losses that have them.
 
     Attributes
     ----------
     dual_coef_ : array of shape (n_samples, n_targets)
-        Coefficients of the kernel expansion; of its landmarks with ``operator=Nystrom(...)``, or of
-        the features where the kernel is linear and the primal form was taken.
+        Coefficients of the kernel expansion; with ``operator=Nystrom(...)`` one per landmark, and
+        one per feature if the kernel is linear and the primal form was used.
     intercept_ : array of shape (n_targets,)
     kernel_ : Kernel
-        The kernel with its parameters resolved.
+        The kernel with the values of its parameters.
     expansion_ : Expansion
         The fitted function without the intercept.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Present when X has string column names.
+        Present if X has string column names.
 
     Notes
     -----
-    **Cost** n³ flops and 8 n² bytes for squared loss, a few times that for others; n c² and 8 n c
-    with landmarks. **Exact?** The minimum, up to rounding or the tolerance of Newton's method; of
-    the approximated kernel where ``operator`` is one.
+    **Cost** n³ flops and 8 n² bytes for squared loss, a few times that for other losses; n c² flops
+    and 8 n c bytes with c landmarks. **Exact?** The minimum is reached up to rounding or the
+    tolerance of Newton's method; if ``operator`` is an approximation, it is the minimum for the
+    approximate kernel.
 
     Examples
     --------
@@ -107,11 +108,11 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         Parameters
         ----------
         X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
-            Or the kernel matrix, (n_samples, n_samples), for ``kernel="precomputed"``; or a
-            source of rows (:mod:`everyfold.streams`) with its targets, without ``y``.
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples). Or a
+            source of rows (:mod:`everyfold.streams`), which has its own targets; then omit ``y``.
         y : array of shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array of shape (n_samples,), optional
-            Weight 0 is the same as leaving the row out.
+            A row with weight 0 is left out.
 
         Returns
         -------
@@ -129,9 +130,9 @@ class KernelRegressor(RegressorMixin, KernelMachine):  # type: ignore[misc]
         return self
 
     def predict(self, X: Matrix) -> Array:
-        """Predict the rows of X, which may be a source of rows, read in blocks.
+        """Predict the rows of X, which may be a source of rows that is read in blocks.
 
-        For ``kernel="precomputed"``, X is the kernel with the training rows.
+        For ``kernel="precomputed"``, X is the kernel between the new rows and the training rows.
         """
         if is_lazy(X):
             return lazily(self.predict, X)  # type: ignore[no-any-return]
@@ -150,7 +151,7 @@ class LSSVR(KernelRegressor):
     Parameters
     ----------
     kernel, gamma, degree, coef0, kernel_params, operator, alpha, fit_intercept
-        As in :class:`KernelRegressor`. ``alpha`` is the mu of Suykens & Vandewalle's dual system,
+        As in :class:`KernelRegressor`. ``alpha`` is mu in the dual system of Suykens & Vandewalle,
         the inverse of their gamma.
 
     Notes
@@ -184,7 +185,7 @@ class LSSVR(KernelRegressor):
 
 
 class QuadraticSVR(KernelRegressor):
-    """Support vector regression with a quadratic ε-insensitive loss.
+    """Support vector regression with a squared ε-insensitive loss.
 
     Parameters
     ----------
@@ -193,7 +194,7 @@ class QuadraticSVR(KernelRegressor):
     C : float, default=1.0
         The penalty, as in :class:`sklearn.svm.SVR`: rho = 1/(2 C).
     epsilon : float, default=0.1
-        Residuals up to this size cost nothing.
+        Residuals up to this size have no loss.
 
     Notes
     -----
