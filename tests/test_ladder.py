@@ -1,5 +1,6 @@
 """Searches that begin with low ranks: what they call certain is, and the winner is exact."""
 
+import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -415,10 +416,36 @@ def test_many_rows_are_iterated_with(monkeypatch):
     assert "conjugate gradients" in str(climbing.plan_)
     ours, truth = (s.cv_results_["mean_test_score"] for s in (climbing, dense))
     np.testing.assert_allclose(ours[exact], truth[exact], rtol=1e-6)
-    monkeypatch.setattr(ladder, "available_memory", lambda: 1000)
-    blockwise, _ = searches(scoring="neg_mean_squared_error")
-    np.testing.assert_allclose(blockwise.best_score_, climbing.best_score_, rtol=1e-6)
-    assert "BlockwiseMatrix" in str(blockwise.plan_)
+
+
+@pytest.mark.filterwarnings("ignore:the best:UserWarning", "ignore:the kernel matrix")
+@pytest.mark.parametrize("operator", ["auto", Nystrom(20, random_state=0)], ids=["auto", "asked"])
+@pytest.mark.parametrize("is_piped", [False, True])
+def test_what_does_not_fit_is_neither_climbed_to_nor_refitted(monkeypatch, operator, is_piped):
+    """The kernel of low rank that was scored is the one that predicts."""
+    X, y = data()
+    monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
+    monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
+    for name in ("available_memory", "shared_memory"):
+        monkeypatch.setattr(f"everyfold.operators.memory.{name}", lambda: 24 * len(y) ** 2 - 1)
+    model, grid = KernelRidge(kernel="rbf"), GRID
+    if is_piped:
+        model, grid = make_pipeline(StandardScaler(), model), PIPED
+    search = FastGridSearchCV(model, grid, cv=3, operator=operator, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        search.fit(X, y)
+    said = any("does not fit in memory" in str(warning.message) for warning in caught)
+    assert said is (operator == "auto")
+    assert "best_estimator_ is the KernelRegressor of the same model" in str(search.plan_)
+    assert "exact" not in search.cv_results_["status"] or is_piped  # landmarks of each fold
+    best = search.best_estimator_[-1] if is_piped else search.best_estimator_
+    assert isinstance(best, KernelRegressor)
+    assert best.dual_coef_.shape == (20, 1)
+    assert best.alpha == search.best_params_["kernelridge__alpha" if is_piped else "alpha"]
+    again = FastGridSearchCV(model, grid, cv=3, operator=operator, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(again.predict(X), search.predict(X))
+    assert search.score(X, y) > search.best_score_ - 0.05
 
 
 def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):

@@ -43,7 +43,6 @@ from everyfold.evaluate.views import (
     ridge_of,
 )
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
-from everyfold.operators.memory import available_memory
 from everyfold.operators.truncated import SINGLE
 from everyfold.types import Order
 
@@ -82,6 +81,8 @@ def climbs(
         return False
     if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
         return False  # steps that fail, which their own evaluation reports
+    if any(kernel.structure.is_approximate for kernel in kernels):
+        return False  # the full matrix does not fit in memory
     if any(task.with_train or not removals(task).are_removable for task in data.tasks):
         return False
     candidates = list(data.candidates.values())
@@ -317,8 +318,5 @@ def _trace(data: Data, kernel: KernelPlan) -> float:
 
 
 def _full(n: int, seed: int) -> Structure:
-    """The full matrix: factorised while that is quick, else iterated with, held if it fits."""
-    if n < ITERATIVE_ROWS:
-        return Dense()
-    is_held = 2 * 8 * n * n < available_memory()
-    return Iterative(rank=ITERATIVE_RANK, is_held=is_held, random_state=seed)
+    """The full matrix: factorised while that is quick, else iterated with."""
+    return Dense() if n < ITERATIVE_ROWS else Iterative(rank=ITERATIVE_RANK, random_state=seed)

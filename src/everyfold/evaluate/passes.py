@@ -15,7 +15,7 @@ from everyfold.evaluate.stream import Stream
 from everyfold.evaluate.tiles import Group, Unit, gather
 from everyfold.models.adapters import is_ours
 from everyfold.models.sources import structure_of
-from everyfold.operators.memory import SHARE_OF_MEMORY, available_memory, sample_rows
+from everyfold.operators.memory import SHARE_OF_MEMORY, available_memory, fits, sample_rows
 from everyfold.operators.threads import thread_budget
 from everyfold.rows.batches import height_of
 from everyfold.rows.cluster import Workers
@@ -172,13 +172,26 @@ def worker_bytes(data: Data, workers: Workers) -> int:
     return int(16 * rows * (source.n_features + 1))
 
 
+def has_stand_in(data: Data, candidate: Candidate) -> bool:
+    """Whether the library's own estimator is fitted in the place of scikit-learn's.
+
+    That takes no source of rows, and always makes the full kernel matrix, which may not fit.
+    """
+    if is_ours(candidate.parts.final):
+        return False
+    return data.stream is not None or candidate.model.is_too_large(data.n)
+
+
 def stand_in_notes(data: Data) -> list[str]:
-    """Say what is fitted in place of an estimator whose ``fit`` takes no source."""
-    estimator = next(iter(data.candidates.values())).parts.final
-    if is_ours(estimator):
+    """Say what is fitted in place of an estimator that cannot be fitted to the rows."""
+    if data.stream is None and fits(data.n, data.n):
+        return []
+    found = (c.parts.final for c in data.candidates.values() if has_stand_in(data, c))
+    estimator = next(found, None)
+    if estimator is None:
         return []
     kind = "KernelClassifier" if is_classifier(estimator) else "KernelRegressor"
-    return [
-        f"{type(estimator).__name__} cannot be fitted to a source of rows; best_estimator_ is the "
-        f"{kind} of the same model"
-    ]
+    why = "cannot be fitted to a source of rows"
+    if data.stream is None:
+        why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
+    return [f"{type(estimator).__name__} {why}; best_estimator_ is the {kind} of the same model"]

@@ -142,7 +142,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
         kind=kind,
         estimate=sum(unit.seconds for unit in expected),
         memory=kept + max(unit.memory for unit in expected),
-        notes=(*notes, *more),
+        notes=(*notes, *more, *stand_in_notes(data)),
         pooled=pooled,
     )
 

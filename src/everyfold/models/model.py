@@ -215,6 +215,13 @@ class Model:
         """What needs less memory than the full kernel matrix, in words."""
         return LOW_RANK if self.loss.is_smooth else _SMOOTH
 
+    def is_too_large(self, n_rows: int) -> bool:
+        """Whether scikit-learn's own fit, which needs the full kernel matrix, lacks memory."""
+        has_matrix = self.loss.has_constant_curvature and not self.choice.is_precomputed
+        if not has_matrix or self.choice.resolve_for_any().is_linear:
+            return False
+        return not fits(n_rows, n_rows)
+
     def draws_landmarks(self, n_rows: int | None) -> bool:
         """Whether "auto" means random landmarks for this many rows, or for rows of a source."""
         if self.operator != "auto" or self.choice.is_precomputed:

@@ -22,13 +22,14 @@ from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.foldscores import column
 from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
 from everyfold.evaluate.journal import opened
+from everyfold.evaluate.passes import has_stand_in
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.rankcurve import settled
 from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.evaluate.rounds import Once, mean_score
-from everyfold.models.adapters import is_ours, twin_of
+from everyfold.models.adapters import twin_of
 from everyfold.models.pipelines import final_step, with_final_step
 from everyfold.models.private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold.rows import RowSource
@@ -407,9 +408,9 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        if state.data.stream is not None and not is_ours(final_step(best)):
-            twin = twin_of(state.data.candidates[state.finished[self.best_index_]].model)
-            best = with_final_step(best, twin)
+        candidate = state.data.candidates.get(state.finished[self.best_index_])
+        if candidate is not None and has_stand_in(state.data, candidate):
+            best = with_final_step(best, twin_of(candidate.model))
         if self.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
