@@ -49,10 +49,8 @@ NAVIGATION = {
     ],
     "docs/guide": [
         "docs/recipes",
-        "docs/report",
         "docs/lowrank",
         "docs/scaling",
-        "docs/cluster",
         "docs/circulant",
         "docs/cli",
         "docs/coming-from",

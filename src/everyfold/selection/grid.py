@@ -231,8 +231,8 @@ class FastRandomizedSearchCV(FastSearchCV):
         The number of further ridges to evaluate for every kernel that is drawn: values of alpha or
         C from their own distribution, one from each of ``free_ridges`` intervals of equal
         probability. They are additional candidates after the ``n_iter`` of scikit-learn, which do
-        not change. Ridges of one kernel share its work: eight of them take three to six times as
-        long as one, where eight separate draws would take eight times as long.
+        not change. Ridges of one kernel share its work, so that they take far less time than as
+        many separate draws.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
 operator, ridge_scaling, n_confirm, preprocessing, keep_predictions, pooled, fallback, journal, \
 pre_dispatch

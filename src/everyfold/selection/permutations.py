@@ -94,7 +94,7 @@ def permutation_test_score(
 
     Notes
     -----
-    **Cost** for squared loss: one factorisation, and n² flops per permutation. Other losses: one
+    **Cost** for squared loss: one factorisation, and 2 n² flops per permutation. Other losses: one
     shared kernel matrix, and one solution per permutation. **Exact?** As :func:`cross_val_score`,
     with scikit-learn's permutations.
 
