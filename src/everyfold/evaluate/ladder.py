@@ -293,8 +293,8 @@ class Ladder(Rounds):
         if rank is None:
             return Dense() if step.is_per_fold else _full(n, self.seed)
         rho = min(self.rhos[number] for number in numbers)
-        tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
-        return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
+        tol = CERTAIN * min(1.0, rho / step.trace) if step.trace > 0.0 else 0.0
+        return Nystrom(rank, tol=tol, random_state=self.seed)
 
 
 def _trace(data: Data, kernel: KernelPlan) -> float:

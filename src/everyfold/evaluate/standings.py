@@ -15,7 +15,11 @@ from everyfold.evaluate.views import Scale
 from everyfold.types import Array
 
 CERTAIN = 0.03
-"""A candidate is certified where the residual trace is at most this share of its ridge."""
+"""A candidate is certified where the residual trace is at most this share of its ridge.
+
+And of its trace: a ridge beyond that leaves values so small that what is left out of the kernel may
+be most of them, which scores that do not depend on their size would show.
+"""
 
 CAPTURED, TELLING = 0.01, 1000.0
 """A kernel is captured where the residual trace is at most this share of its trace.
@@ -99,7 +103,7 @@ class Standing:
     @property
     def is_certified(self) -> bool:
         """Whether low rank is as good as the full kernel for this ridge."""
-        return not self.is_full and self.residual <= CERTAIN * self.rho
+        return not self.is_full and self.residual <= CERTAIN * min(self.rho, self.trace)
 
     @property
     def is_captured(self) -> bool:
