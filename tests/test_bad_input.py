@@ -10,6 +10,7 @@ from sklearn.model_selection import cross_val_predict as refit_predict
 from everyfold import (
     LSSVC,
     LSSVR,
+    FastGridSearchCV,
     InexactWarning,
     KernelClassifier,
     KernelRegressor,
@@ -225,3 +226,11 @@ def test_inexact_results_are_flagged():
     doubled, labels = np.vstack([X, X]), np.r_[y, y + 0.1]
     with pytest.warns(InexactWarning, match="not known to equal a refit"):
         cross_val_predict(LSSVR(alpha=1e-13), doubled, labels, cv=5)
+
+
+def test_only_folds_that_rounding_spoils_are_blamed_on_it():
+    doubled, labels = np.vstack([X, X]), np.r_[y, y + 0.1]
+    search = FastGridSearchCV(LSSVR(gamma=0.1), {"alpha": [1e-13, 1.0]}, cv=5, order=1, n_confirm=0)
+    with pytest.warns(InexactWarning, match="^5 folds of 1 candidate are not known"):
+        search.fit(doubled, labels)
+    assert not search.cv_results_["is_exact"].any()
