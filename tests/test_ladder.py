@@ -227,6 +227,21 @@ def test_statuses_mean_what_they_say():
     assert (dense.cv_results_["status"] == "exact").all()
 
 
+@pytest.mark.filterwarnings("ignore:the best candidate.*predicts (True|False) for every")
+@pytest.mark.parametrize("seed", range(3))
+def test_ridges_beyond_the_kernel_certify_no_score_of_order(seed):
+    """All values are tiny then, and which is the largest depends on what a rank leaves out."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(400, 6))
+    labels = np.sin(2.5 * X[:, 0]) + np.cos(2.5 * X[:, 1]) + 0.5 * rng.normal(size=400) > 0.0
+    grid = {"gamma": [0.02, 0.1, 0.5, 2.0], "alpha": [1e4, 1e5]}
+    climbing, dense = searches(LSSVC(), grid, xy=(X, labels), scoring="roc_auc")
+    ours, truth = (s.cv_results_["mean_test_score"] for s in (climbing, dense))
+    certified = climbing.cv_results_["status"] == "certified"
+    np.testing.assert_allclose(ours[certified], truth[certified], atol=0.01)
+    assert climbing.best_score_ > truth.max() - 0.01
+
+
 def test_certificates_are_the_residual_trace(monkeypatch):
     monkeypatch.setattr(standings, "CERTAIN", 1e-12)
     climbing, _ = searches()
@@ -276,7 +291,7 @@ def check_against_refits(search, X, y):
     np.testing.assert_allclose(results["mean_test_score"][exact], truth[exact], rtol=1e-7)
     certified = results["status"] == "certified"
     assert certified.any()
-    np.testing.assert_allclose(results["mean_test_score"][certified], truth[certified], atol=5e-3)
+    np.testing.assert_allclose(results["mean_test_score"][certified], truth[certified], atol=0.01)
     assert truth.max() - truth[i] <= 0.01 * (truth.max() - np.median(truth))
 
 

@@ -8,6 +8,7 @@ import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.datasets import load_iris, make_friedman1, make_regression
+from sklearn.dummy import DummyRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.metrics import r2_score
@@ -125,6 +126,19 @@ def test_a_winner_that_is_known_last():
     model = clone(RIDGE).set_params(**search.best_params_)
     same = ms.KFold(4, shuffle=True, random_state=np.random.RandomState(3))
     theirs = ms.cross_val_predict(model, X, y, cv=same)
+    assert_allclose(search.out_of_fold().values, theirs, rtol=1e-8)
+
+
+def test_a_winner_that_is_known_last_among_candidates_that_are_refitted():
+    search = FastGridSearchCV(
+        make_pipeline(RIDGE),
+        {"kernelridge": [KernelRidge(kernel="rbf", gamma=0.1), DummyRegressor()]},
+        cv=4,
+        refit=lambda results: 0,
+        fallback="refit",
+    ).fit(X, y)
+    assert list(search.cv_results_["status"]) == ["exact", "refitted"]
+    theirs = ms.cross_val_predict(KernelRidge(kernel="rbf", gamma=0.1), X, y, cv=4)
     assert_allclose(search.out_of_fold().values, theirs, rtol=1e-8)
 
 

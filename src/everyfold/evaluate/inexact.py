@@ -10,8 +10,8 @@ import numpy as np
 from everyfold.criteria import InexactWarning
 from everyfold.criteria.base import TRUSTED_ERROR
 from everyfold.evaluate.data import Outcome
-from everyfold.rows.telling import warn
-from everyfold.types import Score
+from everyfold.rows.telling import counted, warn
+from everyfold.types import Mask, Score
 
 ESTIMATED = "estimated"
 """The status of a candidate whose scores are an approximation of unknown error."""
@@ -51,19 +51,26 @@ def warn_if_excluded(outcomes: Sequence[Outcome]) -> None:
 
 
 def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
-    """Say so if rounding may have spoilt values."""
-    inexact = [outcome for outcome in outcomes if not outcome.is_exact.all()]
-    conditions = [float(np.nanmax(o.condition)) for o in inexact if np.isfinite(o.condition).any()]
-    if not conditions or max(conditions) * np.finfo(np.float64).eps <= TRUSTED_ERROR:
+    """Say so if rounding may have spoilt values; those that are inexact otherwise do not count."""
+    found = [outcome.condition[_are_spoilt(outcome)] for outcome in outcomes]
+    spoilt = [conditions for conditions in found if len(conditions)]
+    if not spoilt:
         return
-    folds = sum(int(np.count_nonzero(~outcome.is_exact)) for outcome in inexact)
+    folds, worst = sum(map(len, spoilt)), max(float(conditions.max()) for conditions in spoilt)
     warn(
-        f"{folds} folds of {len(inexact)} candidates are not known to equal a refit: rounding "
-        f"errors are multiplied by up to about {max(conditions):.1g} (the condition number of the "
-        "linear systems, or what centring leaves of a nearly constant kernel), and may exceed "
-        "1e-6. Use a larger alpha (smaller C).",
+        f"{counted(folds, 'fold')} of {counted(len(spoilt), 'candidate')} are not known to equal a "
+        f"refit: rounding errors are multiplied by up to about {worst:.1g} (the condition number "
+        "of the linear systems, or what centring leaves of a nearly constant kernel), and may "
+        "exceed 1e-6. Use a larger alpha (smaller C).",
         InexactWarning,
     )
+
+
+def _are_spoilt(outcome: Outcome) -> Mask:
+    """Which folds have systems that are too ill-conditioned."""
+    error = np.nan_to_num(outcome.condition) * np.finfo(np.float64).eps
+    spoilt: Mask = ~outcome.is_exact & (error > TRUSTED_ERROR)
+    return spoilt
 
 
 def warn_if_approximate(outcome: Outcome) -> None:

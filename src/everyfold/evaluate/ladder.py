@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -22,13 +22,13 @@ from everyfold.evaluate.foldscores import moved, names_of
 from everyfold.evaluate.inexact import ESTIMATED
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.standings import (
-    CERTAIN,
     CONTENDERS,
     MOST_EXACT,
     MOST_LARGE,
     SHARE_OF_ALL,
     Climb,
     Standing,
+    certified_residual,
 )
 from everyfold.evaluate.tiles import KernelPlan, Unit, cut, typical_rows
 from everyfold.evaluate.views import (
@@ -224,8 +224,17 @@ class Ladder(Rounds):
 
     def status(self, outcome: Outcome) -> str:
         """See base class: "certified" is what the residual trace tells."""
-        is_certified = outcome.residual_trace <= CERTAIN * self.rhos[outcome.number]
+        is_certified = outcome.residual_trace <= self._certified[outcome.number]
         return "certified" if outcome.is_of_another_model and is_certified else ESTIMATED
+
+    @cached_property
+    def _certified(self) -> dict[int, float]:
+        """The residual traces at which candidates are certified."""
+        return {
+            number: certified_residual(self.rhos[number], step.trace)
+            for step in self.kernels
+            for number in step.numbers
+        }
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class: scores follow looks where ranks left much out, and statuses all of it."""
@@ -307,8 +316,8 @@ class Ladder(Rounds):
         if rank is None:
             return Dense() if step.is_per_fold else _full(n, self.seed)
         rho = min(self.rhos[number] for number in numbers)
-        tol = CERTAIN * rho / step.trace if step.trace > 0.0 else 0.0
-        return Nystrom(rank, tol=min(0.5, tol), random_state=self.seed)
+        tol = certified_residual(rho, step.trace) / step.trace if step.trace > 0.0 else 0.0
+        return Nystrom(rank, tol=tol, random_state=self.seed)
 
 
 def _trace(data: Data, kernel: KernelPlan) -> float:

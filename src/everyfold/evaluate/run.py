@@ -23,6 +23,7 @@ from everyfold.evaluate.refits import lost_refits, run_refits
 from everyfold.evaluate.scores import Judge, masked
 from everyfold.evaluate.sweep import run_pass
 from everyfold.evaluate.tiles import Group, Unit
+from everyfold.evaluate.twins import same_places
 from everyfold.evaluate.views import errors_of, looked_at
 from everyfold.models.warps import Warped
 from everyfold.operators import Responds, StructureError
@@ -150,6 +151,10 @@ def _group(
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
     records = _records(candidates, task, tile, operator, group.method, unit.threads)
+    if unit.order != "fold" and _are_compared(task, records):
+        places = same_places(data, candidates[0], tile.folds)
+        if places is not None:
+            records = [replace(record, values=record.values[places]) for record in records]
     seconds = shared + (time.perf_counter() - start) / len(candidates)
     outcomes = [
         _judge(candidate, record, task, tile, group.method, seconds)
@@ -160,6 +165,13 @@ def _group(
         values = _by_side(records[best].values, tile)[0]
         outcomes[best] = noted(outcomes[best], values=values)
     return outcomes
+
+
+def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
+    """Whether values, and not just their errors, are read, so that ties have to be ties."""
+    if task.criterion is not None or any(record.errors is not None for record in records):
+        return False
+    return task.judge is None or not task.judge.needs_errors_only
 
 
 def _keeps_one(task: Task, tile: Tile) -> bool:

@@ -23,7 +23,11 @@ from everyfold.evaluate.views import Scale
 from everyfold.types import Array
 
 CERTAIN = 0.03
-"""A low-rank score is certified if the residual trace is at most this share of the ridge."""
+"""A low-rank score is certified if the residual trace is at most this share of the ridge.
+
+And of the trace of the kernel: a ridge beyond that makes all values so small that what the low rank
+leaves out may be most of them, which a score that does not depend on their size would show.
+"""
 
 CAPTURED, TELLING = 0.01, 1000.0
 """A kernel is captured if the residual trace is at most CAPTURED · its trace.
@@ -61,6 +65,11 @@ SHARE_OF_ALL = 10
 
 NEAR = 10.0
 """The nearest ridge of a neighbouring kernel counts as a neighbour within this factor."""
+
+
+def certified_residual(rho: float, trace: float) -> float:
+    """The largest residual trace at which the low-rank score of a ridge is certified."""
+    return CERTAIN * min(rho, trace)
 
 
 @dataclass(frozen=True)
@@ -134,7 +143,7 @@ class Standing:
     @property
     def is_certified(self) -> bool:
         """Whether the low-rank score is as good as that of the full kernel for this ridge."""
-        return not self.is_full and self.residual <= CERTAIN * self.rho
+        return not self.is_full and self.residual <= certified_residual(self.rho, self.trace)
 
     @property
     def is_captured(self) -> bool:

@@ -41,6 +41,7 @@ from everyfold.operators.symmetric import (
     gram_of_rows,
     invert_lower,
     mirror,
+    reciprocal_condition,
     refuse,
     spectrum,
 )
@@ -269,7 +270,7 @@ class CholeskySystem(RidgeSystem):
             norm = float(pivots.max()) ** 2
             reciprocal = float(pivots.min()) ** 2 / norm
         else:
-            reciprocal, _ = lapack.dpocon(L, norm, uplo="L")
+            reciprocal = reciprocal_condition(L, norm)
         if reciprocal <= EPS:
             raise refuse(reciprocal * norm, rho)
         self.condition = 1.0 / reciprocal

@@ -280,7 +280,8 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     For a way of work that keeps none: sums over the rows, or a winner that is known last.
     """
     tasks = tuple(replace(task, judge=None, with_train=False) for task in data.tasks)
-    data = replace(data, tasks=tasks, candidates={number: data.candidates[number]}, own=None)
+    alone = {number: data.candidates[number]}
+    data = replace(data, tasks=tasks, candidates=alone, refused={}, foreign={}, own=None)
     options = replace(request.options, n_confirm=0)
     request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
     with warnings.catch_warnings():
