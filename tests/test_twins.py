@@ -19,6 +19,7 @@ from everyfold import (
     cross_val_score,
     permutation_test_score,
 )
+from everyfold.evaluate import twins
 from everyfold.evaluate.twins import firsts_of
 
 RNG = np.random.default_rng(0)
@@ -89,3 +90,20 @@ def test_rows_that_are_the_same_are_found_in_any_form():
     for form in rows, sparse.csr_array(rows), explicit:
         assert_array_equal(firsts_of(form), [0, 1, 0, 3])
     assert_array_equal(firsts_of(np.array(["a", "a"], dtype=object)), [0, 1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_equal_rows_are_found_as_by_a_loop(seed, monkeypatch):
+    random = np.random.default_rng(seed)
+    monkeypatch.setattr(twins, "_BLOCK", int(random.integers(1, 100)))
+    rows = random.integers(-1, 2, size=random.integers(1, 60, size=2) // [1, 15] + [0, 1])
+    expected = [int(np.argmax((rows == row).all(axis=1))) for row in rows]
+    for form in rows, 1e-9 * rows, np.asfortranarray(rows), sparse.coo_array(0.5 * rows):
+        assert firsts_of(form).tolist() == expected
+
+
+def test_rows_with_the_same_hash_are_compared(monkeypatch):
+    monkeypatch.setattr(twins, "_mixed", np.zeros_like)
+    rows = np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0], [4.0, 5.0]])
+    for form in rows, sparse.csr_array(rows):
+        assert firsts_of(form).tolist() == [0, 1, 0, 3]
