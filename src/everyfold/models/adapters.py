@@ -96,6 +96,11 @@ def _svc(estimator: Estimator) -> Model:
             "probability=False, and FastCalibratedClassifierCV(SVC()) for probabilities"
         )
     shape, break_ties = estimator.decision_function_shape, bool(estimator.break_ties)
+    if break_ties and shape == "ovo":
+        raise ValueError(
+            "SVC(break_ties=True, decision_function_shape='ovo') predicts nothing; use "
+            "decision_function_shape='ovr', which has values to break ties by"
+        )
     voting = Voting(shape, break_ties, needs_weight=True)
     return Model(
         _svm_choice(estimator),
