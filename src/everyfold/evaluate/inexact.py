@@ -67,8 +67,8 @@ def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
 
 
 def _are_spoilt(outcome: Outcome) -> Mask:
-    """Which folds have systems that are too ill-conditioned."""
-    error = np.nan_to_num(outcome.condition) * np.finfo(np.float64).eps
+    """Which folds have systems that are too ill-conditioned; those of fits that failed are not."""
+    error = np.nan_to_num(outcome.condition, posinf=0.0) * np.finfo(np.float64).eps
     spoilt: Mask = ~outcome.is_exact & (error > TRUSTED_ERROR)
     return spoilt
 
