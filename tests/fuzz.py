@@ -164,7 +164,8 @@ def compare(case: Case) -> Finding:
             flagged = _compare_predictions(case, fast, slow)
     except Difference as difference:
         is_nan = str(difference).startswith("NaN in other places")
-        if is_nan and _says(fast, "one class only"):
+        has_failed = is_nan or str(difference).endswith("no values")  # or has a score for failures
+        if has_failed and _says(fast, "one class only"):
             return Finding("refused", ONE_CLASS)
         is_known = gave_up(slow) or (is_nan and accepts_more(case) and _says(slow, "fits failed"))
         return Finding("accepted" if is_known else "differ", str(difference))
