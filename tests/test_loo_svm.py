@@ -13,6 +13,7 @@ from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
 from everyfold.criteria import Folds, single
+from everyfold.evaluate import methods
 from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
@@ -26,6 +27,13 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::everyfold.InexactWarning"),
     pytest.mark.filterwarnings("ignore:f1_score of single rows"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def steps(monkeypatch):
+    """Take steps for few rows, too, which are refitted otherwise."""
+    monkeypatch.setattr(methods, "QUICK_REFITS", 0.0)
+
 
 X, LABELS = make_classification(90, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=3)
 SIGNS = 2.0 * LABELS - 1.0
@@ -376,6 +384,32 @@ def test_the_plan_says_one_step_and_nothing_is_called_exact():
     search.fit(X, LABELS)
     assert not search.cv_results_["is_exact"].any()
     assert "one step for every fold" in str(search.plan_)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_few_rows_are_refitted_and_many_are_not(n_classes, monkeypatch):
+    monkeypatch.undo()
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(600, 3))
+    # As many rows of each class: at a small C every row that is left out is called another.
+    kinds = np.arange(600) % n_classes
+    grid = {"C": [1e-3, 0.3, 10.0], "gamma": [0.1, 1.0]}
+    loo = ms.LeaveOneOut()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", InexactWarning)
+        few = FastGridSearchCV(SVC(), grid, cv=loo, refit=False).fit(points[:60], kinds[:60])
+    theirs = ms.GridSearchCV(SVC(), grid, cv=loo, refit=False).fit(points[:60], kinds[:60])
+    assert few.cv_results_["is_exact"][-2:].all()  # smaller Cs have no free support vector
+    assert "without each support vector" in str(few.plan_)
+    for name in ("mean_test_score", "rank_test_score"):
+        assert_allclose(few.cv_results_[name], theirs.cv_results_[name], atol=1e-12)
+    assert few.cv_results_["mean_test_score"].min() == 0.0
+    with pytest.warns(InexactWarning, match="refits"):
+        cross_val_predict(SVC(gamma=0.1), points, kinds, cv=loo)
+    for order in (np.inf, "exact"):
+        asked = FastGridSearchCV(SVC(), grid, cv=loo, refit=False, order=order)
+        asked.fit(points[:60], kinds[:60])
+        assert "without each support vector" not in str(asked.plan_)
 
 
 def test_huge_Cs_on_repeated_rows_have_the_scores_of_refits():

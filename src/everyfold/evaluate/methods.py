@@ -35,6 +35,9 @@ from everyfold.types import Order, Route
 MANY_FOLDS = 20
 """Beyond this number of folds one step for each takes the place of fits of their own."""
 
+QUICK_REFITS = 0.02
+"""Unless leaving out every single row of SVC takes no more than these seconds for a kernel."""
+
 COARSE = 0.05
 """The tolerance at which all Cs of a longer path are solved first."""
 
@@ -281,20 +284,20 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
         return _paths(models, task, work, is_staged=False)
     is_own = outline.response_rank is None
     if resolved == math.inf and is_own and bool((folds.sizes == 1).all()):
-        return replace(_single_rows(models, task, work), fallback=fallback)
+        return replace(_single_rows(models, task, work, order), fallback=fallback)
     words = _series_words(float(resolved), outline) + ", with libsvm's loss smoothed at its kinks"
     criterion = SmoothedSteps(model.tolerance, float(resolved))
     method = _method(criterion, words, costs.smoothed_steps(work), is_approximate=True)
     return replace(method, fallback=fallback)
 
 
-def _single_rows(models: Sequence[Model], task: Task, work: Workload) -> Method:
-    """Leave-one-out: signs by a step each; refits where values are compared with each other."""
+def _single_rows(models: Sequence[Model], task: Task, work: Workload, order: Order) -> Method:
+    """Leave-one-out: signs by a step each; refits where that is quick, or values are compared."""
     _check_full(work)
-    tol = models[0].tolerance
-    if models[0].loss.is_margin and task.needs_values:
-        cost = costs.refitted_rows(work)
-        return _method(RefittedRows(tol), REFITTED, cost, is_approximate=False)
+    tol, refits = models[0].tolerance, costs.refitted_rows(work)
+    is_quick = order in ("auto", "screen") and refits.seconds <= QUICK_REFITS
+    if models[0].loss.is_margin and (task.needs_values or is_quick):
+        return _method(RefittedRows(tol), REFITTED, refits, is_approximate=False)
     words = (
         "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
         "rows that it leaves in doubt"

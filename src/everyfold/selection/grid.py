@@ -69,7 +69,8 @@ class FastGridSearchCV(FastSearchCV):
         Whether to compute training scores as well; each fold then needs its own factorisation.
     order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
         "auto" gives the scores of refits with up to 20 folds. With more folds and a loss other than
-        the squared loss, it takes one Newton step per fold, which is an approximation. "exact"
+        the squared loss, it takes one Newton step per fold, which is an approximation (SVC with so
+        few rows that leave-one-out by refits takes a fraction of a second is refitted). "exact"
         gives the scores of refits for any number of folds. "screen" is like "auto", but first
         solves SVC and SVR roughly for all values of C, and then only the best of them exactly.
         1, 2, 3, … evaluate the influence series of that order, the Bouligand influence functions
