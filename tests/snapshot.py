@@ -199,7 +199,8 @@ def _classifications():
             yield f"{kind} {name}", lambda d=data, m=model: _search(m, {"C": CS}, *d, cv=4)
         yield f"svc {name}", lambda d=data: _search(SVC(), svc, *d, cv=TEN, order="exact")
         yield f"svc auto {name}", lambda d=data: _search(SVC(), svc, *d, cv=5)
-        yield f"svc loo {name}", lambda d=data: _search(SVC(), svc, *d, cv=LeaveOneOut())
+        lone = {"cv": LeaveOneOut(), "order": np.inf}
+        yield f"svc loo {name}", lambda d=data, o=lone: _search(SVC(), svc, *d, **o)
         steps = make_pipeline(StandardScaler(), SVC())
         yield f"svc steps {name}", lambda d=data, m=steps: _search(m, {"svc__C": CS}, *d, cv=5)
     yield "logistic", lambda: _search(LogisticRegression(), {"C": CS}, *two, cv=5)

@@ -394,7 +394,7 @@ def test_threshold_refuses_what_it_cannot_tune():
     with pytest.raises(ValueError, match="keep_predictions"):
         search.tune_threshold()
     grid, lone = {"C": [1.0, 2.0]}, LeaveOneOut()
-    signs = FastGridSearchCV(SVC(gamma=0.1), grid, cv=lone, n_confirm=0).fit(X, y)
+    signs = FastGridSearchCV(SVC(gamma=0.1), grid, cv=lone, n_confirm=0, order=np.inf).fit(X, y)
     with pytest.raises(ValueError, match="order='exact'"):
         signs.tune_threshold()
     flat = FastGridSearchCV(LSSVC(kernel="linear", fit_intercept=False), {"alpha": [1.0]}, cv=3)

@@ -197,7 +197,7 @@ def test_leave_one_out_of_svc_is_near_the_real_one():
     for C in (0.3, 3.0, 100.0):
         model = SVC(gamma=0.3, C=C)
         with pytest.warns(InexactWarning, match="approximation"):
-            ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut())
+            ours = cross_val_predict(model, X, LABELS, cv=ms.LeaveOneOut(), order=np.inf)
         wrong = ours[rows] != LABELS[rows]
         true = [
             model.fit(np.delete(X, i, 0), np.delete(LABELS, i)).predict(X[[i]])[0] != LABELS[i]
