@@ -782,10 +782,10 @@ class TestEstimates:
 
     def test_a_look_that_tells_little_of_another_is_taken_as_it_is(self):
         noise = np.random.default_rng(3).uniform(0.5, 1.5, (2, views.PARTS))
-        alike = standings.Pair(1, 0.5, 0.8, 2.0 * noise[0], noise[0])
-        other = standings.Pair(1, 0.5, 0.8, noise[1], noise[0])
-        nothing = standings.Pair(1, 0.5, 0.8, None, None)
-        flat = standings.Pair(1, 0.5, 0.8, noise[1], np.ones(views.PARTS))
+        alike = standings.Pair(0.5, 0.8, 2.0 * noise[0], noise[0])
+        other = standings.Pair(0.5, 0.8, noise[1], noise[0])
+        nothing = standings.Pair(0.5, 0.8, None, None)
+        flat = standings.Pair(0.5, 0.8, noise[1], np.ones(views.PARTS))
         assert alike.likeness == pytest.approx(1.0)
         assert 0.0 <= other.likeness < 0.6
         assert nothing.likeness == flat.likeness == 1.0

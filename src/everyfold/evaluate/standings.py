@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
@@ -192,15 +191,12 @@ class Pair:
 
     Attributes
     ----------
-    looks : int
-        How many.
     here, there : float
         Their mean scores.
     errors, others : array, optional
         Their errors on each part of the test rows.
     """
 
-    looks: int
     here: float
     there: float
     errors: Array | None
@@ -322,12 +318,13 @@ class Climb:
 
         If there is none, the score of a look is the prediction.
         """
-        known = self._best_known
-        for standing in self._seen:
-            if known is None:
+        known, seen = self._best_known, self._seen
+        if known is None:
+            for standing in seen:
                 standing.predicted = standing.upper = standing.look
-            else:
-                standing.predicted, standing.upper = self._compared(standing, known, known.score)
+        else:
+            for standing, scores in self._compared(seen, known, known.score):
+                standing.predicted, standing.upper = scores
         return self
 
     @property
@@ -342,16 +339,25 @@ class Climb:
         return max(known, key=lambda s: (s.score, -s.number), default=None)
 
     def _compared(
-        self, one: Standing, other: Standing, score: float, *, is_wide: bool = False
-    ) -> tuple[float, float]:
-        """The predicted score of a candidate and its upper limit, if ``other`` has this score.
+        self, ones: Iterable[Standing], other: Standing, score: float, *, is_wide: bool = False
+    ) -> Iterator[tuple[Standing, tuple[float, float]]]:
+        """Candidates, their predicted scores and upper limits, if ``other`` has this score.
 
-        Only looks that both had are compared.
+        Only looks that both had are compared; those with the same looks at once.
         """
-        both = self._on_both(one, other)
-        doubt = self._scale.doubt(both.errors, both.others, both.looks, is_wide=is_wide)
-        promise = partial(self._scale.predict, score, both.here, both.there)
-        return promise(), promise(doubt)
+        groups: dict[tuple[int, ...], list[Standing]] = {}
+        for one in ones:
+            groups.setdefault(tuple(k for k in one.looks if k in other.looks), []).append(one)
+        for looks, group in groups.items():
+            theirs = [other.looks[k] for k in looks]
+            ours = [[one.looks[k] for k in looks] for one in group]
+            here = np.array([[look.score for look in row] for row in ours]).mean(axis=1)
+            there = sum(look.score for look in theirs) / len(looks)
+            errors, others = _stacked([_together(row) for row in ours]), _together(theirs)
+            doubt = self._scale.doubt(errors, others, len(looks), is_wide=is_wide)
+            likely = self._scale.predict(score, here, there)
+            upper = self._scale.predict(score, here, there, doubt)
+            yield from zip(group, zip(likely.tolist(), upper.tolist(), strict=True), strict=True)
 
     def corrections(self, cap: float = np.inf) -> dict[int, float]:
         """By how much unreliable low-rank scores are to be moved, so that none reaches ``cap``."""
@@ -378,7 +384,7 @@ class Climb:
         both = [number for number in one.looks if number in other.looks]
         ours, theirs = ([s.looks[number] for number in both] for s in (one, other))
         here, there = (sum(look.score for look in looks) / len(both) for looks in (ours, theirs))
-        return Pair(len(both), here, there, _together(ours), _together(theirs))
+        return Pair(here, there, _together(ours), _together(theirs))
 
     def rivals(self) -> list[int]:
         """Those with the most looks that may be the best, as far as these looks tell."""
@@ -389,7 +395,7 @@ class Climb:
             return []
         leader = max(last, key=lambda s: (s.look, -s.number))
         bar = leader.look
-        return [s.number for s in last if self._compared(s, leader, bar)[1] >= bar]
+        return [s.number for s, (_, upper) in self._compared(last, leader, bar) if upper >= bar]
 
     def possible_winners(self) -> list[int]:
         """The candidates that may be better than the best final score, the likeliest first.
@@ -438,10 +444,10 @@ class Climb:
         below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
         above = min((s for s in same if s.rho > leader.rho), key=lambda s: s.rho, default=leader)
         around = {s.number: s for s in (below, above, *self._in_next_kernels(leader))}
-        known = self._best_known
-        for s in around.values():
-            if known is not None and s.looks:
-                s.wide_upper = self._compared(s, known, known.score, is_wide=True)[1]
+        known, seen = self._best_known, [s for s in around.values() if s.looks]
+        if known is not None:
+            for s, (_, upper) in self._compared(seen, known, known.score, is_wide=True):
+                s.wide_upper = upper
         return [s.number for s in around.values() if s.may_reach(leader.score)]
 
     def _in_next_kernels(self, leader: Standing) -> Iterator[Standing]:
@@ -463,3 +469,9 @@ def _together(looks: Sequence[Look]) -> Array | None:
     """The errors on the parts of all looks; None if some are not known."""
     known = [look.errors for look in looks if look.errors is not None]
     return np.concatenate(known) if len(known) == len(looks) else None
+
+
+def _stacked(rows: Sequence[Array | None]) -> Array | None:
+    """The errors of several candidates, one row for each; None if some are not known."""
+    known = [row for row in rows if row is not None]
+    return np.stack(known) if len(known) == len(rows) else None

@@ -212,8 +212,8 @@ class Scale:
         """Whether the perfect score is known."""
         return math.isfinite(self.best)
 
-    def predict(self, score: float, look: float, other: float, doubt: float = 0.0) -> float:
-        """The score of a candidate from its look, by that of another with a known ``score``.
+    def predict(self, score: float, look: Array, other: float, doubt: Array | float = 0.0) -> Array:
+        """The scores of candidates from their looks, by that of another with a known ``score``.
 
         The ratio of their errors is taken to be that of the look (the difference of the scores if
         there is no perfect score). With a ``doubt`` it is an upper limit: the candidate's error may
@@ -221,8 +221,9 @@ class Scale:
         """
         if not (self.has_errors and other < self.best):
             return score + look - other
-        share = max(0.5, 1.0 - doubt)
-        return self.best - share * (self.best - score) * (self.best - look) / (self.best - other)
+        share = np.maximum(0.5, 1.0 - np.asarray(doubt))
+        error: Array = share * (self.best - score) * (self.best - look) / (self.best - other)
+        return self.best - error
 
     def blended(self, score: float, look: float, other: float, likeness: float) -> float:
         """The score of a candidate from its look, which was off for another by some factor.
@@ -235,7 +236,7 @@ class Scale:
         [0.2, 0.43, 0.6]
         """
         if not (self.has_errors and max(look, other) < self.best and score <= self.best):
-            return self.predict(score, look, other)
+            return float(self.predict(score, np.asarray(look), other))
         factor = (self.best - score) / (self.best - other)
         return float(self.best - (self.best - look) * factor**likeness)
 
@@ -246,22 +247,28 @@ class Scale:
         looks: int = 1,
         *,
         is_wide: bool = False,
-    ) -> float:
+    ) -> Array | float:
         """By which share of itself an error may be too large by chance, compared with another's.
 
-        From the parts of the test rows if both have errors there, else from the number of rows.
-        Looks at all folds leave nothing to chance. ``is_wide`` is for neighbours of the best.
+        From the parts of the test rows if both have errors there, (..., parts), else from the
+        number of rows. Looks at all folds leave nothing to chance. ``is_wide`` is for neighbours of
+        the best.
 
         Examples
         --------
         >>> errors = np.arange(1.0, 21.0)
-        >>> Scale(0.0, 400).doubt(errors, 2.0 * errors), Scale(0.0, 400).doubt(None, None)
+        >>> float(Scale(0.0, 400).doubt(errors, 2.0 * errors)), Scale(0.0, 400).doubt(None, None)
         (0.003, 0.153)
         """
         left = math.sqrt(max(0.0, 1.0 - looks / self.looks)) if self.looks else 1.0
-        if errors is None or others is None or not (errors.sum() > 0.0 and others.sum() > 0.0):
-            rows = max(1, looks * self.rows)
-            return ROUGH + (NEIGHBOURLY if is_wide else 1.0) * left * DOUBT / math.sqrt(rows)
-        apart = errors / errors.sum() - others / others.sum()
-        noise = math.sqrt(len(apart) / (len(apart) - 1) * float(apart @ apart))
-        return ROUGH + (WIDE if is_wide else 1.0) * left * PAIRED * noise
+        rows = max(1, looks * self.rows)
+        by_rows = ROUGH + (NEIGHBOURLY if is_wide else 1.0) * left * DOUBT / math.sqrt(rows)
+        if errors is None or others is None or not others.sum() > 0.0:
+            return by_rows
+        total = errors.sum(axis=-1, keepdims=True)
+        has_errors = total > 0.0
+        apart = errors / np.where(has_errors, total, 1.0) - others / others.sum()
+        parts = len(others)
+        noise = np.sqrt(parts / (parts - 1) * (apart * apart).sum(axis=-1))
+        by_parts = ROUGH + (WIDE if is_wide else 1.0) * left * PAIRED * noise
+        return np.where(has_errors[..., 0], by_parts, by_rows)
