@@ -39,11 +39,11 @@ def carry_out(
     while units:
         history.append([])
         data.watch.begin_round(units)
-        waiting: dict[int, list[Outcome]] = {}
+        waiting = _Waiting(data)
         for outcomes in _mapped(units, data, n_jobs, journal):
             complete = outcomes
             if not plan.rounds.takes_parts:
-                complete = list(_complete(outcomes, waiting, data))
+                complete = list(waiting.complete(outcomes))
             if complete:
                 history[-1] += [without_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.look]
@@ -133,20 +133,33 @@ def _done(
         )
 
 
-def _complete(
-    outcomes: list[Outcome], waiting: dict[int, list[Outcome]], data: Data
-) -> Iterator[Outcome]:
-    """Candidates whose last folds have come; a pass over a source has all of them."""
-    if data.stream is not None:
-        yield from outcomes
-        return
-    yield from (outcome for outcome in outcomes if outcome.look)
-    for outcome in outcomes:
-        if outcome.look:
-            continue
-        parts = waiting.setdefault(outcome.number, [])
-        parts.append(outcome)
-        if sum(len(part.folds) for part in parts) == data.folds_of(outcome.number):
-            whole = join(waiting.pop(outcome.number))
-            candidate = data.candidates.get(outcome.number)
-            yield score_together(whole, data.tasks[candidate.task]) if candidate else whole
+class _Waiting:
+    """The folds of candidates that have come, until their last ones have."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._parts: dict[int, list[Outcome]] = {}
+        self._left: dict[int, int] = {}
+        """How many folds of a candidate are still to come."""
+
+    def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
+        """Candidates whose last folds are among these; a pass over a source has all of them."""
+        if self._data.stream is not None:
+            yield from outcomes
+            return
+        yield from (outcome for outcome in outcomes if outcome.look)
+        for outcome in outcomes:
+            if outcome.look:
+                continue
+            number = outcome.number
+            self._parts.setdefault(number, []).append(outcome)
+            left = self._left.get(number, self._data.folds_of(number)) - len(outcome.folds)
+            self._left[number] = left
+            if left == 0:
+                del self._left[number]
+                yield self._whole(number)
+
+    def _whole(self, number: int) -> Outcome:
+        whole = join(self._parts.pop(number))
+        candidate = self._data.candidates.get(number)
+        return score_together(whole, self._data.tasks[candidate.task]) if candidate else whole
