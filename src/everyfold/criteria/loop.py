@@ -25,9 +25,6 @@ from everyfold.types import Array, Mask
 Shared = TypeVar("Shared")
 """What a solver makes once for all training sets."""
 
-SHORT_ROWS = 500
-"""Up to this many rows a training set is solved in a few milliseconds."""
-
 
 @dataclass(frozen=True)
 class FoldAnswer:
@@ -257,11 +254,10 @@ class _Task(Generic[Shared]):
 def _loop(task: _Task[Shared], table: _Table, threads: int) -> None:
     """All folds; compiled solvers work in threads while this one waits for signals.
 
-    Few rows are solved before a signal would have to wait, and sooner than a thread starts.
+    A signal that came while compiled code calls back would be lost in this thread.
     """
     numbers = range(len(table.folds))
-    is_short = threads == 1 and len(task.problems[0].y) <= SHORT_ROWS
-    if is_short or not task.solver.uses_threads:
+    if not task.solver.uses_threads:
         for i in told(numbers):
             task.fold(i, table)
         return
