@@ -36,7 +36,7 @@ MANY_FOLDS = 20
 """Beyond this number of folds one step for each takes the place of fits of their own."""
 
 QUICK_REFITS = 0.02
-"""Leave-one-out of SVC is refitted if that is estimated to take so many seconds a kernel at most."""
+"""Leave-one-out of SVC is refitted if a kernel is estimated to take at most so many seconds."""
 
 COARSE = 0.05
 """The tolerance at which all Cs of a longer path are solved first."""
