@@ -5,11 +5,19 @@ import pickle
 import numpy as np
 import pytest
 from scipy import sparse, stats
+from sklearn import config_context
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.metrics import mean_squared_error as mse
-from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, LeaveOneOut, RepeatedKFold
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    GroupShuffleSplit,
+    KFold,
+    LeaveOneOut,
+    RepeatedKFold,
+)
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -127,6 +135,94 @@ def test_bbc_draws_groups_as_wholes_and_prefers_what_a_scorer_does(numbers):
     how = {"count": 20, "seed": 0, "groups": groups}
     plain = plain_bbc(columns, numbers[1], upside_down, **how)
     np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+
+
+def grouped_numbers():
+    """Rows that are much alike within their group, so that single rows promise too much."""
+    rng = np.random.default_rng(4)
+    groups = np.sort(rng.integers(0, 12, 90))
+    centres, levels = rng.normal(size=(12, 3)), 2.0 * rng.normal(size=12)
+    X = centres[groups] + 0.2 * rng.normal(size=(90, 3))
+    return X, X[:, 0] + levels[groups] + 0.2 * rng.normal(size=90), groups
+
+
+def in_words(groups):
+    return np.array([f"patient {group}" for group in groups])
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, list, in_words, lambda groups: in_words(groups).tolist(), "series"]
+)
+def test_honest_scores_remember_the_groups_of_fit(kind):
+    X, y, codes = grouped_numbers()
+    if kind == "series":
+        kind = pytest.importorskip("pandas").Series
+    groups = kind(codes)
+    search = ridge_search(cv=GroupKFold(4)).fit(X, y, groups=groups)
+    found = search.honest_score(n_bootstraps=30)
+    how = {"count": 30, "seed": 0, "groups": np.asarray(groups)}
+    plain = plain_bbc(columns_of(search, "predict"), y, get_scorer("r2"), **how)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+    assert (found.unit, "30 bootstraps of 12 whole groups" in found.method) == ("group", True)
+    assert "unit='group'" in repr(found)
+
+
+@pytest.mark.parametrize("method", ["nested", "repeated"])
+def test_outer_folds_are_of_the_groups_of_fit(method):
+    X, y, groups = grouped_numbers()
+    search = ridge_search(cv=GroupKFold(3)).fit(X, y, groups=groups)
+    found = search.honest_score(method, X, y, n_repeats=2)
+    explicit = search.honest_score(method, X, y, n_repeats=2, groups=groups)
+    np.testing.assert_array_equal(found.scores, explicit.scores)
+    assert (found.unit, "outer folds of whole groups" in found.method) == ("group", True)
+    if method == "nested":
+        how = {"cv": GroupKFold(3), "groups": groups, "params": {"groups": groups}}
+        np.testing.assert_allclose(found.scores, their_score(search, X, y, **how), rtol=1e-8)
+
+
+def test_weights_of_fit_are_remembered(numbers):
+    weights = np.random.default_rng(2).exponential(size=70) ** 2
+    search = ridge_search().fit(*numbers, sample_weight=weights)
+    expected = search.honest_score(n_bootstraps=20, sample_weight=weights.copy()).scores
+    weights[:] = 1.0  # what is remembered is a copy
+    np.testing.assert_array_equal(search.honest_score(n_bootstraps=20).scores, expected)
+    assert search.honest_score(n_bootstraps=20).unit == "row"
+
+
+def test_groups_that_come_by_metadata_routing():
+    X, y, groups = grouped_numbers()
+    folds = GroupKFold(4)
+    expected = ridge_search(cv=folds).fit(X, y, groups=groups)
+    with config_context(enable_metadata_routing=True):
+        routed = ridge_search(cv=folds).fit(X, y, groups=groups)
+        renamed = ridge_search(cv=clone_of_folds(folds)).fit(X, y, patient=groups)
+        for search in (routed, renamed):
+            found = search.honest_score(n_bootstraps=20)
+            assert found.unit == "group"
+            np.testing.assert_allclose(
+                found.scores, expected.honest_score(n_bootstraps=20).scores, rtol=1e-9
+            )
+            assert search.compare(0, 1).unit == "group"
+
+
+def clone_of_folds(folds):
+    """Folds whose groups are passed as ``patient``."""
+    return GroupKFold(folds.n_splits).set_split_request(groups="patient")
+
+
+def test_labels_that_make_no_groups_are_rows():
+    X, y, codes = grouped_numbers()
+    rows = np.arange(len(y))
+    search = ridge_search(cv=GroupKFold(4)).fit(X, y, groups=rows)
+    found = search.honest_score(n_bootstraps=20)
+    assert (found.unit, search.compare(0, 1).unit) == ("row", "row")
+    plain = plain_bbc(columns_of(search, "predict"), y, get_scorer("r2"), count=20, seed=0)
+    np.testing.assert_allclose(found.scores, plain, rtol=1e-9)
+    same = ridge_search().fit(X, y)
+    with pytest.raises(ValueError, match="groups has the same label for all held-out rows"):
+        same.honest_score(groups=np.zeros(len(y)))
+    mixed = [None if code == 3 else code for code in codes]  # no order, and no loss of the search
+    assert same.honest_score(n_bootstraps=5, groups=mixed).unit == "group"
 
 
 def test_bbc_with_weights(numbers):
@@ -288,6 +384,24 @@ def test_uneven_and_repeated_folds_count_by_their_rows(numbers):
     assert search.compare(0, 3).statistic == pytest.approx(differences.mean() / error)
 
 
+def test_comparisons_count_the_groups_of_fit():
+    """Random test sets of whole groups: the variance is corrected by groups, not by their rows."""
+    X, y, groups = grouped_numbers()
+    groups = np.where(groups < 6, 0, groups)  # a large one, and several small ones
+    folds = GroupShuffleSplit(6, test_size=2, random_state=0)
+    search = ridge_search(cv=folds).fit(X, y, groups=groups)
+    table = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(6)])
+    differences = table[:, 0] - table[:, 3]
+    error = np.sqrt(differences.var(ddof=1) * (1 / 6 + 2 / 5))
+    found = search.compare(0, 3)
+    assert found.statistic == pytest.approx(differences.mean() / error)
+    assert found.unit == "group"
+    divided = ridge_search(cv=KFold(6, shuffle=True, random_state=0))
+    with pytest.warns(UserWarning, match="groups parameter is ignored"):
+        divided.fit(X, y, groups=groups)
+    assert divided.compare(0, 3).unit == "row"
+
+
 def test_comparisons_of_estimates_say_so(numbers):
     """A finite order is no refit."""
     rough = ridge_search(order=1, n_confirm=0).fit(*numbers)
@@ -364,7 +478,6 @@ def test_other_rows_than_those_of_fit_are_refused(numbers, method):
         (plain, (2.0 * X, y), {}, r"given: X \(other values\); pass the same rows"),
         (plain, (X, y + 1.0), {}, r"given: y \(other values\); .*cross_val_score"),
         (plain, (X, y), {"sample_weight": weights}, r"sample_weight \(not passed to fit\)"),
-        (weighted, (X, y), {}, r"sample_weight \(not passed\)"),
         (weighted, (X, y), {"sample_weight": 1 / weights}, r"sample_weight \(other values\)"),
     ):
         with pytest.raises(ValueError, match=words):

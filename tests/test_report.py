@@ -226,8 +226,8 @@ def test_what_fit_was_given_is_named(report):
     search.fit(X, y, groups=groups)
     page = report(search)
     assert "search.fit(X, y, groups=groups)" in page.words
-    assert "pass honest=search.honest_score(groups=groups)" in page.words  # groups stay together
-    assert "Honest R²" in report(search, honest=search.honest_score(groups=groups)).words
+    assert "Honest R²" in page.words
+    assert "bootstraps of 14 whole groups of held-out rows" in page.words
 
 
 def test_ties_edges_and_draws_are_told(report):

@@ -9,7 +9,6 @@ import math
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -200,12 +199,8 @@ def write_out_of_fold(path: Path, outcome: Outcome) -> str:
 def write_page(path: Path, outcome: Outcome) -> str:
     """A page about the search, of all its rounds."""
     job = outcome.job
-    honest = None
-    if job.data.groups is not None and len(outcome.plans) == 1:
-        with suppress(ValueError):  # which the page then tells
-            honest = outcome.search.honest_score(groups=job.data.groups)
     title = f"Search of {job.data.layout.target}"
-    found = findings_of(outcome.search, job.data.id, honest, title)
+    found = findings_of(outcome.search, job.data.id, title=title)
     edges = [
         edge_words(name, outcome.best_params[name], side) for name, side in outcome.edges.items()
     ]

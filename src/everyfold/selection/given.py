@@ -12,7 +12,7 @@ from scipy import sparse
 
 from everyfold.rows import RowSource
 from everyfold.rows.dasks import is_lazy
-from everyfold.types import AnyArray, Matrix, Params, Targets
+from everyfold.types import AnyArray, Index, Matrix, Params, Targets
 
 _BLOCK = 2**22
 """Numbers that are copied at a time."""
@@ -124,12 +124,16 @@ class Given:
     is_source : bool
     contents : dict or None
         Of the rows, targets and metadata by name; None of a source, whose rows are not all here.
+    params : dict or None
+        The metadata themselves (groups, weights, …), which honest scores and comparisons use; one
+        value for each row is a copy.
     """
 
     ids: AnyArray | None
     names: Sequence[str]
     is_source: bool
     contents: Mapping[str, Contents] | None = None
+    params: Params | None = None
 
     @classmethod
     def of(cls, X: Matrix, y: Targets, params: Params) -> Given:
@@ -143,7 +147,8 @@ class Given:
         contents = None
         if not is_source and not is_lazy(X):
             contents = _contents({"X": X, "y": y, **known})
-        return cls(ids, list(known), is_source, contents)
+        kept = {name: _kept(value) for name, value in known.items()}
+        return cls(ids, list(known), is_source, contents, kept)
 
     @property
     def call(self) -> str:
@@ -166,5 +171,34 @@ class Given:
         return words + [f"{name} (not passed to fit)" for name in new]
 
 
+def _kept(value: Any) -> Any:
+    """A copy of values of rows, as the caller may change them after ``fit``; else the object."""
+    is_column = isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
+    if is_lazy(value) or not is_column:
+        return value
+    try:
+        return np.array(value)
+    except ValueError:  # a list of objects of different lengths
+        return value
+
+
 def _contents(values: Params) -> dict[str, Contents]:
     return {name: Contents.of(value) for name, value in values.items() if value is not None}
+
+
+def groups_of(split: Params, params: Params) -> Index | None:
+    """The number of the group of each row: of what the splitter gets, or of what has the name.
+
+    None if there are no groups, or if every row has a label of its own.
+    """
+    given = split.get("groups")
+    given = params.get("groups") if given is None else given
+    if given is None:
+        return None
+    labels = np.asarray(given)
+    try:
+        codes = np.unique(labels, return_inverse=True)[1]
+    except TypeError:  # labels of several types have no order
+        known: dict[object, int] = {}
+        codes = np.array([known.setdefault(label, len(known)) for label in labels.tolist()])
+    return None if codes.max() + 1 == len(codes) else codes

@@ -26,14 +26,16 @@ from everyfold.rows.telling import warn
 from everyfold.selection.bootstrap import bootstrap, together
 from everyfold.selection.choice import is_rule
 from everyfold.selection.functions import cross_val_score
-from everyfold.selection.given import Given
+from everyfold.selection.given import Given, groups_of
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper
 from everyfold.selection.significance import (
     Comparison,
+    Unit,
     check_confidence,
     compare,
     interval_of_mean,
+    ratio_of_groups,
     worse,
 )
 from everyfold.types import Array, Index, Mask, Matrix, Params, Refit, Scorer, Splitter, Targets
@@ -54,6 +56,9 @@ class HonestScore:
         best score of all held-out rows together − estimate, because both score the rows together.
     method : str
         How the estimate was computed, in words.
+    unit : {"row", "group"}
+        What was resampled: single rows, or whole groups of rows. Groups are drawn by "bbc" if
+        ``fit`` was given any, and held out by outer folds that divide none of them.
     scores : array
         The scores of the bootstrap samples or outer folds; the estimate is their mean.
     is_exact : bool
@@ -67,6 +72,7 @@ class HonestScore:
     method: str
     scores: Array = field(repr=False)
     is_exact: bool = True
+    unit: Unit = "row"
 
 
 class HonestSearch:
@@ -76,6 +82,7 @@ class HonestSearch:
     _keeper: Keeper
     _numbers: list[int]
     _ratio: float
+    _unit: Unit = "row"
     _by_fold: Mapping[str, Sequence[Array]]
     cv: Splitter
     refit: Refit
@@ -129,8 +136,9 @@ class HonestSearch:
         random_state : int or None, default=0
             Seed of the bootstrap samples, and of the folds of "repeated".
         **params
-            As passed to ``fit``: ``sample_weight``, ``groups``. With "bbc", ``groups`` are drawn as
-            a whole, and rows are scored with their weights, as in scikit-learn's searches.
+            ``sample_weight``, ``groups``, …; by default those of ``fit``. "bbc" draws whole
+            ``groups``, and scores rows with their weights, as scikit-learn's searches do; the outer
+            folds of the other methods get the groups.
 
         Returns
         -------
@@ -138,17 +146,19 @@ class HonestSearch:
         """
         check_is_fitted(self, "cv_results_")
         self._check_honest(method, confidence, params.get("groups"))
+        passed = {name: value for name, value in params.items() if value is not None}
+        params = {**(self._given.params or {}), **passed}
         if method == "bbc":
-            words = f"BBC-CV: {n_bootstraps} bootstraps of held-out rows, scored outside the bag"
-            best, scores = self._bootstrapped(params, n_bootstraps, random_state)
+            best, scores, n_groups = self._bootstrapped(params, n_bootstraps, random_state)
+            drawn = f"{n_groups} whole groups of held-out rows" if n_groups else "held-out rows"
+            words = f"BBC-CV: {n_bootstraps} bootstraps of {drawn}, scored outside the bag"
             inexact = np.count_nonzero(self._have_scores() & ~self.cv_results_["is_exact"])
             if inexact:
                 words += f"; of {inexact} candidates by approximate values"
             tails = (1.0 - confidence) / 2.0
             low, high = np.quantile(scores, [tails, 1.0 - tails]).tolist()
-            return replace(
-                _record(scores, (low, high), confidence, best, words), is_exact=not inexact
-            )
+            found = _record(scores, (low, high), confidence, best, words)
+            return replace(found, is_exact=not inexact, unit="group" if n_groups else "row")
         if isinstance(X, RowSource) or is_lazy(X):
             raise ValueError(
                 f"method={method!r} needs single rows of X, which are not available for a source "
@@ -167,12 +177,14 @@ class HonestSearch:
                 f"outer fold {int(np.argmax(np.isnan(scores)))} has no score; use other outer "
                 "folds, or another scoring"
             )
-        ratio = sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits)
+        ratio, unit = self._outer_ratio(splits, params)
         words = f"nested cross-validation on {len(splits)} outer folds"
+        words += " of whole groups" if unit == "group" else ""
         if method == "repeated":
             words += f", {n_repeats} times {len(splits) // n_repeats}"
         interval = interval_of_mean(scores, ratio, confidence)
-        return _record(scores, interval, confidence, self._score_of_winner, words)
+        found = _record(scores, interval, confidence, self._score_of_winner, words)
+        return replace(found, unit=unit)
 
     def fold_scores(self, candidate: int | None = None, name: str | None = None) -> Array:
         """The scores of all folds of a candidate.
@@ -234,7 +246,7 @@ class HonestSearch:
         found = compare(table, i, j, self._ratio, confidence)
         is_exact = bool(self.cv_results_["is_exact"][[i, j]].all())
         first, second = map(str, self.cv_results_["status"][[i, j]])
-        return replace(found, is_exact=is_exact, status=(first, second))
+        return replace(found, is_exact=is_exact, status=(first, second), unit=self._unit)
 
     def significantly_worse(self, confidence: float = 0.95, *, metric: str | None = None) -> Mask:
         """Which candidates are significantly worse than the best, by one-sided corrected t-tests.
@@ -317,7 +329,7 @@ class HonestSearch:
                 f"method='bbc' selects by the best score, but refit={self.refit!r} is another "
                 "rule; use method='nested'"
             )
-        if groups is not None and len(np.unique(groups)) == len(np.asarray(groups)):
+        if groups is not None and groups_of({"groups": groups}, {}) is None:
             raise ValueError(
                 "groups has a different label for every row, so that there are no groups; leave "
                 "it out"
@@ -350,16 +362,23 @@ class HonestSearch:
 
     def _bootstrapped(
         self, params: Params, n_bootstraps: int, random_state: int | None
-    ) -> tuple[float, Array]:
-        """The best score of all rows together, and the scores of bootstraps."""
+    ) -> tuple[float, Array, int]:
+        """The best score of all rows together, the scores of bootstraps, the number of groups."""
         if n_bootstraps < 2:
             raise ValueError(f"n_bootstraps={n_bootstraps} is too few; use 1000")
         table = self._keeper.table(self._numbers)
         self._check_kept()
         _check_params(params, len(table.target.truth))
-        rest = dict(self._get_routed_params_for_fit(params).scorer.score)
-        groups = params.get("groups")
-        labels = None if groups is None else np.asarray(groups)[table.rows]
+        routed = self._get_routed_params_for_fit(params)
+        rest = dict(routed.scorer.score)
+        groups = groups_of(routed.splitter.split, params)
+        labels = None if groups is None else groups[table.rows]
+        n_groups = 0 if labels is None else len(np.unique(labels))
+        if n_groups == 1:
+            raise ValueError(
+                "groups has the same label for all held-out rows, so that no sample of groups "
+                "leaves rows out; pass groups of several labels"
+            )
         scorer = self.scorer_
         if self.multimetric_:
             scorer = _one_metric(scorer, str(self.refit), has_params=bool(rest))
@@ -369,7 +388,18 @@ class HonestSearch:
             raise ValueError(
                 "no bootstrap sample has a score; the metric needs more rows or more classes"
             )
-        return float(np.nanmax(together(table, judge))), scores[~np.isnan(scores)]
+        return float(np.nanmax(together(table, judge))), scores[~np.isnan(scores)], n_groups
+
+    def _outer_ratio(
+        self, splits: Sequence[tuple[Index, Index]], params: Params
+    ) -> tuple[float, Unit]:
+        """Test rows for each training row of the outer folds; whole groups if they divide none."""
+        groups = groups_of(self._get_routed_params_for_fit(params).splitter.split, params)
+        ratio = None if groups is None else ratio_of_groups(splits, groups)
+        if ratio is not None:
+            return ratio, "group"
+        rows = sum(len(test) for _, test in splits), sum(len(train) for train, _ in splits)
+        return rows[0] / rows[1], "row"
 
     def _outer(
         self,

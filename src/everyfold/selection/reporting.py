@@ -108,7 +108,7 @@ def findings_of(
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
-        honest=_honest(search, held) if honest is None else honest,
+        honest=(held or _or_words(search.honest_score)) if honest is None else honest,
         is_worse=_or_words(search._worse),
         held=held,
         remarks=search._said,
@@ -116,16 +116,6 @@ def findings_of(
         ids=_read_ids(ids, search),
         versions=versions(),
     )
-
-
-def _honest(search: Search, held: str) -> Any:
-    """The honest score of bootstraps, or why there is none; they must know what rows belong to."""
-    if held:
-        return held
-    if search._given.names:
-        given = ", ".join(f"{name}={name}" for name in search._given.names)
-        return f"fit was given {given}; pass honest=search.honest_score({given}) to the report"
-    return _or_words(search.honest_score)
 
 
 def _without_values(search: Search) -> str:

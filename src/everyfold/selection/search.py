@@ -45,7 +45,7 @@ from everyfold.selection.choice import (
     scale_ridge,
     settle_rank,
 )
-from everyfold.selection.given import Given
+from everyfold.selection.given import Given, groups_of
 from everyfold.selection.honest import HonestSearch
 from everyfold.selection.manyfolds import read_fold
 from everyfold.selection.outoffold import Keeper, evaluate_again
@@ -396,7 +396,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
         self._given, self._said = state.given, tuple(notes)
-        self._ratio = test_ratio(state.data, table.n_splits)
+        groups = groups_of(state.request.metadata.split, state.given.params or {})
+        self._ratio, self._unit = test_ratio(state.data, table.n_splits, groups)
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.stats import t as student
 
 from everyfold.evaluate.data import Data
-from everyfold.types import Array, Mask
+from everyfold.types import Array, Index, Mask
+
+Unit = Literal["row", "group"]
+"""What is drawn or held out as a whole."""
 
 _ROUNDING = 1e-12
 """Differences of scores that are no larger, relative to the scores, say nothing."""
@@ -34,6 +39,9 @@ class Comparison:
     status : tuple of str
         How certain the scores of the first and of the second are, in the words of
         ``cv_results_["status"]``.
+    unit : {"row", "group"}
+        What the folds hold out and the variance is corrected for: "group" if ``fit`` was given
+        groups and no fold divides one of them.
     """
 
     difference: float
@@ -43,6 +51,7 @@ class Comparison:
     confidence: float
     is_exact: bool = True
     status: tuple[str, str] = ("exact", "exact")
+    unit: Unit = "row"
 
 
 def check_confidence(confidence: float) -> None:
@@ -51,8 +60,30 @@ def check_confidence(confidence: float) -> None:
         raise ValueError(f"confidence={confidence!r} is not between 0 and 1; use 0.95")
 
 
-def test_ratio(data: Data, n_splits: int) -> float:
-    """How many test rows a fold has for each training row, over all folds."""
+def test_ratio(data: Data, n_splits: int, groups: Index | None) -> tuple[float, Unit]:
+    """How many test rows (or whole groups) a fold has for each of training, over all folds."""
+    if groups is not None and data.stream is None:
+        splits = data.splits
+        if data.tasks:
+            splits = [(fold.train, fold.test) for fold in data.tasks[0].folds]
+        ratio = ratio_of_groups(splits, groups)
+        if ratio is not None:
+            return ratio, "group"
+    return _ratio_of_rows(data, n_splits), "row"
+
+
+def ratio_of_groups(splits: Sequence[tuple[Index, Index]], groups: Index) -> float | None:
+    """How many test groups there are for each training group; None if a fold divides a group."""
+    counts = np.zeros(2, dtype=np.intp)
+    for train, test in splits:
+        first, second = np.unique(groups[train]), np.unique(groups[test])
+        if len(np.intersect1d(first, second, assume_unique=True)):
+            return None
+        counts += len(first), len(second)
+    return float(counts[1] / counts[0])
+
+
+def _ratio_of_rows(data: Data, n_splits: int) -> float:
     if data.stream is not None:  # every row is held out by one fold
         return 1.0 / max(1, n_splits - 1)
     if not data.tasks:
