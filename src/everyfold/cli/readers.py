@@ -66,6 +66,17 @@ def _kind(path: Path, raw: bytes) -> str:
     return _BEGINNINGS.get(raw[:4], "svm" if looks_sparse else "csv")
 
 
+def _copied(raw: bytes) -> pa.Buffer:
+    """The bytes in memory of Arrow's own.
+
+    One of Arrow's threads may be the last to let go of what it has read. Memory of Python's needs
+    the interpreter for that, and ends the process with an abort if the interpreter has just ended.
+    """
+    memory = pa.allocate_buffer(len(raw))
+    pa.FixedSizeBufferWriter(memory).write(raw)
+    return memory
+
+
 # -- CSV -----------------------------------------------------------------------------------------
 
 
@@ -112,7 +123,7 @@ def _split(text: str, delimiter: str, most: int) -> list[pa.ChunkedArray]:
     plain = re.sub(f'{delimiter} +"', f'{delimiter}"', re.sub(r"(?m)^ +(?=\r?$)", "", text))
     try:
         table = read_csv(
-            pa.BufferReader(f"{plain}\n".encode()),
+            pa.BufferReader(_copied(f"{plain}\n".encode())),
             ReadOptions(autogenerate_column_names=True),
             ParseOptions(delimiter=delimiter, newlines_in_values='"' in text),
             ConvertOptions(column_types={f"f{i}": pa.string() for i in range(most)}),
@@ -168,8 +179,9 @@ def _from_arrow(cells: pa.ChunkedArray) -> Column:
 
 def _read_parquet(raw: bytes) -> Table:
     try:
-        _check_parquet(ParquetFile(pa.BufferReader(raw)).metadata)
-        table = read_table(pa.BufferReader(raw))
+        memory = _copied(raw)
+        _check_parquet(ParquetFile(pa.BufferReader(memory)).metadata)
+        table = read_table(pa.BufferReader(memory))
     except (*_DAMAGE, pa.ArrowException) as error:
         raise BadInput(f"this is not a readable Parquet file ({error})") from error
     # Pandas writes such columns for an index without a name.
