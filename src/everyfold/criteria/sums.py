@@ -12,10 +12,12 @@ from everyfold.criteria.series import rows_left
 from everyfold.operators.base import Responds, StructureError
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import RidgeModels
+from everyfold.operators.sums import Sums
+from everyfold.operators.symmetric import NotPositiveDefiniteError
 from everyfold.rows.batches import height_of
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
-from everyfold.types import Array
+from everyfold.types import Array, Index
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,14 @@ class BySums(Predictive):
         left = rows_left(problem, folds)
         rhos = [[problem.rho(ridge, int(m)) for ridge in ridges] for m in left]
         sums = operator.sums(problem.quadratic, folds.helds, min(map(min, rhos)))
-        models = {i: rest.solve(rhos[i]) for i, rest in sums.rests()}
-        errors = sums.errors(models) if self.is_enough else None
+        models: dict[int, RidgeModels] = {}
+        is_ill = False
+        for i, rest in sums.rests():
+            models[i] = _solved(rest, rhos[i])
+            if (models[i].condition > operator.limit).any():
+                is_ill = True  # sums of squared errors lose their digits as well
+                models[i] = _by_columns(problem, operator, rhos[i], folds[i].train)
+        errors = sums.errors(models) if self.is_enough and not is_ill else None
         if errors is None or not errors.is_known:
             values = _values(operator, models, folds)
         unknown = np.full(len(folds), np.nan)
@@ -61,6 +69,24 @@ class BySums(Predictive):
                 yield OutOfFold(none, exact, unknown, condition, errors=errors.of_ridge(k))
             else:
                 yield OutOfFold(values[k], exact, unknown, condition)
+
+
+def _solved(rest: Sums, rhos: Sequence[float]) -> RidgeModels:
+    """The models of the rows outside a fold, with infinite condition numbers if there are none."""
+    try:
+        return rest.solve(rhos)
+    except NotPositiveDefiniteError:
+        shape = (len(rhos), *rest.cross.shape)
+        unknown = np.full(len(rhos), np.inf)
+        return RidgeModels(np.full(shape, np.nan), np.full(shape[::2], np.nan), unknown)
+
+
+def _by_columns(
+    problem: Problem, operator: LowRank, rhos: Sequence[float], train: Index
+) -> RidgeModels:
+    """The same from the features of the training rows, whose Gram matrix has too few digits."""
+    inside = problem.restrict(train)
+    return operator.restrict(train).solutions(inside.quadratic, rhos, "tridiagonal")
 
 
 def _values(operator: LowRank, models: dict[int, RidgeModels], folds: Folds) -> Array:

@@ -19,12 +19,14 @@ from everyfold.operators.base import (
     Response,
     Solution,
 )
+from everyfold.operators.columns import Columns
 from everyfold.operators.features import FeatureMap, Plain
 from everyfold.operators.products import product
 from everyfold.operators.response import RidgeModels
 from everyfold.operators.structure import Structure
-from everyfold.operators.sums import FoldSums, Start, accumulate
+from everyfold.operators.sums import ILL, FoldSums, Start, accumulate
 from everyfold.operators.symmetric import (
+    EPS,
     NotPositiveDefiniteError,
     cholesky,
     condition_at,
@@ -197,12 +199,13 @@ class LowRank(Responds):
         """See base class.
 
         A single ridge takes a c×c Cholesky factor, more a shared spectrum; by the tridiagonal route
-        they share a reduction, which gives their solutions and nothing else.
+        they share a reduction, which gives their solutions and nothing else. Ridges that these
+        cannot solve take the columns themselves.
         """
         centred = _Centred(self.V, quadratic)
-        kind = self._response_kind()
+        kind, limit = self._response_kind(), self.limit
         if len(rhos) == 1:
-            yield kind(centred, quadratic, _factor(centred, rhos[0]), rhos[0])
+            yield kind(centred, quadratic, _safely(centred, rhos[0], limit), rhos[0])
             return
         if route == "tridiagonal" and len(centred.gram):
             try:
@@ -210,12 +213,26 @@ class LowRank(Responds):
             except NotPositiveDefiniteError:
                 found = []  # by rounding: the spectrum knows better
             for rho, (system, coef) in zip(rhos, found, strict=False):
-                yield kind(centred, quadratic, _Late(centred, rho, system.condition), rho, coef)
+                if system.condition <= limit:
+                    yield kind(centred, quadratic, _Late(centred, rho, system.condition), rho, coef)
+                else:
+                    yield kind(centred, quadratic, _safely(centred, rho, limit), rho)
             if found:
                 return
         spectrum = _Spectrum(centred)
         for rho in rhos:
-            yield kind(centred, quadratic, spectrum.at(rho), rho)
+            is_well = spectrum.condition(rho) <= limit
+            inverse = spectrum.at(rho) if is_well else _safely(centred, rho, limit)
+            yield kind(centred, quadratic, inverse, rho)
+
+    @property
+    def limit(self) -> float:
+        """The condition number up to which a Gram matrix will do.
+
+        Features that only stand for a kernel are not worth more than their system can be solved.
+        """
+        is_plain = self._features is None or isinstance(self._features, Plain)
+        return ILL if is_plain else 1.0 / EPS
 
     def _response_kind(self) -> type[LowRankResponse]:
         return LowRankResponse
@@ -269,6 +286,12 @@ class _Centred:
         return self.V - self.centre if self.centre.any() else self.V
 
     @cached_property
+    def columns(self) -> Columns:
+        """Those of the active rows, centred and weighted; 2 n c² flops."""
+        active = self._quadratic.active
+        return Columns(self.rows[active] * self._quadratic.s[active, None])
+
+    @cached_property
     def force(self) -> Array:
         """What the targets do to the coefficients: (V − 1 v̄ᵀ)ᵀ s² z, and what pulls at b."""
         B = self._quadratic.z * (self._quadratic.s**2)[:, None]
@@ -279,6 +302,25 @@ class _Centred:
             force -= 0.5 * self._quadratic.drift[:, None]
         return force
 
+    def left(self, coef: Array) -> Array:
+        """The weighted residuals of all rows for these coefficients and the b that goes with them.
+
+        Their products with the centred rows do not depend on b.
+        """
+        s, z = self._quadratic.s[:, None], self._quadratic.z
+        residual = z - product(self.rows, coef)
+        if self._quadratic.intercept and s.any():
+            residual -= (s**2).T @ residual / (s**2).sum()
+        left: Array = s**2 * residual
+        return left
+
+    def pull(self, coef: Array, rho: float) -> Array:
+        """What else acts on the coefficients: the ridge, and what pulls at b and at them."""
+        pull = np.outer(self.centre, np.full(coef.shape[1], 0.5 * self._quadratic.pull))
+        if self._quadratic.drift is not None:
+            pull -= 0.5 * self._quadratic.drift[:, None]
+        return pull - rho * coef
+
 
 @dataclass(frozen=True)
 class _Inverse:
@@ -288,6 +330,24 @@ class _Inverse:
     condition: float
     rotate: Callable[[], Array]
     """Gives the centred rows times P."""
+
+    def solve(self, centred: _Centred, rho: float) -> Array:
+        """The coefficients, (c, q)."""
+        solved: Array = self.P @ (self.P.T @ centred.force)
+        return solved
+
+
+@dataclass(frozen=True)
+class _FromColumns(_Inverse):
+    """The same from the columns, without the normal equations."""
+
+    def solve(self, centred: _Centred, rho: float) -> Array:
+        """See base class: what is left of the forces, twice, turned by P before it is summed."""
+        coef = np.zeros_like(centred.force)
+        turned = self.rotate()
+        for _ in range(2):
+            coef += self.P @ (turned.T @ centred.left(coef) + self.P.T @ centred.pull(coef, rho))
+        return coef
 
 
 @dataclass(frozen=True)
@@ -309,6 +369,9 @@ class _Late:
     def rotate(self) -> Array:
         return self._found.rotate()
 
+    def solve(self, centred: _Centred, rho: float) -> Array:
+        return self._found.solve(centred, rho)
+
 
 class _Spectrum:
     """Eigenvalues and eigenvectors of the Gram matrix; they serve every ridge."""
@@ -324,11 +387,29 @@ class _Spectrum:
         """The centred rows times the eigenvectors, 2 n c² flops."""
         return np.ascontiguousarray(product(self._centred.rows, self._U))
 
+    def condition(self, rho: float) -> float:
+        """The condition number at a ridge; infinite if there is no inverse."""
+        try:
+            return condition_at(self._values, rho)
+        except NotPositiveDefiniteError:
+            return np.inf
+
     def at(self, rho: float) -> _Inverse:
         """The inverse for one ridge."""
-        condition = condition_at(self._values, rho)
         roots = np.sqrt(1.0 / (self._values + rho))
-        return _Inverse(self._U * roots, condition, lambda: self._rotated * roots)
+        return _Inverse(self._U * roots, self.condition(rho), lambda: self._rotated * roots)
+
+
+def _safely(centred: _Centred, rho: float, limit: float) -> _Inverse:
+    """The inverse for one ridge: from the columns if the Gram matrix has too few digits."""
+    try:
+        found = _factor(centred, rho)
+    except NotPositiveDefiniteError:
+        found = None
+    if found is not None and found.condition <= limit:
+        return found
+    P, condition = centred.columns.at(rho)
+    return _FromColumns(P, condition, lambda: np.ascontiguousarray(product(centred.rows, P)))
 
 
 def _factor(centred: _Centred, rho: float) -> _Inverse:
@@ -387,17 +468,17 @@ class LowRankResponse(Response):
         """See base class; ``coef`` belong to the columns of V."""
         quadratic, coef = self._quadratic, self._coef
         if coef is None:
-            P = self._inverse.P
-            coef = P @ (P.T @ self._centred.force)
+            coef = self._inverse.solve(self._centred, self.rho)
         total = quadratic.s**2 @ quadratic.z - 0.5 * quadratic.pull
         return Solution(coef, self._mean * total - self._centred.centre @ coef)
 
     def moved(self, rows: Index, dz: Array) -> Solution:
         """See base class; 2 n c flops for a partition, and 4 c² a set."""
         B, P = self._quadratic.s[rows] ** 2 * dz, self._inverse.P
-        force = np.stack([B_S @ self._centred.V[S] for S, B_S in zip(rows, B, strict=True)], axis=1)
+        turned = self.G[:, : P.shape[1]]
+        force = np.stack([B_S @ turned[S] for S, B_S in zip(rows, B, strict=True)], axis=1)
         total = B.sum(axis=1)
-        coef = P @ (P.T @ (force - np.outer(self._centred.centre, total)))
+        coef = P @ force
         return Solution(coef, self._mean * total - self._centred.centre @ coef)
 
     def reduced(self) -> Array:

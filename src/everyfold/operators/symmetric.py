@@ -68,16 +68,23 @@ def condition_at(values: Array, rho: float, scale: float = 0.0) -> float:
 
 
 def cholesky(A: Array, rho: float) -> tuple[Array, float]:
-    """L with A + ρ I = L Lᵀ, and the condition number; c³/3 flops. Raises if it is not definite."""
+    """L with A + ρ I = L Lᵀ, and the condition number; c³/3 flops. Raises if it is not definite.
+
+    The condition number is that of the system with a diagonal of ones: the errors of a Cholesky
+    factor do not depend on the sizes of rows and columns.
+    """
     system = A + rho * np.eye(len(A))
     if not system.size:
         return system, 1.0
-    norm = float(np.abs(system).sum(axis=0).max())
-    L, info = lapack.dpotrf(system, lower=1, clean=1)
+    diagonal = system.diagonal()
+    size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
+    unit = system / size / size[:, None]
+    norm = float(np.abs(unit).sum(axis=0).max())
+    L, info = lapack.dpotrf(unit, lower=1, clean=1)
     rcond = reciprocal_condition(L, norm) if info == 0 else 0.0
     if rcond <= EPS:
         raise refuse(float(np.linalg.eigvalsh(system)[0]), rho)
-    return L, 1.0 / rcond
+    return L * size[:, None], 1.0 / rcond
 
 
 def reciprocal_condition(L: Array, norm: float) -> float:
