@@ -373,7 +373,7 @@ REFUSED = [
     ({"cv": KFold(3)}, "as it has no folds"),
     ({"order": 3}, "order=3, which needs folds; use order='auto'"),
     ({"n_confirm": 2}, "n_confirm=2, which refits folds; use n_confirm=0"),
-    ({"preprocessing": "once"}, "use preprocessing='auto'"),
+    ({"preprocessing": "once"}, "always fitted on all rows then; leave it out"),
     ({"return_train_score": True}, "return_train_score=True; use False"),
 ]
 

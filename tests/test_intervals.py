@@ -173,20 +173,19 @@ def test_others_by_their_fold_models(estimator):
 
 
 def test_steps_of_a_pipeline_fitted_once():
-    """Beyond 20 folds, as in a search: the same as with rows that were transformed before."""
+    """On request, as in a search: the same as with rows that were transformed before."""
     X, y, new, _ = data()
     scaler = StandardScaler().fit(X)
     pipeline = make_pipeline(StandardScaler(), KRR)
-    ours = FastCrossConformalRegressor(pipeline, cv=-1)
-    with pytest.warns(InexactWarning, match="fitted once"):
-        ours.fit_conformalize(X, y)
+    ours = FastCrossConformalRegressor(pipeline, cv=-1, preprocessing="once")
+    ours.fit_conformalize(X, y)
     assert SHARED in ours.how_
     assert not ours.is_exact_
     before = FastCrossConformalRegressor(KRR, cv=-1).fit_conformalize(scaler.transform(X), y)
     theirs = before.predict_interval(scaler.transform(new))
     for a, b in zip(ours.predict_interval(new), theirs, strict=True):
         assert_allclose(a, b, rtol=1e-10)
-    literal = FastCrossConformalRegressor(pipeline, cv=-1, preprocessing="per_fold")
+    literal = FastCrossConformalRegressor(pipeline, cv=-1)
     literal.fit_conformalize(X, y)
     bounds = brute(pipeline, X, y, new, LeaveOneOut(), "plus", 0.9)[1]
     assert_allclose(literal.predict_interval(new)[1][:, :, 0], bounds, rtol=1e-8)

@@ -113,10 +113,25 @@ def test_rows_that_no_fold_held_out():
     assert_allclose(found.values[list(rows)], values, rtol=1e-7)
     cv = ms.StratifiedShuffleSplit(2, test_size=0.2, random_state=0)
     labels = FastGridSearchCV(SVC(), {"C": [1.0, 2.0]}, cv=cv).fit(IRIS, KINDS)
-    with pytest.raises(ValueError, match="decision_function"):
-        labels.out_of_fold()
     decided = labels.out_of_fold(method="decision_function")
     assert_array_equal(np.isnan(decided.values).all(axis=1), decided.repeats == 0)
+
+
+@pytest.mark.parametrize("kind", ["strings", "numbers"])
+def test_labels_of_rows_that_no_fold_held_out_are_missing(kind):
+    """One split alone: its test rows have the labels of a refit, all others NaN."""
+    labels = np.array(["a", "b", "c"])[KINDS] if kind == "strings" else KINDS
+    cv = ms.ShuffleSplit(1, test_size=0.3, random_state=0)
+    search = FastGridSearchCV(SVC(), {"C": [1.0]}, cv=cv).fit(IRIS, labels)
+    found = search.out_of_fold()
+    ((train, test),) = cv.split(IRIS)
+    assert_array_equal(
+        found.values[test], SVC().fit(IRIS[train], labels[train]).predict(IRIS[test])
+    )
+    assert_array_equal(found.spread[test], 0.0)
+    others = np.setdiff1d(np.arange(len(IRIS)), test)
+    assert all(value != value for value in found.values[others])
+    assert np.isnan(found.spread[others]).all()
 
 
 def test_a_winner_that_is_known_last():

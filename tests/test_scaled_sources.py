@@ -11,7 +11,6 @@ from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from everyfold import (
     LSSVC,
     FastGridSearchCV,
-    InexactWarning,
     KernelRegressor,
     Nystrom,
     RandomFourier,
@@ -155,8 +154,14 @@ class TestOtherWays:
         memory = FastGridSearchCV(pipeline(model), grid, **options).fit(X, y)
         source = FastGridSearchCV(pipeline(model), grid, **options).fit(ArrayRows(X, y))
         np.testing.assert_allclose(table(source), table(memory), rtol=1e-8)
-        with pytest.warns(InexactWarning, match="with 30 folds the steps"):
-            FastGridSearchCV(pipeline(model), grid, cv=KFold(30)).fit(ArrayRows(X, y))
+
+    def test_many_folds_scale_their_own_rows(self):
+        X, y = data()
+        grid = {"model__alpha": [0.1, 10.0]}
+        theirs = GridSearchCV(pipeline(Ridge()), grid, cv=KFold(30), scoring="neg_max_error")
+        ours = FastGridSearchCV(pipeline(Ridge()), grid, cv=KFold(30), scoring="neg_max_error")
+        ours.fit(ArrayRows(X, y))
+        np.testing.assert_allclose(table(ours), table(theirs.fit(X, y)), rtol=1e-7)
 
     def test_scaled_or_not_in_one_grid(self):
         X, y = data()

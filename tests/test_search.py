@@ -36,7 +36,6 @@ from everyfold import (
     Dense,
     FastGridSearchCV,
     FastRandomizedSearchCV,
-    InexactWarning,
     KernelClassifier,
     KernelLogisticClassifier,
     KernelRegressor,
@@ -570,6 +569,36 @@ def test_kernels_that_are_the_identity_are_flagged(estimator):
         FastGridSearchCV(estimator, {"gamma": gammas[1:]}, cv=3).fit(X, target)
 
 
+@pytest.mark.parametrize("model", [KernelRidge(kernel="rbf"), SVC()], ids=["ridge", "svc"])
+@pytest.mark.parametrize("cv", [3, 30])
+@pytest.mark.filterwarnings("ignore:the best candidate:UserWarning")
+def test_kernels_of_folds_that_are_the_identity_are_flagged(model, cv):
+    """In a Pipeline every fold has a kernel of its own, and all have to be the identity."""
+    rows = np.random.default_rng(0).normal(size=(100, 4))
+    target = rows[:, 0] + rows[:, 1] ** 2
+    target = target if isinstance(model, KernelRidge) else np.where(target > 1.0, "a", "b")
+    name = f"{type(model).__name__.lower()}__gamma"
+    options = {"cv": cv, "scoring": None if cv == 3 else _first_row, "refit": False}
+    pipeline = make_pipeline(StandardScaler(), model)
+    search = FastGridSearchCV(pipeline, {name: [0.1, 1e6]}, **options).fit(rows, target)
+    assert_array_equal(search.cv_results_["is_identity"], [False, True])
+    # In folds without the first two rows, which are equal, no two rows are.
+    rows[1] = rows[0]
+    twice = FastGridSearchCV(pipeline, {name: [1e6]}, **options).fit(rows, target)
+    assert_array_equal(twice.cv_results_["is_identity"], [False])
+
+
+def _first_row(estimator, rows, target):
+    return float(estimator.predict(rows)[0] == target[0])
+
+
+def test_the_identity_in_a_pipeline_is_noted_in_the_plan():
+    pipeline = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+    with pytest.warns(UserWarning, match="is numerically the identity"):
+        search = FastGridSearchCV(pipeline, {"kernelridge__gamma": [1e6]}, cv=3).fit(X, y)
+    assert any("identity" in note for note in search.plan_.notes)
+
+
 def test_the_identity_of_two_equal_rows_is_none():
     doubled, target = np.vstack([X, X[:1]]), np.append(y, y[0])
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), {"gamma": [1e6]}, cv=3)
@@ -675,15 +704,13 @@ def test_preprocessing_once():
         FastGridSearchCV(*REGRESSORS["supervised"], preprocessing="once").fit(X, y)
 
 
-def test_many_folds_prepare_once_and_say_so():
-    scoring = "neg_mean_squared_error"
-    options = {"cv": ms.LeaveOneOut(), "scoring": scoring}
-    with pytest.warns(InexactWarning, match="40 folds"):
-        search = FastGridSearchCV(*REGRESSORS["scaled"], **options).fit(X, y)
-    assert "40 folds" in search.plan_.notes[0]
-    both_ways = FastGridSearchCV(*REGRESSORS["scaled"], preprocessing="per_fold", **options)
-    slow = ms.GridSearchCV(*REGRESSORS["scaled"], **options).fit(X, y)
-    compare(both_ways.fit(X, y), slow)
+@pytest.mark.parametrize("options", [{}, {"preprocessing": "auto"}], ids=["default", "auto"])
+def test_many_folds_prepare_their_own_rows(options):
+    """Steps that had seen the held-out row would be a leak, however many folds there are."""
+    how = {"cv": ms.LeaveOneOut(), "scoring": "neg_mean_squared_error"}
+    search = FastGridSearchCV(*REGRESSORS["scaled"], **how, **options).fit(X, y)
+    compare(search, ms.GridSearchCV(*REGRESSORS["scaled"], **how).fit(X, y))
+    assert search.cv_results_["is_exact"].all()
 
 
 def test_transformers_are_fitted_once_a_fold_for_all_candidates():

@@ -88,7 +88,7 @@ class SearchOptions(ModelOptions):
         "auto", "--order", "auto, exact, screen, inf, or 1, 2, … (see the docs).", "ORDER"
     )
     preprocessing: str = _option(
-        "auto", "--preprocessing", "auto, per_fold or once: how to fit the scaler.", "HOW"
+        "per_fold", "--preprocessing", "per_fold or once: how to fit the scaler.", "HOW"
     )
     confirm: str = _option(
         "auto", "--confirm", "Score the best K again by real refits, or auto.", "K"

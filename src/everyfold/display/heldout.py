@@ -16,6 +16,7 @@ from sklearn.metrics import (
 )
 
 from everyfold.display.table import Axes, new_axes, plain
+from everyfold.display.worst import known_rows
 from everyfold.types import AnyArray, Search
 
 MOST_NUMBERS = 20
@@ -104,8 +105,11 @@ class OutOfFoldDisplay:
                 "of numbers, and 'confusion', 'roc' or 'calibration' for labels"
             )
         values = search.out_of_fold(candidate, _METHODS[kind]).values
-        is_held = labels.repeats > 0
-        display = cls(kind=kind, truth=labels.truth[is_held], values=values[is_held])
+        known = known_rows(labels.spread)
+        truth, values = labels.truth[known], values[known]
+        if kind == "confusion":  # labels are as the true ones again where all are known
+            values = values.astype(truth.dtype)
+        display = cls(kind=kind, truth=truth, values=values)
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Axes = None) -> OutOfFoldDisplay:

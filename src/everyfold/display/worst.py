@@ -39,32 +39,40 @@ def _shown(header: Sequence[str], columns: Sequence[Sequence[object] | None]) ->
     return table([name for name, _ in known], rows, frame="wide tall")
 
 
+def known_rows(spread: Array) -> Index:
+    """The rows that have an out-of-fold prediction, by how much the folds of each disagree."""
+    return np.flatnonzero(~np.isnan(spread).reshape(len(spread), -1).any(axis=1))
+
+
 def _labels(search: Search, held: Any, ids: AnyArray | None) -> Iterator[Markup]:
-    wrong = np.flatnonzero((held.repeats > 0) & (held.values != held.truth))
-    count = int(np.count_nonzero(held.repeats))
+    known = known_rows(held.spread)
+    wrong, count = known[held.values[known] != held.truth[known]], len(known)
     if not len(wrong):
         yield tag("p", f"All {count} held-out rows have the right label.")
         return
-    margin = _margins(search, held)[wrong]
+    margin = _margins(search, held, wrong)
     order = np.argsort(-np.nan_to_num(margin), kind="stable")[:MOST_ROWS]
     rows = wrong[order]
     most = f" The {MOST_ROWS} most certain ones:" if len(wrong) > MOST_ROWS else ""
     yield tag("p", f"{len(wrong)} of {count} held-out rows have the wrong label.{most}")
     labels = [[brief(value) for value in part[rows]] for part in (held.truth, held.values)]
-    known = None if np.isnan(margin).all() else [number(m) for m in margin[order]]
+    margins = None if np.isnan(margin).all() else [number(m) for m in margin[order]]
     header = ["row" if ids is None else "id", "label", "predicted", "margin", "other folds"]
-    yield _shown(header, [_names(rows, ids), *labels, known, _spread(held, rows)])
+    yield _shown(header, [_names(rows, ids), *labels, margins, _spread(held, rows)])
 
 
-def _margins(search: Search, held: Any) -> Array:
+def _margins(search: Search, held: Any, rows: Index) -> Array:
     """By how much the predicted label beats the right one; NaN where values are of pairs."""
-    values = search.out_of_fold(method="decision_function").values
+    values = search.out_of_fold(method="decision_function").values[rows]
     if values.ndim == 1:
         return np.abs(np.asarray(values, dtype=np.float64))
     classes, every = np.unique(held.truth), np.arange(len(values))
     if values.shape[1] != len(classes):
         return np.full(len(values), np.nan)
-    said, right = (np.searchsorted(classes, part) for part in (held.values, held.truth))
+    said, right = (
+        np.searchsorted(classes, part[rows].astype(classes.dtype))
+        for part in (held.values, held.truth)
+    )
     margins: Array = values[every, said] - values[every, right]
     return margins
 

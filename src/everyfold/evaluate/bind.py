@@ -102,8 +102,8 @@ class FoldRows(Splits):
     structure: Structure
     shared: frozenset[str] = frozenset()
     bases: Bases = field(default_factory=dict)
-    made: list[tuple[int, float]] = field(default_factory=list)
-    """The ranks of the kernels so far, and what they leave unexplained."""
+    made: list[tuple[int, float, bool]] = field(default_factory=list)
+    """Of each kernel so far its rank, what it leaves unexplained, whether it is the identity."""
 
     @property
     def n(self) -> int:  # type: ignore[override]  # an attribute of other operators
@@ -113,12 +113,17 @@ class FoldRows(Splits):
     @property
     def rank(self) -> int:
         """The largest of the kernels so far."""
-        return max((rank for rank, _ in self.made), default=0)
+        return max((rank for rank, _, _ in self.made), default=0)
 
     @property
     def residual_trace(self) -> float:  # type: ignore[override]  # a constant elsewhere
         """The most that one of the kernels so far leaves unexplained."""
-        return max((residual for _, residual in self.made), default=0.0)
+        return max((residual for _, residual, _ in self.made), default=0.0)
+
+    @property
+    def is_identity(self) -> bool:  # type: ignore[override]  # a constant elsewhere
+        """Whether all kernels so far are the identity."""
+        return bool(self.made) and all(is_identity for _, _, is_identity in self.made)
 
     @property
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
@@ -141,7 +146,9 @@ class FoldRows(Splits):
             base = self._base(kernel, X_train, None, (key, "train"))
             bound = self.structure.bind_shared(kernel, X_train, base)
         operator = having(bound, Responds)
-        self.made.append((operator.rank, operator.residual_trace))
+        # After one that is not the identity, no other is looked at.
+        is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
+        self.made.append((operator.rank, operator.residual_trace, is_identity))
         cross = self._cross(kernel, operator, X_train, X_test, key)
         return Made(train, test, operator, cross, noise=noise)
 

@@ -412,11 +412,16 @@ def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
 
 
 def join(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcomes of one candidate on several folds as one, in the order of the folds."""
+    """The outcomes of one candidate on several folds as one, in the order of the folds.
+
+    The number, ``is_refit``, ``status``, ``landmarks`` and ``look`` are the same for all folds of a
+    round, and ``target``, ``sizes`` and ``n_weighted`` are of sources, which have no parts.
+    """
     parts = sorted(outcomes, key=lambda outcome: int(outcome.folds[0]))
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
+    widest = max(parts, key=lambda part: part.rank)
     values = [part.values for part in parts if part.values is not None]
     is_scored = first.train_scores is not None
     failures: dict[int, Failure] = {}
@@ -434,9 +439,13 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
         values=np.concatenate(values) if values else None,
         seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
         times=[t for part in parts for t in part.times or ()] if first.times else None,
-        method=next((part.method for part in parts if part.method), ""),
+        method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
+        is_approximate=any(part.is_approximate for part in parts),
+        is_of_another_model=any(part.is_of_another_model for part in parts),
+        is_identity=all(part.is_identity for part in parts),
         is_unique=all(part.is_unique for part in parts),
         only_label=_only_label(parts),
         residual_trace=max(part.residual_trace for part in parts),
-        operator=next((part.operator for part in parts if part.operator), ""),
+        rank=widest.rank,
+        operator=widest.operator or next((part.operator for part in parts if part.operator), ""),
     )

@@ -118,7 +118,7 @@ def keep_folds(request: Request) -> KeptFolds:
         return _refitted(request, folds)
     (candidate,) = data.candidates.values()
     if _follow_from_one(candidate.model):
-        kind, _ = choose_preprocessing(data, request.options)
+        kind = choose_preprocessing(data, request.options)
         data = data.prepared(kind)
         if kind != "per_fold" and are_complements(data.tasks[0].folds):
             found = _shared(data, candidate, data.tasks[0])

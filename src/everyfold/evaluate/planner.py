@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from everyfold.criteria import InexactWarning
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
-from everyfold.evaluate.methods import MANY_FOLDS
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.passes import (
     cut_passes,
@@ -67,7 +65,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
 def _plan_source(data: Data, request: Request) -> SearchPlan:
     """The plan of candidates on a source, whose length and folds may not be known."""
     options = request.options
-    kind, notes = choose_preprocessing(data, options)
+    kind = choose_preprocessing(data, options)
     data = data.prepared(kind, ())
     workers = data.stream.source.workers()
     rounds: Rounds = Once(cut_passes(data, 1 if workers else local_threads(options.n_jobs)))
@@ -95,7 +93,6 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
             *stand_in_notes(data),
             *sample_notes(data, units),
             *traffic_notes(data, units, workers),
-            *notes,
         ),
     )
 
@@ -122,8 +119,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     """The plan of the candidates that are sped up."""
     options = request.options
     notes, pooled = _check_scorers(data, request)
-    kind, more = choose_preprocessing(data, options)
-    notes += more
+    kind = choose_preprocessing(data, options)
     data = data.prepared(kind, pooled)
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
@@ -302,35 +298,18 @@ def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
             kernel.structure.check(data.n, task.weights, task.folds.helds)
 
 
-def choose_preprocessing(data: Data, options: Options) -> tuple[Preprocessing, list[str]]:
-    """Whether each fold prepares its own rows, and what is to be said about it."""
+def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
+    """Whether each fold prepares its own rows, or all folds those of steps fitted on all rows."""
     if not data.has_steps:
-        return "none", []
-    asked, many = options.preprocessing, data.n_folds > MANY_FOLDS
-    if asked == "per_fold" or (asked == "auto" and not many):
-        return "per_fold", []
-    is_supervised = data.stream is None and any(
-        not _is_free_of_y(data, candidate) for candidate in _different(data)
-    )
-    if asked == "once" and is_supervised:
+        return "none"
+    if options.preprocessing != "once":
+        return "per_fold"
+    if data.stream is None and not all(_is_free_of_y(data, c) for c in _different(data)):
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them use y, which "
             "would leak into every fold; use preprocessing='per_fold'"
         )
-    if is_supervised:
-        return "per_fold", []
-    if asked == "once":
-        return "once", []
-    note = (
-        f"with {data.n_folds} folds the steps of the Pipeline were fitted once, on all rows, and "
-        "not on each fold's training rows as GridSearchCV does"
-    )
-    advice = (
-        "; pass preprocessing='per_fold' to fit them in each fold, or 'once' to accept this "
-        "without a warning"
-    )
-    warn(note + advice, InexactWarning)
-    return "once", [note]
+    return "once"
 
 
 def _different(data: Data) -> list[Candidate]:

@@ -53,7 +53,7 @@ class Options:
     operator: OperatorChoice = "auto"
     ridge_scaling: RidgeScaling = "sum"
     n_confirm: int | Literal["auto"] = "auto"
-    preprocessing: Preprocessing = "auto"
+    preprocessing: Preprocessing = "per_fold"
     error_score: ErrorScore = np.nan
     n_jobs: int | None = None
     random_state: RandomState = None
@@ -127,9 +127,8 @@ class Options:
                 f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
             ),
             (
-                steps != "auto",
-                f"preprocessing={steps!r}, as steps are always fitted on all rows then; use "
-                "preprocessing='auto'",
+                steps == "once",
+                "preprocessing='once', as steps are always fitted on all rows then; leave it out",
             ),
         ):
             if is_wrong:

@@ -119,7 +119,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         cv: Splitter = None,
         n_jobs: int | None = None,
         order: Order | Granularity = "auto",
-        preprocessing: Preprocessing = "auto",
+        preprocessing: Preprocessing = "per_fold",
         fallback: Fallback = "warn",
         random_state: RandomState = None,
     ) -> None:

@@ -67,7 +67,7 @@ def learning_curve(
     order: Order = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
 ) -> tuple[AnyArray, ...]:
     """Training and test scores for training sets of different sizes.
@@ -163,7 +163,7 @@ def validation_curve(
     order: Order = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> tuple[Array, Array]:

@@ -74,7 +74,7 @@ def cross_val_predict(
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> AnyArray:
@@ -178,7 +178,7 @@ def cross_val_score(
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Array:

@@ -102,10 +102,10 @@ class FastGridSearchCV(FastSearchCV):
         How many of the best candidates are scored again by refits of the estimator itself; these
         scores then decide which is the best. "auto" is 0 if the winner's score is exact, otherwise
         3 (0 with more than 20 folds).
-    preprocessing : {"auto", "per_fold", "once"}, default="auto"
+    preprocessing : {"per_fold", "once", "auto"}, default="per_fold"
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
-        does, or once on all rows (never if they use y). "auto" means per fold with up to 20 folds,
-        and once, with a warning, with more.
+        does, or once on all rows (never if they use y), which is faster with many folds, but lets
+        the steps see the held-out rows; no score is called exact then. "auto" means "per_fold".
     keep_predictions : {"best", "all"} or None, default="best"
         Which held-out values are kept for ``out_of_fold``: those of the winner, those of all
         candidates (8 bytes per row, fold repetition and candidate, which the plan counts), or none.
@@ -197,7 +197,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
-        preprocessing: Preprocessing = "auto",
+        preprocessing: Preprocessing = "per_fold",
         keep_predictions: Literal["best", "all"] | None = "best",
         pooled: Pooled = "auto",
         fallback: Fallback = "warn",
@@ -288,7 +288,7 @@ pre_dispatch
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
         n_confirm: int | Literal["auto"] = "auto",
-        preprocessing: Preprocessing = "auto",
+        preprocessing: Preprocessing = "per_fold",
         keep_predictions: Literal["best", "all"] | None = "best",
         pooled: Pooled = "auto",
         fallback: Fallback = "warn",

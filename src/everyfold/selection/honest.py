@@ -271,8 +271,7 @@ class HonestSearch:
                 f"the scores of {np.count_nonzero(is_estimated)} of {len(is_worse)} candidates are "
                 f"only estimated (cv_results_['status']), and by these "
                 f"{np.count_nonzero(is_estimated & is_worse)} of them are worse than the best; "
-                "order='exact' (of a Pipeline with preprocessing='per_fold') evaluates every "
-                "candidate on its folds",
+                "order='exact' evaluates every candidate on its folds",
                 InexactWarning,
             )
         return is_worse

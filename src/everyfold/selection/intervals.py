@@ -71,8 +71,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
     n_jobs : int, default=None
         The number of fits at a time, if folds are fitted one by one.
     preprocessing, fallback
-        As in :class:`FastGridSearchCV`; with more than 20 folds the steps of a Pipeline are fitted
-        once.
+        As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Seed of the shuffled folds.
 
@@ -121,7 +120,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         method: Literal["plus", "base", "minmax"] = "plus",
         cv: Splitter = 5,
         n_jobs: int | None = None,
-        preprocessing: Preprocessing = "auto",
+        preprocessing: Preprocessing = "per_fold",
         fallback: Fallback = "warn",
         random_state: RandomState = None,
     ) -> None:

@@ -30,7 +30,7 @@ class OutOfFoldPredictions:
     ----------
     values : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
         The mean over the folds that held a row out; for labels, the most frequent one. NaN for rows
-        that were never held out.
+        that were never held out or whose fold failed; labels that are no numbers are objects then.
     spread : array of the same shape
         The standard deviation over these folds, 0 if there is only one; for labels, the share of
         folds that predict another label.
@@ -252,19 +252,22 @@ def _sum(found: Array, rows: Index, n: int) -> Array:
 
 
 def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Array]:
-    """The most frequent label of every row, the first of several, and the share of others."""
-    missing = np.flatnonzero((repeats == 0) | _has_gaps(kept))
-    if len(missing):
-        raise ValueError(
-            f"row {missing[0]} was never held out, or its fold failed, so that it has no label; "
-            "use method='decision_function', whose values are NaN for such rows"
-        )
+    """The most frequent label of every row, the first of several, and the share of others.
+
+    NaN for rows that were never held out, or whose fold failed.
+    """
     classes = kept.target.classes
     assert classes is not None
     votes = np.zeros((kept.n, len(classes)))
     np.add.at(votes, (kept.rows, np.searchsorted(classes, found)), 1.0)
     labels: AnyArray = classes[votes.argmax(axis=1)]
-    return labels, 1.0 - votes.max(axis=1) / repeats
+    spread = 1.0 - votes.max(axis=1) / np.maximum(repeats, 1)
+    is_missing = (repeats == 0) | _has_gaps(kept)
+    if is_missing.any():
+        # An array of integers or strings holds no NaN.
+        labels = labels.astype(np.float64 if labels.dtype.kind in "iuf" else object)
+        labels[is_missing] = spread[is_missing] = np.nan
+    return labels, spread
 
 
 def _has_gaps(kept: _Kept) -> Mask:

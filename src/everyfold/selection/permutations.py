@@ -57,7 +57,7 @@ def permutation_test_score(
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
 ) -> tuple[float, Array, float]:
     """The score of a model, its scores for permuted targets, and a p-value.

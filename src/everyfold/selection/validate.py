@@ -66,7 +66,7 @@ def cross_validate(
     order: Order | Granularity = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
-    preprocessing: Preprocessing = "auto",
+    preprocessing: Preprocessing = "per_fold",
     fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Params:

@@ -64,8 +64,7 @@ class WinnerAnswers:
         -------
         predictions : OutOfFoldPredictions
             ``values`` in the order of the rows, their ``spread`` over repeated folds, ``repeats``,
-            ``is_exact`` and ``status``. Rows that were never held out are NaN; if the values are
-            labels, such rows raise an error.
+            ``is_exact`` and ``status``. Rows that were never held out are NaN, labels included.
         """
         index, results = self._index(candidate), self.cv_results_
         is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
