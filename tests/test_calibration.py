@@ -1,7 +1,8 @@
-"""Calibrated probabilities equal scikit-learn's with ``ensemble=False``, without its refits."""
+"""Calibrated probabilities equal scikit-learn's, of one classifier and of an ensemble."""
 
 import pickle
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -62,8 +63,13 @@ def three_classes():
 def twin(calibrated):
     """Scikit-learn's own."""
     ours = calibrated.get_params(deep=False)
-    kept = {name: ours[name] for name in ("estimator", "method", "cv")}
-    return CalibratedClassifierCV(**kept, ensemble=False)
+    kept = {name: ours[name] for name in ("estimator", "method", "cv", "ensemble")}
+    return CalibratedClassifierCV(**kept)
+
+
+def single(estimator, **how):
+    """One classifier, calibrated by held-out values."""
+    return FastCalibratedClassifierCV(estimator, ensemble=False, **how)
 
 
 def compare(calibrated, X, y, atol, **params):
@@ -79,6 +85,115 @@ def compare(calibrated, X, y, atol, **params):
     return ours
 
 
+def test_the_default_is_that_of_scikit_learn():
+    ours, theirs = FastCalibratedClassifierCV(SVC()), CalibratedClassifierCV(SVC())
+    assert ours.get_params()["ensemble"] == theirs.get_params()["ensemble"] == "auto"
+    X, y = two_classes()
+    assert len(ours.fit(X, y).calibrated_classifiers_) == 5
+    assert len(single(SVC()).fit(X, y).calibrated_classifiers_) == 1
+    frozen = FrozenEstimator(SVC(gamma=0.1).fit(X[:80], y[:80]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a frozen classifier is not refitted
+        fitted = compare(FastCalibratedClassifierCV(frozen), X[80:], y[80:], 1e-9)
+    assert len(fitted.calibrated_classifiers_) == 1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [two_classes, three_classes])
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LSSVC(gamma=0.1, alpha=0.3),
+        LSSVC(kernel="linear"),
+        LSSVC(gamma=0.1, class_weight="balanced"),
+        SVC(gamma=0.1),
+        KernelLogisticClassifier(gamma=0.1),
+        make_pipeline(StandardScaler(), LSSVC(gamma=0.1)),
+        RandomForestClassifier(5, random_state=0),  # probabilities, and no decision values
+    ],
+    ids=lambda estimator: str(estimator)[:40],
+)
+def test_an_ensemble_equals_scikit_learn(estimator, data, method):
+    X, y = data()
+    ours = compare(FastCalibratedClassifierCV(estimator, method=method, cv=3), X, y, 1e-7)
+    theirs = twin(ours).fit(X, y)
+    assert len(ours.calibrated_classifiers_) == 3
+    for own, other in zip(
+        ours.calibrated_classifiers_, theirs.calibrated_classifiers_, strict=True
+    ):
+        ask = "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
+        values = getattr(other.estimator, ask)(X)
+        np.testing.assert_allclose(getattr(own.estimator, ask)(X), values, atol=1e-8)
+        assert len(own.calibrators) == len(other.calibrators)
+        np.testing.assert_allclose(own.predict_proba(X), other.predict_proba(X), atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "estimator", [LSSVC(gamma=0.1), LSSVC(gamma=0.1, class_weight={"no": 3.0}), SVC(gamma=0.1)]
+)
+def test_an_ensemble_with_weights(estimator):
+    X, y = two_classes()
+    weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
+    weight[3] = 0.0
+    calibrated = FastCalibratedClassifierCV(estimator, cv=4)
+    weighted = compare(calibrated, X, y, 1e-7, sample_weight=weight)
+    plain = clone(weighted).fit(X, y)
+    assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 0.01
+
+
+def test_an_ensemble_of_overlapping_and_of_grouped_folds():
+    X, y, groups = grouped()
+    folds = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0)
+    repeated = compare(FastCalibratedClassifierCV(LSSVC(), cv=folds), X, y, 1e-7)
+    assert len(repeated.calibrated_classifiers_) == 6
+    ours = FastCalibratedClassifierCV(LSSVC(), cv=GroupKFold(3)).fit(X, y, groups=groups)
+    splits = list(GroupKFold(3).split(X, y, groups))
+    theirs = CalibratedClassifierCV(LSSVC(), cv=splits).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-7)
+
+
+def test_a_fold_without_rows_of_a_class():
+    X, y = three_classes()
+    splits = list(KFold(3).split(X))  # iris is sorted: each training set lacks a class
+    compare(FastCalibratedClassifierCV(LSSVC(), cv=splits), X, y, 1e-7)
+
+
+def test_an_ensemble_of_squared_loss_is_one_factorisation(monkeypatch):
+    X, y = two_classes()
+
+    def refit(*args, **kwargs):
+        raise AssertionError("a fold was refitted")
+
+    monkeypatch.setattr("everyfold.evaluate.foldmodels.fit_to", refit)
+    FastCalibratedClassifierCV(LSSVC(), cv=4).fit(X, y)
+
+
+def test_an_ensemble_of_the_winner_of_a_search():
+    X, y, groups = grouped()
+    for estimator, grid in (
+        (LSSVC(), {"alpha": [0.1, 1.0]}),
+        (make_pipeline(StandardScaler(), SVC()), {"svc__C": [1.0, 10.0]}),
+    ):
+        search = FastGridSearchCV(estimator, grid, cv=GroupKFold(3))
+        ours = FastCalibratedClassifierCV(search).fit(X, y, groups=groups)
+        splits = list(GroupKFold(3).split(X, y, groups))
+        winner = clone(search).fit(X, y, groups=groups).best_estimator_
+        theirs = CalibratedClassifierCV(winner, cv=splits).fit(X, y)
+        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-7)
+        assert type(ours.calibrated_classifiers_[1].estimator) is type(winner)
+    shuffled = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=KFold(3, shuffle=True))
+    assert len(FastCalibratedClassifierCV(shuffled).fit(X, y).calibrated_classifiers_) == 3
+
+
+def test_precomputed_kernels_have_no_ensemble():
+    X, y = two_classes(80)
+    model = SVC(kernel="precomputed")
+    fitted = FastCalibratedClassifierCV(model).fit(X @ X.T, y)
+    assert len(fitted.calibrated_classifiers_) == 1
+    with pytest.raises(ValueError, match=r"ensemble=True: .*use ensemble=False"):
+        FastCalibratedClassifierCV(model, ensemble=True).fit(X @ X.T, y)
+
+
 # tol=1e-6 brings libsvm and the fold paths to one solution; isotonic steps are not continuous.
 EXACT_SVC = SVC(gamma=0.1, tol=1e-6)
 
@@ -87,35 +202,35 @@ EXACT_SVC = SVC(gamma=0.1, tol=1e-6)
 @pytest.mark.parametrize("data", [two_classes, three_classes])
 def test_svc_equals_scikit_learn(method, data):
     atol = 0.02 if method == "isotonic" else 1e-4
-    compare(FastCalibratedClassifierCV(EXACT_SVC, method=method, cv=4), *data(), atol)
+    compare(single(EXACT_SVC, method=method, cv=4), *data(), atol)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_squared_loss_equals_scikit_learn(method):
-    compare(FastCalibratedClassifierCV(LSSVC(gamma=0.1), method=method), *two_classes(), 1e-6)
+    compare(single(LSSVC(gamma=0.1), method=method), *two_classes(), 1e-6)
 
 
 def test_pipeline_and_shuffled_folds():
     pipeline = make_pipeline(StandardScaler(), EXACT_SVC)
     folds = StratifiedKFold(3, shuffle=True, random_state=1)
-    compare(FastCalibratedClassifierCV(pipeline, cv=folds), *two_classes(), 1e-4)
+    compare(single(pipeline, cv=folds), *two_classes(), 1e-4)
 
 
 def test_default_tolerance_of_svc():
-    compare(FastCalibratedClassifierCV(SVC()), *two_classes(), 5e-3)
+    compare(single(SVC()), *two_classes(), 5e-3)
 
 
 def test_sample_weight_reaches_classifier_and_calibrator():
     X, y = two_classes()
     weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
-    weighted = compare(FastCalibratedClassifierCV(LSSVC()), X, y, 1e-6, sample_weight=weight)
+    weighted = compare(single(LSSVC()), X, y, 1e-6, sample_weight=weight)
     plain = clone(weighted).fit(X, y)
     assert np.abs(weighted.predict_proba(X) - plain.predict_proba(X)).max() > 0.01
 
 
 def test_weights_that_a_pipeline_does_not_take_are_told_of():
     X, y = two_classes()
-    calibrated = FastCalibratedClassifierCV(make_pipeline(StandardScaler(), SVC()))
+    calibrated = single(make_pipeline(StandardScaler(), SVC()))
     with pytest.warns(UserWarning, match="step__sample_weight"):
         calibrated.fit(X, y, sample_weight=np.ones(len(y)))
 
@@ -125,7 +240,7 @@ def test_metadata_routing():
     weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
     with sklearn.config_context(enable_metadata_routing=True):
         estimator = LSSVC().set_fit_request(sample_weight=True)
-        compare(FastCalibratedClassifierCV(estimator), X, y, 1e-6, sample_weight=weight)
+        compare(single(estimator), X, y, 1e-6, sample_weight=weight)
 
 
 def grouped():
@@ -143,7 +258,7 @@ def of_splits(calibrated, X, y, groups):
 @pytest.mark.parametrize("estimator", [LSSVC(), make_pipeline(StandardScaler(), LSSVC())])
 def test_groups_go_to_the_splitter(estimator):
     X, y, groups = grouped()
-    ours = FastCalibratedClassifierCV(estimator, cv=GroupKFold(3))
+    ours = single(estimator, cv=GroupKFold(3))
     theirs = of_splits(ours, X, y, groups).predict_proba(X)
     np.testing.assert_allclose(ours.fit(X, y, groups=groups).predict_proba(X), theirs, atol=1e-6)
     with sklearn.config_context(enable_metadata_routing=True):
@@ -157,7 +272,7 @@ def test_groups_go_to_the_splitter(estimator):
 def test_groups_go_to_the_folds_of_a_search_too(kind):
     X, y, groups = grouped()
     search = kind(LSSVC(), {"alpha": [0.1, 1.0]}, cv=GroupKFold(2))
-    ours = FastCalibratedClassifierCV(search, cv=GroupKFold(3)).fit(X, y, groups=groups)
+    ours = single(search, cv=GroupKFold(3)).fit(X, y, groups=groups)
     splits = list(GroupKFold(3).split(X, y, groups))
     theirs = CalibratedClassifierCV(search, cv=splits, ensemble=False).fit(X, y, groups=groups)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
@@ -166,8 +281,8 @@ def test_groups_go_to_the_folds_of_a_search_too(kind):
 def test_groups_of_a_search_that_is_cross_validated_once():
     X, y, groups = grouped()
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=GroupKFold(3))
-    ours = FastCalibratedClassifierCV(search).fit(X, y, groups=groups)
-    plain = FastCalibratedClassifierCV(LSSVC(alpha=0.1), cv=GroupKFold(3))
+    ours = single(search).fit(X, y, groups=groups)
+    plain = single(LSSVC(alpha=0.1), cv=GroupKFold(3))
     theirs = plain.fit(X, y, groups=groups).predict_proba(X)
     np.testing.assert_allclose(ours.predict_proba(X), theirs, atol=1e-9)
 
@@ -176,7 +291,7 @@ def test_search_is_cross_validated_once():
     """Its winner's held-out values are those that cross_val_predict gives on the same folds."""
     X, y = two_classes()
     search = FastGridSearchCV(SVC(tol=1e-6), GRID, cv=4)
-    ours = FastCalibratedClassifierCV(search).fit(X, y)
+    ours = single(search).fit(X, y)
     winner = ours.calibrated_classifiers_[0].estimator.best_estimator_
     theirs = CalibratedClassifierCV(clone(winner), cv=4, ensemble=False).fit(X, y)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-4)
@@ -189,7 +304,7 @@ def test_search_of_three_classes_with_weights_and_without_kept_predictions():
     X, y = three_classes()
     weight = np.random.default_rng(2).uniform(0.2, 3.0, len(y))
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1, 1.0]}, cv=3, keep_predictions=None)
-    ours = FastCalibratedClassifierCV(search).fit(X, y, sample_weight=weight)
+    ours = single(search).fit(X, y, sample_weight=weight)
     winner = clone(ours.calibrated_classifiers_[0].estimator.best_estimator_)
     theirs = CalibratedClassifierCV(winner, cv=3, ensemble=False).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
@@ -238,14 +353,12 @@ def rare(n_rare=3):
         ),
         (FastCalibratedClassifierCV(SVC(), cv=LeaveOneOut()), two_classes, "LeaveOneOut"),
         (
-            FastCalibratedClassifierCV(SVC(), cv=RepeatedStratifiedKFold(n_splits=3)),
+            single(SVC(), cv=RepeatedStratifiedKFold(n_splits=3)),
             two_classes,
             "partition",
         ),
         (
-            FastCalibratedClassifierCV(
-                FastGridSearchCV(SVC(), GRID, cv=RepeatedStratifiedKFold(n_splits=3))
-            ),
+            single(FastGridSearchCV(SVC(), GRID, cv=RepeatedStratifiedKFold(n_splits=3))),
             two_classes,
             "partition",
         ),
@@ -260,7 +373,7 @@ def rare(n_rare=3):
             "criterion",
         ),
         (
-            FastCalibratedClassifierCV(
+            single(
                 FastGridSearchCV(RandomForestClassifier(), {"n_estimators": [2]}, fallback="refit")
             ),
             two_classes,
@@ -286,7 +399,7 @@ def test_inexact_values_are_told_of():
         KernelLogisticClassifier(), {"C": [0.1, 1.0]}, cv=KFold(3), order=1, n_confirm=0
     )
     with pytest.warns(InexactWarning, match="calibration uses the held-out values of the winner"):
-        FastCalibratedClassifierCV(search).fit(X, y)
+        single(search).fit(X, y)
 
 
 def test_svc_with_probabilities_is_told_the_way_out():

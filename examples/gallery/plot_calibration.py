@@ -32,7 +32,7 @@ search = FastGridSearchCV(pipeline, grid, cv=5).fit(X, y)
 raw = search.decision_function(X_new).reshape(-1, 1)
 shown = {"decision values, rescaled": MinMaxScaler().fit_transform(raw)[:, 0]}
 for method in ("sigmoid", "isotonic"):
-    model = FastCalibratedClassifierCV(search, method=method).fit(X, y)
+    model = FastCalibratedClassifierCV(search, method=method, ensemble=False).fit(X, y)
     shown[f"calibrated, {method}"] = model.predict_proba(X_new)[:, 1]
 
 fig, ax = plt.subplots(layout="constrained")

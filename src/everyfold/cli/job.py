@@ -107,7 +107,9 @@ class Job:
     def calibrated(self, fitted: Estimator) -> Estimator:
         """The same model with probabilities, from its decisions on five folds of held-out rows."""
         splits = self._splits(StratifiedKFold, StratifiedGroupKFold)
-        model = FastCalibratedClassifierCV(clone(fitted), cv=splits, random_state=self.extras.seed)
+        model = FastCalibratedClassifierCV(
+            clone(fitted), cv=splits, ensemble=False, random_state=self.extras.seed
+        )
         with warnings.catch_warnings():
             # Steps get their weights by name, as the warning advises.
             warnings.filterwarnings("ignore", "Pipeline.fit has no sample_weight")

@@ -17,8 +17,10 @@ import numpy as np
 from everyfold.criteria.base import OutOfFold
 from everyfold.criteria.heldout import HeldOut
 from everyfold.operators.base import Responds, Solution
+from everyfold.operators.response import Response
 from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
+from everyfold.types import Array
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class FoldModels:
     held_out : OutOfFold
         What the model of each fold says of its test rows.
     solution : Solution
-        A column for each fold, and a last one for all rows.
+        The q columns of each fold, one fold after the other, and last those of all rows.
     """
 
     held_out: OutOfFold
@@ -43,12 +45,12 @@ def are_complements(folds: Folds) -> bool:
 
 
 def fold_models(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> FoldModels:
-    """The models of all folds from one factorisation, for squared loss and one target.
+    """The models of all folds from one factorisation, for squared loss.
 
     Parameters
     ----------
     problem : Problem
-        With squared loss, one column and ``ridge_scaling="sum"``.
+        With squared loss and ``ridge_scaling="sum"``; q columns.
     operator : Responds
         The kernel of all rows.
     ridge : float
@@ -57,25 +59,41 @@ def fold_models(problem: Problem, operator: Responds, ridge: float, folds: Folds
 
     Notes
     -----
-    **Cost** that of the held-out values, and 2 n² flops for each of few folds or 2/3 n³ for any
-    number of them; n numbers a fold, or c of a kernel of rank c. **Exact?** Yes, up to rounding.
+    **Cost** that of the held-out values, and for each column 2 n² flops for each of few folds or
+    2/3 n³ for any number of them; n numbers a fold, or c of a kernel of rank c. **Exact?** Yes, up
+    to rounding.
     """
     response = operator.respond(problem.quadratic, ridge)
     held_out = HeldOut(route="cholesky").of_response(problem, operator, response, folds)
     whole = response.solution()
-    coef = np.empty((len(whole.coef), len(folds) + 1))
-    intercept = np.repeat(whole.intercept, len(folds) + 1)
-    coef[:, -1] = whole.coef[:, 0]
+    q = whole.coef.shape[1]
+    coef = np.empty((len(whole.coef), q * (len(folds) + 1)))
+    intercept = np.tile(whole.intercept, len(folds) + 1)
+    coef[:, -q:] = whole.coef
+    for k in range(q):
+        _move(response, problem, held_out, folds, k, (coef[:, k::q], intercept[k::q]))
+    return FoldModels(held_out, Solution(coef, intercept))
+
+
+def _move(
+    response: Response,
+    problem: Problem,
+    held_out: OutOfFold,
+    folds: Folds,
+    column: int,
+    out: tuple[Array, Array],
+) -> None:
+    """Put one column of the solutions of all folds in its place; that of all rows is there."""
+    coef, intercept = out
     values = np.empty(int(folds.sizes.sum()))
-    values[folds.pick] = held_out.values[:, 0]
+    values[folds.pick] = held_out.values[:, column]
     for stack in folds.stacks(problem.w > 0.0):
         if not stack.rows.size:  # rows of weight 0 alone: the model of all rows
-            coef[:, stack.folds] = whole.coef
+            coef[:, stack.folds] = coef[:, -1:]
             continue
-        change = response.moved(stack.rows, values[stack.slots] - problem.y[stack.rows, 0])
+        change = response.moved(stack.rows, values[stack.slots] - problem.y[stack.rows, column])
         if len(stack.folds) == len(folds):  # in one pass: for single rows these are n² numbers
-            np.add(change.coef, whole.coef, out=coef[:, :-1])
+            np.add(change.coef, coef[:, -1:], out=coef[:, :-1])
         else:
-            coef[:, stack.folds] = change.coef + whole.coef
+            coef[:, stack.folds] = change.coef + coef[:, -1:]
         intercept[stack.folds] += change.intercept
-    return FoldModels(held_out, Solution(coef, intercept))

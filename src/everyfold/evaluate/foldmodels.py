@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.parallel import Parallel, delayed
+from sklearn.utils.validation import validate_data
 
 from everyfold.criteria.foldmodels import are_complements, fold_models
 from everyfold.evaluate.bind import bind, rows_of
@@ -17,6 +18,8 @@ from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.planner import choose_preprocessing
 from everyfold.evaluate.read import check_partition, read
 from everyfold.evaluate.request import Request
+from everyfold.models.estimators.classifiers import KernelClassifier, with_fit
+from everyfold.models.fit import Fitted
 from everyfold.models.model import Model
 from everyfold.models.pipelines import read_rows
 from everyfold.models.private import check_method_params, safe_split
@@ -174,6 +177,61 @@ def _fit_steps(data: Data, candidate: Candidate) -> list[Estimator]:
     if transformers:
         data.cache.put(("prepared", candidate.rows_key), X)
     return transformers
+
+
+def fold_classifiers(request: Request, splits: Sequence[tuple[Index, Index]]) -> list[Estimator]:
+    """A classifier of a request fitted to the training rows of every fold.
+
+    **Cost** a fit for each fold; for squared loss and a kernel that all folds share, one
+    factorisation. **Exact?** Refits, or equal to them up to rounding.
+    """
+    request = request.indexed()
+    found = None
+    if isinstance(request.estimator, KernelClassifier):
+        found = _shared_classifiers(replace(request, cv=splits))
+    if found is None:
+        found = Parallel(n_jobs=request.options.n_jobs)(
+            delayed(fit_to)(clone(request.estimator), request, train) for train, _ in splits
+        )
+    return list(found)
+
+
+def _shared_classifiers(request: Request) -> list[Estimator] | None:
+    """From one factorisation; None if refits differ in more than their rows."""
+    data = read(request)
+    if not data.candidates:  # a class that is derived from those known here
+        return None
+    (candidate,), task = data.candidates.values(), data.tasks[0]
+    model, target, folds = candidate.model, task.target, task.folds
+    ridges = model.columns_of_ridges(target.columns.shape[1])
+    is_same = _follow_from_one(model) and not target.has_pairs and len(ridges) == 1
+    if not is_same or model.class_weight == "balanced" or model.choice.is_precomputed:
+        return None
+    if not are_complements(folds) or target.incomplete(folds):
+        return None
+    X = rows_of(data, candidate)
+    kernel = model.choice.resolve(X)
+    with blas_threads(data.n):
+        operator = having(bind(data, candidate, model.structure(kernel, X.shape), _NONE), Responds)
+        outline = operator.outline
+        if outline.only_splits or outline.response_rank is not None or outline.is_approximate:
+            return None
+        (problem,) = model.problems(target, task.weights)
+        models = fold_models(problem, operator, ridges[0][0], folds)
+    if not models.held_out.is_exact.all():  # ill-conditioned: refits may differ
+        return None
+    coef, intercept, q = models.solution.coef, models.solution.intercept, len(ridges[0][1])
+    fits = [
+        Fitted(operator.expand(coef[:, k : k + q]), intercept[k : k + q])
+        for k in range(0, q * len(folds), q)
+    ]
+    found = [with_fit(request.estimator, fit, kernel, target) for fit in fits]
+    for estimator in found:
+        validate_data(estimator, request.X, skip_check_array=True)
+    return found
+
+
+_NONE: frozenset[str] = frozenset()
 
 
 def _in_order(folds: Folds, values: Array) -> tuple[Array, Index]:

@@ -171,7 +171,7 @@ class Given:
         return words + [f"{name} (not passed to fit)" for name in new]
 
 
-def _kept(value: Any) -> Any:
+def _kept(value: object) -> object:
     """A copy of values of rows, as the caller may change them after ``fit``; else the object."""
     is_column = isinstance(value, list | tuple) or getattr(value, "ndim", 0) == 1
     if is_lazy(value) or not is_column:

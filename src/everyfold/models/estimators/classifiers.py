@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin
+from sklearn.base import ClassifierMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import validate_data
 
-from everyfold.kernels import Gamma, KernelLike
+from everyfold.kernels import Gamma, Kernel, KernelLike
 from everyfold.losses import Loss, find_loss
 from everyfold.models.estimators.base import KernelMachine, keep_parameters
+from everyfold.models.fit import Fitted
 from everyfold.models.model import ClassWeight
+from everyfold.models.targets import Target
+from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.rows.dasks import is_lazy, lazily
@@ -115,12 +120,15 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
             return self
         X, y = validate_data(self, X, y, accept_sparse="csr", dtype=np.float64)
         labels = self._model().target(y)
-        assert labels.classes is not None
         self._fit(X, labels, sample_weight)
+        self._decide_by(labels)
+        return self
+
+    def _decide_by(self, labels: Target) -> None:
+        assert labels.classes is not None
         self.classes_ = labels.classes
         # A target knows how to decide; its rows are not needed for that.
         self._decoder = labels.emptied()
-        return self
 
     def decision_function(self, X: Matrix) -> Array:
         """Decision values f(x) + b.
@@ -155,6 +163,34 @@ class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
         """Logarithms of ``predict_proba``."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
+
+
+def with_fit(
+    like: KernelClassifier, fitted: Fitted, kernel: Kernel, labels: Target
+) -> KernelClassifier:
+    """A classifier with the parameters of another and a fit that was computed elsewhere."""
+    new: KernelClassifier = clone(like)
+    new._keep(fitted, kernel)
+    new._decide_by(labels)
+    return new
+
+
+def decide_together(machines: Sequence[object], X: Matrix) -> list[Array] | None:
+    """The decision values of classifiers whose fits are kernel expansions on the same rows.
+
+    **Cost** one kernel between the new rows and those of the fits. None if they do not share it.
+    """
+    fits = [getattr(machine, "expansion_", None) for machine in machines]
+    known = [fit for fit in fits if isinstance(fit, KernelExpansion)]
+    own = [machine for machine in machines if isinstance(machine, KernelClassifier)]
+    is_shared = len(known) == len(own) == len(fits) and all(fit.X is known[0].X for fit in known)
+    if not is_shared or isinstance(X, RowSource) or is_lazy(X):
+        return None
+    X = validate_data(own[0], X, accept_sparse="csr", dtype=np.float64, reset=False)
+    values = replace(known[0], coef=np.hstack([fit.coef for fit in known]))(X)
+    parts = np.split(values, len(known), axis=1)
+    pairs = zip(own, parts, strict=True)
+    return [machine._decoder.decide(part + machine.intercept_) for machine, part in pairs]
 
 
 class LSSVC(KernelClassifier):
