@@ -213,7 +213,8 @@ class Data:
     refused : dict
         Candidates that no fit would take, and why.
     foreign : dict
-        Candidates that nothing speeds up, and why: they are refitted as scikit-learn would.
+        Candidates that are refitted as scikit-learn would, and why: nothing speeds them up, or
+        refits are better. The latter are among the candidates as well.
     """
 
     X: Matrix
@@ -262,12 +263,19 @@ class Data:
         """The same data with a watch; refits tell callbacks of their caller by these contexts."""
         return replace(self, caller=caller if contexts else None, contexts=contexts, watch=watch)
 
+    def refitting(self, reasons: Mapping[int, str]) -> Data:
+        """The same data with some of the candidates left to refits of their estimators."""
+        return replace(self, foreign={**self.foreign, **reasons}) if reasons else self
+
     @property
     def n_folds(self) -> int:
         """The number of folds of every task."""
         if self.stream is not None:
             return int(self.stream.n_folds)
-        return len(self.tasks[0].folds) if self.tasks else len(self.splits)
+        if self.tasks:
+            return len(self.tasks[0].folds)
+        assert self.own is not None
+        return len(self.own.cv)
 
     def folds_of(self, number: int) -> int:
         """The number of folds of a candidate."""
@@ -275,12 +283,17 @@ class Data:
             return self.n_folds
         return len(self.tasks[self.candidates[number].task].folds)
 
-    @property
-    def splits(self) -> Sequence[tuple[Index, Index]]:
-        """The folds that estimators are refitted on."""
+    def split(self, number: int) -> tuple[Index, Index]:
+        """The training and test rows of a fold that estimators are refitted on."""
         if self.own is not None and self.own.cv is not None:
-            return list(self.own.cv)
-        return [(fold.train, fold.test) for fold in self.tasks[0].folds]
+            return self.own.cv[number]  # type: ignore[no-any-return]
+        fold = self.tasks[0].folds[number]
+        return fold.train, fold.test
+
+    @property
+    def splits(self) -> list[tuple[Index, Index]]:
+        """Those of all folds."""
+        return [self.split(number) for number in range(self.n_folds)]
 
     @property
     def n_weighted(self) -> int:

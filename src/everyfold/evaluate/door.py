@@ -33,7 +33,7 @@ def carry_out(
     scores, or how certain they are. Units that the journal has are not repeated, and all others are
     written to it.
     """
-    data = data.prepared(plan.kind, plan.pooled)
+    data = data.prepared(plan.kind, plan.pooled).refitting(plan.plain)
     history: list[list[Outcome]] = []
     units = plan.rounds.first
     while units:

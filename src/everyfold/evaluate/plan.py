@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
 
@@ -75,6 +75,9 @@ class SearchPlan:
         The measured results; None before the work.
     pooled : tuple of str
         The scores that are computed for all held-out rows together.
+    plain : dict
+        The candidates that are refitted though they might be sped up, and why: nothing takes less
+        time, for example.
     candidates, operator, methods, exact, confirmed, seconds
         Of the work that was done, or of the planned work as far as it is known.
 
@@ -100,6 +103,7 @@ class SearchPlan:
     notes: tuple[str, ...] = ()
     measured: Measured | None = None
     pooled: tuple[str, ...] = ()
+    plain: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -136,7 +140,7 @@ class SearchPlan:
 
     @property
     def refitted(self) -> tuple[int, ...]:
-        """The candidates that nothing speeds up, by number: they are refitted on every fold."""
+        """The candidates that are refitted on every fold, by number."""
         refits = (unit for unit in self.units if unit.order == "refit")
         return tuple(dict.fromkeys(number for unit in refits for number in unit.numbers))
 

@@ -18,9 +18,10 @@ from everyfold.evaluate.passes import (
     traffic_notes,
     worker_bytes,
 )
+from everyfold.evaluate.plainfits import PlainFits, plain_fits
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.rankcurve import RankCurve, with_open_ranks
-from everyfold.evaluate.refits import Beside, Confirm, refit_units
+from everyfold.evaluate.refits import Beside, Confirm, plain_units, refit_units
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.rounds import Once, Rounds
 from everyfold.evaluate.scores import Judge, by_name
@@ -124,6 +125,35 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
+    refits: dict[int, PlainFits] = {}
+    if not with_open_ranks(data):
+        refits = plain_fits(data, kernels, cut(data, kernels, options.order), request)
+    if not refits:
+        return _sped_up(data, kernels, request, kind, notes, pooled)
+    units, seconds = plain_units(data, refits), sum(own.seconds for own in refits.values())
+    reasons = {number: own.words for number, own in refits.items()}
+    left = {k: own for k, own in data.candidates.items() if k not in refits}
+    if not left:
+        sizes = data.n, data.n_folds, 0, 0
+        return SearchPlan(*sizes, Once(units), kind, seconds, 0, tuple(notes), plain=reasons)
+    rest = replace(data, candidates=left)
+    kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
+    made = _sped_up(rest, kernels, request, kind, notes, pooled)
+    return replace(
+        made, rounds=Beside(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
+    )
+
+
+def _sped_up(
+    data: Data,
+    kernels: Sequence[KernelPlan],
+    request: Request,
+    kind: Preprocessing,
+    notes: list[str],
+    pooled: tuple[str, ...],
+) -> SearchPlan:
+    """The plan of candidates that share work."""
+    options = request.options
     _check_structures(data, kernels)
     rounds, more = _rounds(data, kernels, request)
     units, expected = rounds.first, rounds.expected(data)

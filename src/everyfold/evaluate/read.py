@@ -124,7 +124,7 @@ def not_sped_up(request: Request) -> str:
 def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Request | None:
     """What the estimators themselves are refitted by, if any of them may be."""
     options = request.options
-    if splits is None and (request.scorer is None or options.n_confirm == 0):
+    if splits is None and request.scorer is None:
         return None
     plant = options.seeds.plant
     candidates = [

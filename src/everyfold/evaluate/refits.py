@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,10 +13,13 @@ from everyfold.criteria.base import Failure
 from everyfold.criteria.refit import Refit
 from everyfold.evaluate.data import REFITTED, Data, Outcome
 from everyfold.evaluate.methods import MANY_FOLDS, Method
+from everyfold.evaluate.plainfits import PlainFits
 from everyfold.evaluate.rounds import History, Rounds, mean_score
 from everyfold.evaluate.tiles import Group, Unit
-from everyfold.models.private import HAS_CALLBACKS, fit_and_score
-from everyfold.types import Params
+from everyfold.models.pipelines import final_step
+from everyfold.models.private import HAS_CALLBACKS, fit_and_score, safe_split
+from everyfold.models.targets import Target
+from everyfold.types import Array, Estimator, Params
 
 AUTO_CONFIRM = 3
 """How many candidates are refitted by default if the winner's score is not exact."""
@@ -141,16 +144,26 @@ def refit_units(data: Data) -> list[Unit]:
     ]
 
 
-def _unit(number: int) -> Unit:
-    groups = ((Group((number,), Method(Refit(), _WORDS, 0.0, 0)),),)
-    return Unit(groups, None, None, frozenset(), "", order="refit")
+def plain_units(data: Data, fits: Mapping[int, PlainFits]) -> list[Unit]:
+    """The same of candidates that might be sped up, but are better refitted."""
+    return [
+        replace(_unit(number, own.words, own.seconds / data.n_folds), folds=(fold,))
+        for number, own in fits.items()
+        for fold in range(data.n_folds)
+    ]
+
+
+def _unit(number: int, words: str = _WORDS, seconds: float = 0.0) -> Unit:
+    groups = ((Group((number,), Method(Refit(), words, seconds, 0)),),)
+    return Unit(groups, None, None, frozenset(), "", order="refit", seconds=seconds)
 
 
 def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     """Fit and score the estimators of a unit on its folds, as scikit-learn would."""
     folds = range(data.n_folds) if unit.folds is None else unit.folds
+    words = unit.methods[0].words
     return [
-        _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds])
+        _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds], words)
         for number in unit.numbers
     ]
 
@@ -160,11 +173,14 @@ def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
     folds = range(data.n_folds) if unit.folds is None else unit.folds
     nothing: Params = {"fit_error": failure.trace, "test_scores": None, "train_scores": None}
     results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
-    found = [_outcome(data, number, folds, results) for number in unit.numbers]
+    words = unit.methods[0].words
+    found = [_outcome(data, number, folds, results, words) for number in unit.numbers]
     return [replace(o, failures=dict.fromkeys(folds, failure)) for o in found]
 
 
-def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Params]) -> Outcome:
+def _outcome(
+    data: Data, number: int, folds: Sequence[int], results: Sequence[Params], words: str
+) -> Outcome:
     is_foreign = number in data.foreign
     unknown = np.full(len(folds), np.nan)
     failures = {
@@ -184,9 +200,10 @@ def _outcome(data: Data, number: int, folds: Sequence[int], results: Sequence[Pa
         unknown,
         unknown,
         failures,
+        _values(data, number, folds, results),
         seconds=(sum(fit for fit, _ in times), sum(score for _, score in times)),
         times=times,
-        method=_WORDS,
+        method=words,
         is_refit=not is_foreign,
         status=REFITTED if is_foreign else "",
     )
@@ -196,10 +213,11 @@ def _fit(data: Data, number: int, fold: int) -> Params:
     """One fit and its scores; one that confirms others prints nothing and calls no callbacks."""
     own, is_foreign = data.own, number in data.foreign
     assert own is not None
-    train, test = data.splits[fold]
+    train, test = data.split(fold)
     told: Params = {}
     if is_foreign:
         told = {
+            "return_estimator": _keeps_values(data, number),
             "return_train_score": own.wants.train_scores,
             "split_progress": (fold, data.n_folds),
             "candidate_progress": (number, len(own.candidates)),
@@ -221,3 +239,46 @@ def _fit(data: Data, number: int, fold: int) -> Params:
         error_score=own.options.error_score,
         **told,
     )
+
+
+# -- held-out values ---------------------------------------------------------------------------
+
+
+def _keeps_values(data: Data, number: int) -> bool:
+    """Whether held-out values of a refitted candidate are wanted, and can be read."""
+    assert data.own is not None
+    is_known = number in data.foreign and number in data.candidates
+    return is_known and data.own.wants.keeps is not None
+
+
+def _values(
+    data: Data, number: int, folds: Sequence[int], results: Sequence[Params]
+) -> Array | None:
+    """What refitted estimators say of their test rows, of the folds that may have a model."""
+    if not _keeps_values(data, number):
+        return None
+    task = data.tasks[data.candidates[number].task]
+    found = [np.empty((0, task.width))]
+    for fold, result in zip(folds, results, strict=True):
+        if fold in task.failing:
+            continue
+        test = data.split(fold)[1]
+        values = np.full((len(test), task.width), np.nan)
+        if result["fit_error"] is None:
+            values = _held_out(data, fold, result["estimator"], task.target)
+        found.append(values)
+    return np.concatenate(found)
+
+
+def _held_out(data: Data, fold: int, estimator: Estimator, target: Target) -> Array:
+    """The values of a fold's test rows as the target codes them."""
+    own, (train, test) = data.own, data.split(fold)
+    assert own is not None
+    X, _ = safe_split(estimator, own.X, own.y, test, train)
+    if target.classes is None:
+        found = estimator.predict(X)
+    else:
+        if target.has_pairs:
+            final_step(estimator).decision_function_shape = "ovo"
+        found = estimator.decision_function(X)
+    return np.asarray(found, dtype=np.float64).reshape(len(test), -1)

@@ -234,6 +234,8 @@ class Wants:
         The score that a winner is chosen by; None if that is not known before the work.
     journal : bool
         Whether finished units are written down.
+    refits : bool
+        Whether estimators may be refitted where nothing else takes less time.
     """
 
     train_scores: bool = False
@@ -244,6 +246,7 @@ class Wants:
     pools: Pooled = "auto"
     selects_by: Refit | None = "score"
     journal: bool = False
+    refits: bool = False
 
     def __post_init__(self) -> None:
         if self.pools not in (True, False, "auto"):

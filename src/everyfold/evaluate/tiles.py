@@ -7,9 +7,11 @@ and distances. Batches come one after the other, so that an interrupt leaves com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
+
+from scipy.sparse import issparse
 
 from everyfold.criteria import BySums
 from everyfold.evaluate import costs
@@ -107,6 +109,13 @@ class KernelPlan:
     structure: Structure
     outline: Outline
     features: int = 0
+    row_entries: float = 0.0
+    """Stored entries of a row: fewer than features where rows are sparse."""
+
+    def among(self, numbers: Container[int]) -> KernelPlan:
+        """The same kernel for some of its candidates."""
+        own = tuple(candidate for candidate in self.candidates if candidate.number in numbers)
+        return replace(self, candidates=own)
 
     def cost(self, n: int) -> costs.Cost:
         """What the kernel itself costs."""
@@ -158,14 +167,16 @@ def kernels_of(
         if X is None:  # the steps of a fold fail, which its own evaluation reports
             structure = first.model.structure_for_any()
             outline = structure.outline(data.n, data.n, is_per_fold=True)
-            shape = (data.n, 0)
+            shape, row_entries = (data.n, 0), 0.0
         else:
             shape = (data.n, X.shape[1])
+            is_sparse: bool = issparse(X)
+            row_entries = X.nnz / X.shape[0] if is_sparse else float(X.shape[1])
             structure = _structure(first.model, first.model.choice.resolve(X), shape, known)
             outline = structure.outline(*shape, is_per_fold=is_own)
             is_long = _is_long(structure, shape, data.n_folds) and not is_own
             outline = replace(outline, is_long=is_long)
-        yield KernelPlan(tuple(members), structure, outline, shape[1])
+        yield KernelPlan(tuple(members), structure, outline, shape[1], row_entries)
 
 
 def _structure(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from typing import NoReturn, ParamSpec, TypeVar
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn import model_selection
 
 from everyfold.evaluate.data import Data
+from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
 from everyfold.rows.telling import warn
@@ -40,6 +42,13 @@ def check_read(data: Data, request: Request) -> Data:
     if data.foreign and not data.candidates:
         raise NotSpedUp(next(iter(data.foreign.values())), request)
     return data
+
+
+def check_plan(plan: SearchPlan, request: Request) -> None:
+    """Leave a request to scikit-learn, without a word, if refits are the plan."""
+    for reason in plan.plain.values():
+        silent = replace(request.options, fallback="refit")
+        raise NotSpedUp(reason, replace(request, options=silent))
 
 
 def leave_to_scikit_learn(request: Request, error: Exception) -> NoReturn:

@@ -32,6 +32,7 @@ from everyfold.operators.structure import OperatorChoice
 from everyfold.rows.sources import as_rows
 from everyfold.rows.telling import counted, warn
 from everyfold.selection.fallback import (
+    check_plan,
     check_read,
     check_sped_up,
     falls_back,
@@ -137,7 +138,8 @@ def cross_val_predict(
     """
     chosen = order, operator, ridge_scaling, 0, preprocessing
     options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
-    wants = Wants(partition=True, labels_only=method == "predict", selects_by=None)
+    labels_only = method == "predict"
+    wants = Wants(partition=True, labels_only=labels_only, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
     if method != "predict":
@@ -227,7 +229,7 @@ def cross_val_score(
     scorer = check_scoring(estimator, scoring=scoring)
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
-    wants = Wants(mean_scores=False, pools=pooled, selects_by=None)
+    wants = Wants(mean_scores=False, pools=pooled, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_val_score", request, groups, params)
@@ -296,6 +298,7 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
         return nest(request)
     data = check_read(read(request), request)
     made = plan(data, request)
+    check_plan(made, request)
     *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:
         certainty = "exact" if outcome.is_exact.all() else "not all exact"

@@ -30,7 +30,7 @@ from everyfold.models.private import (
 from everyfold.operators import Structure
 from everyfold.rows.folds import Folds
 from everyfold.selection.choice import best_index, is_rule
-from everyfold.selection.fallback import NotSpedUp
+from everyfold.selection.fallback import NotSpedUp, check_plan
 from everyfold.selection.results import entries_of
 from everyfold.types import Estimator, Index, Params, Score, Scorer, Search
 
@@ -172,6 +172,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             made = plan(data, asked)
         except ValueError:  # a search that fails, which the folds of all of them report
             return []
+        check_plan(made, request)
         if data.foreign or data.refused or not made.rounds.climbs:
             return []
         parts = _parts(carry_out(made, data, options.n_jobs), asked, data)

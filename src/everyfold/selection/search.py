@@ -218,6 +218,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             pools=self.pooled,
             selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
             journal=self.journal is not None,
+            refits=True,
         )
         grid = list(self._candidates())
         if self.criterion is not None and self.scoring is None:
@@ -269,7 +270,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             if outcome.rank and state.climbs:
                 score = mean_score(outcome, state.metric)
                 state.rungs.append((outcome.number, outcome.rank, score))
-            if not outcome.is_refit and not is_alone:
+            if not outcome.is_refit and outcome.number in state.data.candidates:
                 state.keeper.take(outcome, state.data)
         if is_alone:
             return

@@ -120,7 +120,7 @@ def cross_validate(
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
-    wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None)
+    wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_validate", request, groups, params)

@@ -1,0 +1,197 @@
+"""Refits of the estimator itself where they cost least: scikit-learn's own numbers."""
+
+import io
+import pickle
+import warnings
+from contextlib import redirect_stdout
+
+import numpy as np
+import pytest
+import sklearn.model_selection as ms
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.decomposition import PCA
+from sklearn.exceptions import FitFailedWarning
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+
+from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score, cross_validate
+from everyfold.evaluate import plainfits
+
+LONG, SIDES = make_classification(900, 250, n_informative=9, flip_y=0.1, random_state=0)
+CS = {"C": [0.01, 0.1, 1.0]}
+X, two = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
+_, y = make_regression(90, 5, noise=20.0, random_state=1)
+_, both = make_regression(90, 5, n_targets=2, noise=20.0, random_state=1)
+FLOWERS, KINDS = load_iris(return_X_y=True)
+WORDS = "refits of the estimator itself, the cheapest here"
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Refits that seem to cost nothing."""
+    monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.0)
+
+
+def same(ours, theirs):
+    for key, expected in theirs.cv_results_.items():
+        if "_time" not in key and not key.startswith("param"):
+            assert_allclose(ours.cv_results_[key], expected, rtol=1e-12, err_msg=key)
+    assert ours.best_index_ == theirs.best_index_
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_a_search_gets_scikit_learns_numbers_without_a_warning(n_jobs):
+    options = {"cv": 4, "return_train_score": True, "scoring": "neg_log_loss"}
+    theirs = ms.GridSearchCV(LogisticRegression(), CS, **options).fit(LONG, SIDES)
+    ours = FastGridSearchCV(LogisticRegression(), CS, n_jobs=n_jobs, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours.fit(LONG, SIDES)
+    same(ours, theirs)
+    assert set(ours.cv_results_["status"]) == {"refitted"}
+    assert ours.cv_results_["is_exact"].all()
+    assert f"{WORDS} (3 candidates)" in str(ours.plan_)
+    assert_array_equal(ours.predict(LONG), theirs.predict(LONG))
+
+
+def test_the_plan_says_so_before():
+    found = FastGridSearchCV(LogisticRegression(), CS).plan(LONG, SIDES)
+    assert found.methods == ((WORDS, 3),)
+    assert found.refitted == (0, 1, 2)
+    assert found.estimate > 0.0
+
+
+@pytest.mark.parametrize("options", [{"fallback": "refuse"}, {"n_confirm": 1}, {"pooled": True}])
+def test_options_that_no_refit_has_keep_other_methods(options):
+    found = FastGridSearchCV(LogisticRegression(), CS, **options).plan(LONG, SIDES)
+    assert not found.plain
+
+
+def test_a_few_rows_are_not_worth_it():
+    assert not FastGridSearchCV(LogisticRegression(), CS).plan(X, two).plain
+
+
+def test_held_out_values_are_those_of_the_refits():
+    ours = FastGridSearchCV(LogisticRegression(), CS, cv=4, keep_predictions="all")
+    ours.fit(LONG, SIDES)
+    best = LogisticRegression(**ours.best_params_)
+    for method in ("predict", "decision_function", "predict_proba"):
+        known = ms.cross_val_predict(best, LONG, SIDES, cv=4, method=method)
+        assert_allclose(ours.out_of_fold(method=method).values, known, rtol=1e-10)
+    found = ours.honest_score(method="bbc", random_state=0)
+    assert found is not None
+    assert pickle.loads(pickle.dumps(ours)).plan_.plain.keys() == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "grid", "rows", "target"),
+    [
+        (Ridge(), {"alpha": [0.1, 1.0]}, X, both),
+        (RidgeClassifier(), {"alpha": [0.1, 1.0]}, FLOWERS, KINDS),
+        (RidgeClassifier(), {"alpha": [0.1, 1.0]}, X, two),
+        (RidgeCV(), {"fit_intercept": [True, False]}, X, y),
+        (KernelRidge(kernel="rbf"), {"gamma": [0.1, 1.0]}, X, y),
+        (KernelRidge(kernel="precomputed"), {"alpha": [0.1, 1.0]}, X @ X.T, y),
+        (SVC(), {"C": [0.1, 1.0]}, X, two),
+        (SVC(), {"C": [0.1, 1.0]}, FLOWERS, KINDS),
+        (SVC(decision_function_shape="ovo"), {"C": [0.1, 1.0]}, FLOWERS, KINDS),
+        (make_pipeline(StandardScaler(), SVC()), {"svc__C": [0.1, 1.0]}, FLOWERS, KINDS),
+        (SVR(), {"C": [0.1, 1.0]}, X, y),
+        (make_pipeline(StandardScaler(), LogisticRegression()), {}, X, two),
+    ],
+)
+def test_every_estimator_can_be_refitted_and_keeps_its_values(cheap, estimator, grid, rows, target):
+    ours = FastGridSearchCV(estimator, grid, cv=4).fit(rows, target)
+    same(ours, ms.GridSearchCV(estimator, grid, cv=4).fit(rows, target))
+    assert len(ours.plan_.plain) == len(ours.cv_results_["params"])
+    shared = FastGridSearchCV(estimator, grid, cv=4, fallback="refuse").fit(rows, target)
+    assert not shared.plan_.plain
+    for method in ("predict", "decision_function")[: 1 + hasattr(ours, "classes_")]:
+        known = shared.out_of_fold(shared.best_index_, method=method).values
+        found = ours.out_of_fold(shared.best_index_, method=method).values
+        if method == "predict" and hasattr(ours, "classes_"):
+            assert_array_equal(found, known)
+        else:
+            assert_allclose(found, known, atol=5e-3 * np.abs(known).max())
+
+
+def test_a_grid_of_two_estimators_is_refitted_in_part(monkeypatch):
+    def seconds(estimator, *_):
+        return 0.0 if isinstance(estimator, RidgeClassifier) else np.inf
+
+    monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "fit_seconds", seconds)
+    model = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+    grid = {"model": [SVC(C=0.1), RidgeClassifier(), SVC()]}
+    ours = FastGridSearchCV(model, grid, cv=4).fit(X, two)
+    assert ours.cv_results_["status"].tolist() == ["exact", "refitted", "exact"]
+    theirs = ms.GridSearchCV(model, grid, cv=4).fit(X, two)
+    assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"])
+
+
+def test_failures_weights_and_words_are_scikit_learns(cheap):
+    weight = np.linspace(0.5, 2.0, len(y))
+    grid = {"alpha": [0.1, 1.0]}
+    theirs = ms.GridSearchCV(Ridge(), grid, cv=3).fit(X, y, sample_weight=weight)
+    ours = FastGridSearchCV(Ridge(), grid, cv=3, verbose=3)
+    with redirect_stdout(io.StringIO()) as printed:
+        ours.fit(X, y, sample_weight=weight)
+    same(ours, theirs)
+    assert "[CV 1/3] END" in printed.getvalue()
+    model, grid = make_pipeline(PCA(), Ridge()), {"pca__n_components": [2, 9]}  # of 5 columns
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(model, grid, cv=3, error_score=-9.0).fit(X, y)
+    with pytest.warns(FitFailedWarning):
+        ours = FastGridSearchCV(model, grid, cv=3, error_score=-9.0).fit(X, y)
+    same(ours, theirs)
+    assert len(ours.plan_.plain) == 2
+
+
+def test_functions_are_left_to_scikit_learn_without_a_word():
+    model = LogisticRegression(C=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        folds = ms.RepeatedStratifiedKFold(n_splits=5, n_repeats=3, random_state=0)
+        assert_array_equal(
+            cross_val_score(model, LONG, SIDES, cv=folds),
+            ms.cross_val_score(model, LONG, SIDES, cv=folds),
+        )
+        assert_array_equal(
+            cross_val_predict(model, LONG, SIDES, cv=15, method="predict_proba"),
+            ms.cross_val_predict(model, LONG, SIDES, cv=15, method="predict_proba"),
+        )
+        assert_array_equal(
+            cross_validate(model, LONG, SIDES, cv=15)["test_score"],
+            ms.cross_validate(model, LONG, SIDES, cv=15)["test_score"],
+        )
+
+
+def test_nested_searches_are_those_of_scikit_learn():
+    ours = FastGridSearchCV(LogisticRegression(), CS, cv=3)
+    theirs = ms.GridSearchCV(LogisticRegression(), CS, cv=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = cross_val_score(ours, LONG, SIDES, cv=3)
+    assert_array_equal(found, ms.cross_val_score(theirs, LONG, SIDES, cv=3))
+
+
+def test_logistic_regression_is_refitted_where_its_solver_stops_early():
+    wide, labels = make_classification(60, 300, n_informative=5, flip_y=0.2, random_state=0)
+    grid = {"C": [1.0, 1000.0]}
+    ours = FastGridSearchCV(LogisticRegression(), grid, cv=4, scoring="neg_log_loss")
+    theirs = ms.GridSearchCV(LogisticRegression(), grid, cv=4, scoring="neg_log_loss")
+    same(ours.fit(wide, labels), theirs.fit(wide, labels))
+    assert "stops before the minimum" in str(ours.plan_)
+
+
+def test_a_journal_knows_refits(tmp_path):
+    ours = FastGridSearchCV(LogisticRegression(), CS, cv=4, journal=tmp_path / "kept")
+    first = ours.fit(LONG, SIDES).cv_results_["mean_test_score"]
+    again = ours.fit(LONG, SIDES)
+    assert_array_equal(again.cv_results_["mean_test_score"], first)
+    assert again.out_of_fold().values.shape == SIDES.shape
