@@ -118,7 +118,8 @@ class FastGridSearchCV(FastSearchCV):
         What happens to candidates that cannot be sped up (other estimators, or unsupported values
         of parameters). "warn" and "refit" refit them on every fold as scikit-learn does, with or
         without a warning; "refuse" raises an error before any work. ``plan_`` says which candidates
-        they are and why.
+        they are and why. Candidates that could be sped up, but whose refits should take the least
+        time of all methods, are refitted without a warning, except with "refuse".
     random_state : int, RandomState or None, default=None
         The seed of every random choice: landmarks of operators without their own seed (also for
         ``best_estimator_``), the low-rank approximations at the start of a search, the start of
