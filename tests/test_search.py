@@ -486,7 +486,7 @@ def test_invalid_values_fail_as_in_scikit_learn():
     with pytest.warns(FitFailedWarning), pytest.warns(UserWarning, match="non-finite"):
         fast = FastGridSearchCV(KernelRidge(), grid).fit(X, y)
     compare(fast, slow)
-    with pytest.raises(ValueError, match="alpha=-1"):
+    with pytest.raises(ValueError, match="'alpha' parameter of KernelRidge must be"):
         FastGridSearchCV(KernelRidge(), {"alpha": [-1.0, -2.0]}).fit(X, y)
 
 

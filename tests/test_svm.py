@@ -272,8 +272,8 @@ def test_a_fit_that_does_not_converge_is_no_score(monkeypatch):
     [
         (NuSVR(), "try SVR"),
         (SVC(max_iter=10), "max_iter=10"),
-        (SVC(C=-1.0), "C=-1.0 is not allowed"),
-        (SVR(epsilon=-0.1), "epsilon=-0.1 is not allowed"),
+        (SVC(C=-1.0), "'C' parameter of SVC must be .*Got -1.0"),
+        (SVR(epsilon=-0.1), "'epsilon' parameter of SVR must be .*Got -0.1"),
     ],
     ids=str,
 )

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from everyfold.criteria.base import is_trusted
 from everyfold.criteria.loop import FoldAnswer, FoldSolver
-from everyfold.operators.base import Part, Responds, RidgeModels, Solution, Splits
+from everyfold.operators.base import (
+    Part,
+    Responds,
+    RidgeModels,
+    Solution,
+    Splits,
+    StructureError,
+)
 from everyfold.solve import Fit, Problem, solve_path
 from everyfold.types import Array, Route
 
-Starts = list[list[Solution]]
+Starts = list[dict[float, Solution]]
 """By problem and ridge."""
 
 
@@ -48,9 +55,20 @@ class Refit(FoldSolver[Starts | None]):
         """See base class: the fits on all rows, for losses that are iterated on."""
         if problems[0].loss.has_constant_curvature or not isinstance(operator, Responds):
             return None
-        return [
-            [fit.solution for fit in solve_path(problem, operator, ridges)] for problem in problems
-        ]
+        try:
+            return [
+                {
+                    ridge: fit.solution
+                    for ridge, fit in zip(
+                        ridges, solve_path(problem, operator, ridges), strict=True
+                    )
+                }
+                for problem in problems
+            ]
+        except (MemoryError, StructureError):
+            raise
+        except Exception:  # of one ridge, which fails in the folds as well, and alone there
+            return None
 
     def solve(
         self,
@@ -61,7 +79,7 @@ class Refit(FoldSolver[Starts | None]):
         start: Array | None = None,
     ) -> FoldAnswer:
         """See base class; a fit that did not converge has no values."""
-        begins: Sequence[Sequence[Solution] | None] = shared or [None] * len(problems)
+        begins: Sequence[Mapping[float, Solution] | None] = shared or [None] * len(problems)
         found = [
             self._solutions(problem.restrict(part.train), part, ridges, own)
             for problem, own in zip(problems, begins, strict=True)
@@ -78,7 +96,7 @@ class Refit(FoldSolver[Starts | None]):
         problem: Problem,
         part: Part,
         ridges: Sequence[float],
-        starts: Sequence[Solution] | None,
+        starts: Mapping[float, Solution] | None,
     ) -> RidgeModels:
         if problem.loss.has_constant_curvature:
             rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
@@ -90,12 +108,13 @@ class Refit(FoldSolver[Starts | None]):
         problem: Problem,
         part: Part,
         ridges: Sequence[float],
-        starts: Sequence[Solution] | None,
+        starts: Mapping[float, Solution] | None,
     ) -> Iterator[Fit]:
         if starts is None:
             yield from solve_path(problem, part.operator, ridges, self.route)
             return
-        for ridge, start in zip(ridges, starts, strict=True):
+        for ridge in ridges:
+            start = starts[ridge]
             coef = part.operator.inherit(start.coef, part.train)
             begin = Solution(coef, start.intercept)
             yield from solve_path(problem, part.operator, [ridge], start=begin)

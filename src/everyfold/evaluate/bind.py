@@ -29,7 +29,7 @@ def rows_of(data: Data, candidate: Candidate) -> Matrix:
     Steps of a Pipeline are fitted on all rows, once for all candidates with the same steps.
     """
     steps = candidate.parts.steps
-    key = "rows", candidate.rows_key
+    key = "rows", candidate.rows_key, candidate.model.choice.is_precomputed
     kept = data.cache.get(key)
     if kept is None:
         X = _prepared(data, candidate) if steps else data.X

@@ -26,6 +26,7 @@ from everyfold.models.pipelines import (
     take_apart,
     warp_of,
 )
+from everyfold.models.validity import ParameterChecks
 from everyfold.types import Estimator, Params, Scorer
 
 NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
@@ -84,8 +85,14 @@ def read_models(request: Request, others: Others) -> list[Readable]:
         raise ValueError(f"{NO_FITS} The grid has none")
     options = request.options
     found: list[Readable] = []
+    checks = ParameterChecks()
     for number, estimator in enumerate(_configured(request.estimator, request.candidates)):
         final = final_step(estimator)
+        try:
+            checks.check(estimator)
+        except (TypeError, ValueError) as error:
+            others.refuse(number, error)
+            continue
         try:
             take_apart(estimator, {})
             model = _warped(options.apply(read_estimator(final)), estimator)
@@ -188,12 +195,11 @@ def _unshared(params: Params) -> Params:
 
 
 def _is_valid(estimator: Estimator) -> bool:
-    """Whether fitting would take the parameters."""
+    """Whether fitting would take the parameters; those of scikit-learn's have been checked."""
+    if not is_ours(estimator):
+        return True
     try:
-        if is_ours(estimator):
-            read_estimator(estimator).choice.resolve_for_any()
-        else:
-            estimator._validate_params()
+        read_estimator(estimator).choice.resolve_for_any()
     except (TypeError, ValueError):
         return False
     return True

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
@@ -24,6 +25,7 @@ from everyfold.evaluate.permuted import permuted
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.scores import Judge, by_name, why_not_judged
 from everyfold.evaluate.stream import Stream
+from everyfold.evaluate.tiles import typical_rows
 from everyfold.models.adapters import takes_sources
 from everyfold.models.model import Model, read_weights
 from everyfold.models.pipelines import final_step, freeze, read_rows, take_apart
@@ -31,6 +33,7 @@ from everyfold.models.private import MultimetricScorer, num_samples
 from everyfold.models.scaling import find_moments, scaler_of
 from everyfold.models.sources import check_model, read_source
 from everyfold.models.targets import NotSpedUpError, Reading, Target
+from everyfold.models.validity import check_kernel_matrix, combination, objection
 from everyfold.rows import RowSource
 from everyfold.rows.folds import Folds
 from everyfold.rows.rules import read_rule
@@ -62,6 +65,9 @@ def read(request: Request) -> Data:
     is_raw = has_steps or any(c.model.choice.takes_any_rows for c in candidates)
     rows = X if is_raw else read_rows(X, request.estimator)
     check_consistent_length(rows, y)
+    candidates = _fitting(candidates, rows, targets, others)
+    if not candidates:
+        return _refitted(own, splits_of(request), others)
     splits = splits_of(request) if others.foreign else None
     folds = _folds(request, rows, splits, literal=has_steps)
     request.options.check_folds(len(folds), request.cv)
@@ -74,7 +80,48 @@ def read(request: Request) -> Data:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
     _check_scaling(request.options, tasks)
     refits, n, found = _own(own, splits), num_samples(rows), _by_number(numbered)
-    return Data(rows, y, n, tasks, found, refused, others.reasons, refits, is_raw=is_raw)
+    data = Data(rows, y, n, tasks, found, refused, others.reasons, refits, is_raw=is_raw)
+    return _without_refused(data, others)
+
+
+def _fitting(
+    candidates: Sequence[Candidate], X: Matrix, targets: dict[Reading, Target], others: Others
+) -> list[Candidate]:
+    """The candidates that go with these rows and targets; the others fail."""
+    found = []
+    for candidate in candidates:
+        model = candidate.model
+        try:
+            model.columns_of_ridges(targets[model.reading].columns.shape[1])
+            if model.choice.is_precomputed and not candidate.parts.steps:
+                check_kernel_matrix(candidate.parts.final, X)
+        except (TypeError, ValueError) as error:
+            others.refuse(candidate.number, error)
+        else:
+            found.append(candidate)
+    others.check_any(found)
+    return found
+
+
+def _without_refused(data: Data, others: Others) -> Data:
+    """The data without candidates whose parameters ``fit`` refuses together, or for such rows."""
+    known: dict[Hashable, Exception | None] = {}
+    found = dict(data.candidates)
+    for number, candidate in data.candidates.items():
+        asked = combination(candidate.parts.final)
+        X = None if asked is None else typical_rows(data, candidate)
+        if X is None:
+            continue
+        key = asked, candidate.task, issparse(X)
+        if key not in known:
+            target = data.tasks[candidate.task].target
+            known[key] = objection(candidate.parts.final, target, is_sparse=issparse(X))
+        error = known[key]
+        if error is not None:
+            others.refuse(number, error)
+            del found[number]
+    others.check_any(list(found))
+    return data if len(found) == len(data.candidates) else replace(data, candidates=found)
 
 
 def _by_number(candidates: Sequence[Candidate]) -> dict[int, Candidate]:
@@ -157,9 +204,14 @@ def _targets(
                 targets[model.reading] = model.reading.read(y)
         except NotSpedUpError as error:
             others.set_aside(candidate.number, error)
-        else:
+            continue
+        try:
             model.check_labels(targets[model.reading])
+        except ValueError as error:
+            others.refuse(candidate.number, error)
+        else:
             found.append(candidate)
+    others.check_any(found)
     return found, targets
 
 

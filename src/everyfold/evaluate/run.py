@@ -128,13 +128,7 @@ def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> 
     for group in groups:
         task = data.tasks[data.candidates[group.numbers[0]].task]
         tile = task.tile(unit.folds)
-        n = len(tile.numbers)
-        record = OutOfFold(
-            np.full((tile.folds.bounds[-1], task.target.columns.shape[1]), np.nan),
-            np.zeros(n, dtype=bool),
-            *(np.full(n, np.nan), np.full(n, np.nan)),
-            dict.fromkeys(range(n), failure),
-        )
+        record = _nothing(task, tile, failure)
         for number in group.numbers:
             candidate = data.candidates[number]
             yield _judge(candidate, record, task, tile, group.method, 0.0)
@@ -150,7 +144,7 @@ def _group(
     candidates = [data.candidates[number] for number in group.numbers]
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
-    records = _records(candidates, task, tile, operator, group.method, unit.threads)
+    records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
     if unit.order != "fold" and _are_compared(task, records):
         places = same_places(data, candidates[0], tile.folds)
         if places is not None:
@@ -185,6 +179,37 @@ def _best(outcomes: Sequence[Outcome], metric: str) -> int:
     means = np.nan_to_num(found, nan=-np.inf).tolist()
     ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
     return ranks.index(min(ranks))
+
+
+def _isolated(
+    candidates: Sequence[Candidate],
+    task: Task,
+    tile: Tile,
+    operator: Operator,
+    method: Method,
+    threads: int,
+) -> list[OutOfFold]:
+    """The held-out values of candidates: where they fail together, of each alone."""
+    try:
+        return _records(candidates, task, tile, operator, method, threads)
+    except (MemoryError, StructureError):
+        raise
+    except Exception as error:
+        if len(candidates) == 1:
+            return [_nothing(task, tile, Failure.caught(error))]
+    alone = [_isolated([one], task, tile, operator, method, threads) for one in candidates]
+    return [record for records in alone for record in records]
+
+
+def _nothing(task: Task, tile: Tile, failure: Failure) -> OutOfFold:
+    """What is known of a candidate that failed on all folds."""
+    n = len(tile.numbers)
+    return OutOfFold(
+        np.full((tile.folds.bounds[-1], task.target.columns.shape[1]), np.nan),
+        np.zeros(n, dtype=bool),
+        *(np.full(n, np.nan), np.full(n, np.nan)),
+        dict.fromkeys(range(n), failure),
+    )
 
 
 def _records(

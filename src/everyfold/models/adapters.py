@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from inspect import signature
+from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
@@ -39,6 +41,7 @@ def _refuse_gammas(estimator: Estimator, instead: str) -> None:
 
 def _kernel_ridge(estimator: Estimator) -> Model:
     _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    _refuse_extremes(estimator, "alpha", "gamma", "coef0")
     choice = KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -51,6 +54,7 @@ def _kernel_ridge(estimator: Estimator) -> Model:
 
 def _ridge(estimator: Estimator) -> Model:
     _refuse_positive(estimator)
+    _refuse_extremes(estimator, "alpha")
     ridges = read_ridge(estimator.alpha)
     intercept = bool(estimator.fit_intercept)
     return Model(_LINEAR, Squared(), ridges, intercept, False, flattens=True)
@@ -58,6 +62,8 @@ def _ridge(estimator: Estimator) -> Model:
 
 def _ridge_classifier(estimator: Estimator) -> Model:
     _refuse_positive(estimator)
+    _refuse_extremes(estimator, "alpha")
+    _refuse_odd_weights(estimator, lambda weight: False)
     return Model(
         _LINEAR,
         Squared(),
@@ -69,8 +75,45 @@ def _ridge_classifier(estimator: Estimator) -> Model:
     )
 
 
+_ORDINARY = 1e-30, 1e30
+"""Sizes of parameters that single precision holds together with their products.
+
+Beyond them scikit-learn's own refits decide, so that no other candidate of a common path suffers.
+"""
+
+
+def _is_extreme(value: object) -> bool:
+    if not isinstance(value, Real) or isinstance(value, bool) or value == 0.0:
+        return False
+    return not _ORDINARY[0] <= abs(float(value)) <= _ORDINARY[1]
+
+
+def _refuse_extremes(estimator: Estimator, *names: str) -> None:
+    """Leave numbers of an extreme size to scikit-learn."""
+    for name in names:
+        values = getattr(estimator, name)
+        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+            raise ValueError(
+                f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
+                f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
+            )
+
+
+def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
+    """Leave class weights that are no usual ones to scikit-learn, which takes some of them."""
+    given = estimator.class_weight
+    for label, weight in given.items() if isinstance(given, dict) else ():
+        is_number = isinstance(weight, Real) and not _is_extreme(weight)
+        if not is_number or math.isnan(weight) or is_odd(float(weight)):
+            raise ValueError(
+                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) has no "
+                "meaning that folds could share; use finite weights > 0"
+            )
+
+
 def _svm_choice(estimator: Estimator) -> KernelChoice:
     _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -90,6 +133,7 @@ def _refuse_iteration_limit(estimator: Estimator) -> None:
 
 def _svc(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
+    _refuse_odd_weights(estimator, lambda weight: weight == 0.0)
     if estimator.probability not in (False, "deprecated"):
         raise ValueError(
             "SVC(probability=True) calibrates by a cross-validation of its own; use "
@@ -119,6 +163,7 @@ def _svc(estimator: Estimator) -> Model:
 
 def _svr(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
+    _refuse_extremes(estimator, "epsilon")
     return Model(
         _svm_choice(estimator),
         EpsilonInsensitive(float(estimator.epsilon)),
@@ -142,6 +187,7 @@ def _ridge_cv(estimator: Estimator) -> Model:
                 f"{name}({parameter}={value!r}) chooses alpha in another way; use "
                 f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
             )
+    _refuse_extremes(estimator, "alphas")
     return Model(
         _LINEAR,
         Squared(),
@@ -154,6 +200,8 @@ def _ridge_cv(estimator: Estimator) -> Model:
 
 
 def _logistic(estimator: Estimator) -> Model:
+    _refuse_odd_weights(estimator, lambda weight: weight < 0.0)
+    _refuse_extremes(estimator, "C")
     penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
     if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
         raise ValueError(

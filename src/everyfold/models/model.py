@@ -328,11 +328,12 @@ def read_ridge(alpha: ArrayLike | None, name: str = "alpha") -> tuple[float, ...
 
 def read_penalty(C: object) -> tuple[float, ...]:
     """The ridge of a C: rho = 1/(2 C)."""
-    if not (isinstance(C, Real) and 0.0 < float(C) < math.inf):
+    number = float(C) if isinstance(C, Real) else 0.0
+    if not 0.0 < number < math.inf or math.isinf(0.5 / number):
         raise ValueError(
-            f"C={C!r} is not allowed: it must be a finite number > 0; use 1.0, for example"
+            f"C={C!r} is not allowed: C and 1/(2 C) must be finite and > 0; use 1.0, for example"
         )
-    return (1.0 / (2.0 * float(C)),)
+    return (1.0 / (2.0 * number),)
 
 
 def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:

@@ -23,7 +23,11 @@ from sklearn.model_selection._validation import (
 from sklearn.svm import _libsvm
 from sklearn.utils import _safe_indexing as safe_indexing
 from sklearn.utils._array_api import get_namespace
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import (
+    HasMethods,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.metaestimators import _safe_split as safe_split
 from sklearn.utils.validation import _check_method_params as check_method_params
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
@@ -92,5 +96,6 @@ __all__ = [
     "score",
     "search_has",
     "translate_train_sizes",
+    "validate_parameter_constraints",
     "warn_or_raise_about_fit_failures",
 ]
