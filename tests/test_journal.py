@@ -9,13 +9,18 @@ import sys
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics import make_scorer, max_error
 from sklearn.model_selection import KFold
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
 from everyfold import FastGridSearchCV, FastRandomizedSearchCV, Nystrom
 from everyfold.evaluate import door
 from everyfold.evaluate.run import run
+from tests import edited_scripts
 from tests.killed_searches import is_good
 
 KILLS = 3
@@ -169,6 +174,73 @@ def test_another_search_is_refused_and_the_difference_named(tmp_path, runs, chan
         searched(journal, **change)
     assert runs == []
     assert journal.read_bytes() == written
+
+
+@pytest.fixture(scope="module")
+def runs_of_scripts(tmp_path_factory):
+    """By the name of an edit, what the script raised, and how many scores it made."""
+    folder, found = tmp_path_factory.mktemp("scripts"), {}
+    for seed in ("1", "2"):  # sets and dictionaries have another order
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.edited_scripts", str(folder)],
+            env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONWARNINGS": "ignore"},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=900,
+        )
+        found |= {name: tuple(rest) for name, *rest in map(json.loads, done.stdout.splitlines())}
+    return found
+
+
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks processes")
+
+
+@fork
+@pytest.mark.parametrize("name", edited_scripts.CHANGES)
+def test_edited_code_is_named_and_not_taken_for_the_same(runs_of_scripts, name):
+    raised, calls = runs_of_scripts[name]
+    words = edited_scripts.CHANGES[name][3]
+    assert "belongs to another search" in raised
+    assert words in raised
+    assert raised.count("changed since") == ("changed" in raised)  # of one function alone
+    assert calls == 0
+
+
+@fork
+@pytest.mark.parametrize("name", ["again", "cells", *edited_scripts.HARMLESS])
+def test_unchanged_code_goes_on(runs_of_scripts, name):
+    assert runs_of_scripts["first"] == runs_of_scripts["first in cells"] == ("", 12)
+    assert runs_of_scripts[name] == ("", 0)
+
+
+@fork
+@pytest.mark.parametrize("name", edited_scripts.REFUSED)
+def test_code_that_cannot_be_recognised_is_refused(runs_of_scripts, name):
+    raised, calls = runs_of_scripts[name]
+    *_, words = edited_scripts.REFUSED[name]
+    assert raised.startswith("JournalError: a journal cannot tell whether the global")
+    assert words in raised
+    assert "cannot pickle" in raised
+    assert "the function `score` of module __main__ uses it" in raised
+    assert calls == 0
+
+
+def test_what_a_frozen_step_has_learnt_counts(tmp_path):
+    """A clone of it has learnt the same, while any other step is fitted anew."""
+    journal = tmp_path / "journal"
+
+    def searched_after(rows, step):
+        model = Pipeline([("scale", step(StandardScaler().fit(rows))), ("ridge", KernelRidge())])
+        return FastGridSearchCV(model, {"ridge__alpha": [0.1]}, cv=4, journal=journal).fit(X, y)
+
+    searched_after(X, clone)
+    searched_after(2.0 * X, clone)
+    journal.unlink()
+    searched_after(X, FrozenEstimator)
+    searched_after(X, FrozenEstimator)
+    with pytest.raises(ValueError, match=r"differs in candidates \(estimator\)"):
+        searched_after(2.0 * X, FrozenEstimator)
 
 
 def test_another_version_is_named(tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from everyfold.cli.manners import BadInput, Failure, naming, say
 from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.evaluate.journal import JournalError
+from everyfold.evaluate.digests import JournalError
 from everyfold.models.scaling import fit_to_source
 from everyfold.rows.telling import warn
 from everyfold.selection import FastGridSearchCV, SearchPlan

@@ -23,6 +23,7 @@ import numpy as np
 
 from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Data, Outcome
+from everyfold.evaluate.digests import JournalError
 from everyfold.evaluate.fingerprint import Fingerprint, difference, fingerprint, unit_key
 from everyfold.evaluate.foldscores import FoldScores
 from everyfold.evaluate.request import Request
@@ -32,10 +33,6 @@ from everyfold.rows.telling import warn
 from everyfold.types import Splitter
 
 _MAGIC = b"everyfold-journal-1 "
-
-
-class JournalError(ValueError):
-    """A journal that cannot be used: of another search, in use, or no journal at all."""
 
 
 class Journal:

@@ -24,8 +24,9 @@ from everyfold.display import FeatureWeightsDisplay
 from everyfold.display.table import Axes
 from everyfold.evaluate.costs import Workload
 from everyfold.evaluate.descents import Descents, gradient_cost
+from everyfold.evaluate.digests import JournalError
 from everyfold.evaluate.fingerprint import fingerprint_of
-from everyfold.evaluate.journal import Journal, JournalError, check_folds_repeat, opened_file
+from everyfold.evaluate.journal import Journal, check_folds_repeat, opened_file
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.models.estimators.base import keep_parameters
 from everyfold.models.model import Model, read_weights

@@ -130,9 +130,10 @@ class FastGridSearchCV(FastSearchCV):
         A file to which every finished unit of work is written (a kernel on all folds, or a fold
         with a few kernels); it is on disk before the next unit is counted. If the process is
         killed, the same call continues from there, repeats nothing that was written, and gives the
-        same scores to the last bit. A journal of other data, folds, candidates, options or versions
-        raises an error, as does one that another process is using. ``n_jobs`` and ``verbose`` may
-        change.
+        same scores to the last bit. A journal of other data, folds, candidates, options, versions
+        or code (functions and classes that are not in an installed package, and the globals that
+        they read) raises an error, as does one that another process is using. ``n_jobs`` and
+        ``verbose`` may change.
     pre_dispatch : int or str, default="2*n_jobs"
         Accepted for compatibility; has no effect.
 
