@@ -131,16 +131,16 @@ def _regressions():
     for loss in ("quadratic_epsilon", "smooth_epsilon"):
         model = KernelRegressor(loss, gamma=0.05)
         yield loss, lambda m=model: _search(m, {"alpha": [0.1, 1.0]}, *plain, cv=4)
-    yield (
-        "svr loo",
-        lambda: _search(SVR(), {"C": CS, "gamma": [0.05]}, *plain, cv=LeaveOneOut(), **mse),
-    )
-    yield (
-        "quadratic svr",
-        lambda: _search(
-            QuadraticSVR(), {"C": CS, "gamma": [0.05]}, *plain, cv=LeaveOneOut(), **mse
-        ),
-    )
+    lone = {"cv": LeaveOneOut(), **mse}
+    for ending, how in (("", {}), (" step", {"order": np.inf})):
+        for name, model in (
+            ("svr loo", SVR(gamma=0.05)),
+            ("quadratic svr", QuadraticSVR(gamma=0.05)),
+        ):
+            yield (
+                f"{name}{ending}",
+                lambda m=model, how=how: _search(m, {"C": CS}, *plain, **lone, **how),
+            )
     landmarks = Nystrom(25, random_state=0)
     yield "nystrom", lambda: _search(LSSVR(operator=landmarks), gammas, *plain, cv=FIVE)
     yield (
@@ -206,12 +206,15 @@ def _classifications():
     yield "logistic", lambda: _search(LogisticRegression(), {"C": CS}, *two, cv=5)
     auc = {"scoring": "roc_auc", "cv": 5}
     yield "auc", lambda: _search(LSSVC(), grid, *two, **auc)
-    yield "huber loo", lambda: _search(HuberSVC(gamma=0.3), {"C": CS}, *two, cv=LeaveOneOut())
+    huber = HuberSVC(gamma=0.3), {"C": CS}, *two
+    many = SVC(gamma=0.3), {"C": CS}, *two
+    for ending, how in (("", {}), (" step", {"order": np.inf})):
+        yield f"huber loo{ending}", lambda how=how: _search(*huber, cv=LeaveOneOut(), **how)
+        yield f"svc 30 folds{ending}", lambda how=how: _search(*many, cv=KFold(30), **how)
     yield (
         "svr",
         lambda: _search(SVR(), {"C": CS, "gamma": [0.05]}, SUGAR, PROGRESS, cv=5, order="exact"),
     )
-    yield "svc 30 folds", lambda: _search(SVC(), {"C": CS, "gamma": [0.3]}, *two, cv=KFold(30))
     source = ArrayRows(POINTS, SIDES)
     model = LSSVC(operator=Nystrom(30, random_state=0))
     yield "labels source", lambda: _search(model, grid, source, None, cv=KFold(4))

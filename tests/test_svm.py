@@ -308,7 +308,8 @@ def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
 
 def test_steps_of_the_smoothed_loss_are_never_called_exact():
     grid = {"C": [0.1, 1.0], "gamma": [0.2]}
-    search = FastGridSearchCV(SVC(), grid, cv=ms.KFold(40), refit=False, n_confirm=0)
+    options = {"cv": ms.KFold(40), "refit": False, "n_confirm": 0, "order": np.inf}
+    search = FastGridSearchCV(SVC(), grid, **options)
     assert not search.fit(X, LABELS).cv_results_["is_exact"].any()
 
 

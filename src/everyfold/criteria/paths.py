@@ -11,9 +11,15 @@ import numpy as np
 from everyfold.criteria.base import OutOfFold, Predictive
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.libsvm import Libsvm, RawLibsvm
-from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage
+from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage, fit_parts
 from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
-from everyfold.criteria.single import check_fits, hold_out_by_refits, hold_out_by_steps, tips
+from everyfold.criteria.single import (
+    check_fits,
+    hold_out_by_refits,
+    hold_out_by_steps,
+    solve_paths,
+    tips,
+)
 from everyfold.operators.base import Part, Responds, Solution, Splits, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
@@ -21,8 +27,8 @@ from everyfold.rows.folds import Folds
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
-from everyfold.svm.paths import PairPaths, Stop, epsilon_paths, hinge_paths, pair_paths
-from everyfold.types import AnyArray, Array, Mask, Params
+from everyfold.svm.paths import PairPaths, Stop, pair_paths
+from everyfold.types import AnyArray, Array, Mask
 
 SMOOTHING = 0.05
 """Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
@@ -317,25 +323,6 @@ def _is_undecided(problem: Problem, values: Array, tolerance: float) -> Mask:
     return is_undecided
 
 
-def solve_paths(
-    problem: Problem,
-    kernel: Any,
-    y: Array,
-    Cs: Array,
-    bounds: Array,
-    tol: float,
-    *,
-    start: Array | None = None,
-    keep: bool = False,
-    stop: Stop | None = None,
-) -> Solved:
-    """The compiled paths of a problem's loss."""
-    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
-    if problem.loss.tube is None:
-        return hinge_paths(kernel, y, Cs, bounds, **options)
-    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
-
-
 def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Array:
     """A score of candidates that needs no scorer: wrong signs, or squared errors."""
     y = problem.y[folds.test_rows, 0]
@@ -398,15 +385,17 @@ class SingleRows(Predictive):
 
 @dataclass(frozen=True)
 class RefittedRows(Predictive):
-    """Leave-one-out of SVC: libsvm's fit on all rows, and one without each support vector.
+    """Leave-one-out of SVC and SVR: libsvm's fit on all rows, and one without each support vector.
 
-    Values are as good as those of folds, so that rows can be ranked by them.
+    Values are as good as those of folds, so that rows can be ranked by them. Rows without which
+    the intercept is not unique, or whose fit did not end, are left to ``solver``.
 
     **Cost** some hundred pair steps for every support vector and C.
-    **Exact?** To ``tol``; rows whose fit did not end, or has any of many intercepts, say so.
+    **Exact?** To ``tol``.
     """
 
     tol: float
+    solver: FoldPaths
     threads: int = 1
 
     uses_threads: ClassVar[bool] = True
@@ -424,16 +413,41 @@ class RefittedRows(Predictive):
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = Kernel32(matrix.K)
         records = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
-        n_unsure = max(int(np.count_nonzero(~record.is_exact)) for record in records)
-        words = "" if n_unsure == 0 else f"{REFITTED}; up to {n_unsure} rows{_UNSURE}"
-        yield from (replace(record, words=words) for record in records)
+        for ridge, record in zip(ridges, records, strict=True):
+            yield self._settled(problem, matrix, ridge, folds, record)
+
+    def _settled(
+        self,
+        problem: Problem,
+        matrix: DenseMatrix,
+        ridge: float,
+        folds: Folds,
+        record: OutOfFold,
+    ) -> OutOfFold:
+        """The record with unsure rows fitted as folds are, by libsvm itself where it has to be.
+
+        Rows without weight, as those of the other classes, are all left out of the same model.
+        """
+        is_idle = ~record.is_exact & (problem.w[folds.test_rows] == 0.0)
+        alone = [np.array([i]) for i in np.flatnonzero(~record.is_exact & ~is_idle)]
+        groups = [*alone, np.flatnonzero(is_idle)] if is_idle.any() else alone
+        if not groups:
+            return record
+        splits = ((folds[own[0]].train, folds.test_rows[own]) for own in groups)
+        own = Folds.from_splits(splits, folds.n, literal=True)
+        (found,) = fit_parts(self.solver, [problem], matrix, [ridge], own, threads=self.threads)
+        for failure in found.failures.values():
+            raise failure.error
+        sizes, order = [len(own) for own in groups], np.concatenate(groups)
+        values, is_exact = record.values.copy(), record.is_exact.copy()
+        values[order], is_exact[order] = found.values, np.repeat(found.is_exact, sizes)
+        is_unique = np.ones(len(folds), dtype=bool)
+        if found.is_unique is not None:
+            is_unique[order] = np.repeat(found.is_unique, sizes)
+        return replace(record, values=values, is_exact=is_exact, is_unique=is_unique)
 
 
 REFITTED = "libsvm's fit on all rows, and one without each support vector, to libsvm's tolerance"
-_UNSURE = (
-    " of a candidate have a fit whose intercept is not unique, because no support vector is "
-    "free, or that did not reach the tolerance"
-)
 
 
 @dataclass(frozen=True)

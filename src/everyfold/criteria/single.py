@@ -16,9 +16,16 @@ from everyfold.operators import DenseMatrix
 from everyfold.operators.spans import NestedSpans
 from everyfold.solve import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import FoldPaths, hinge_paths
-from everyfold.svm.rows import RowRemovals, epsilon_held_out, hinge_held_out, hinge_refits
-from everyfold.types import Array, Index
+from everyfold.svm.paths import FoldPaths, Kernel, Stop, epsilon_paths, hinge_paths
+from everyfold.svm.rows import (
+    Refitted,
+    RowRemovals,
+    epsilon_held_out,
+    epsilon_refits,
+    hinge_held_out,
+    hinge_refits,
+)
+from everyfold.types import Array, Index, Params
 
 SMOOTHING = 0.1
 """The width h over which the kink of the loss is rounded, in standard deviations of y."""
@@ -135,6 +142,25 @@ class _Machine:
         return free | (others < float(np.partition(others, most)[most]))
 
 
+def solve_paths(
+    problem: Problem,
+    kernel: Kernel,
+    y: Array,
+    Cs: Array,
+    bounds: Array,
+    tol: float,
+    *,
+    start: Array | None = None,
+    keep: bool = False,
+    stop: Stop | None = None,
+) -> FoldPaths:
+    """The compiled paths of a problem's loss."""
+    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
+    if problem.loss.tube is None:
+        return hinge_paths(kernel, y, Cs, bounds, **options)
+    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
+
+
 def hold_out_by_steps(
     problem: Problem,
     operator: DenseMatrix,
@@ -197,7 +223,7 @@ def hold_out_by_steps(
 def hold_out_by_refits(
     problem: Problem, kernel: Kernel32, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
 ) -> list[OutOfFold]:
-    """Held-out values of ``SVC`` to libsvm's tolerance, each support vector by a fit without it.
+    """Held-out values to libsvm's tolerance, each support vector by a fit without it.
 
     :func:`hold_out_by_steps` is for labels: it spends nothing on values whose sign is sure. Here
     values may be compared with each other. Rows without a coefficient keep their values if a free
@@ -206,7 +232,7 @@ def hold_out_by_refits(
     Parameters
     ----------
     problem : Problem
-        Of the hinge.
+        Of the hinge, or of a tube.
     kernel : Kernel32
         The kernel.
     Cs : array of shape (n_C,)
@@ -230,16 +256,16 @@ def hold_out_by_refits(
     """
     y, w = problem.y[:, 0], problem.w
     rows = folds.test_rows
-    paths = hinge_paths(kernel, y, Cs, w[None], tol=tol, keep_coef=True)
+    paths = solve_paths(problem, kernel, y, Cs, w[None], tol, keep=True)
     check_fits(paths)
     assert paths.coef is not None
     records = []
     for k in range(len(Cs)):
         C, fine = Cs[[k]], _fine_enough(paths.decision[0, k], w, tol)
         start = paths.coef[:, [k]]
-        full = hinge_paths(kernel, y, C, w[None], tol=fine, start=start, keep_coef=True)
+        full = solve_paths(problem, kernel, y, C, w[None], fine, start=start, keep=True)
         removal = _removals_of_support(full, float(C[0]), w, rows)
-        (left,) = hinge_refits(kernel, y, w, [removal], tol=fine, n_threads=threads)
+        left = _refits(problem, kernel, removal, fine, threads)
         values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
         values[removal.rows], violation[removal.rows] = left.values, left.violation
         # Where no support vector is free, the violation is minus the room that the bias has.
@@ -247,6 +273,18 @@ def hold_out_by_refits(
         unknown = np.full(len(rows), np.nan)
         records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
     return records
+
+
+def _refits(
+    problem: Problem, kernel: Kernel32, removal: RowRemovals, tol: float, threads: int
+) -> Refitted:
+    options: Params = {"tol": tol, "n_threads": threads}
+    given = kernel, problem.y[:, 0], problem.w, [removal]
+    if problem.loss.tube is None:
+        (left,) = hinge_refits(*given, **options)
+    else:
+        (left,) = epsilon_refits(*given, epsilon=problem.loss.tube, **options)
+    return left
 
 
 def tips(problem: Problem, Cs: Array, paths: FoldPaths) -> NDArray[np.bool_]:

@@ -33,10 +33,8 @@ from everyfold.solve import Problem
 from everyfold.types import Order, Route
 
 MANY_FOLDS = 20
-"""Beyond this number of folds one step for each takes the place of fits of their own."""
-
-QUICK_REFITS = 0.02
-"""Leave-one-out of SVC is refitted if a kernel is estimated to take at most so many seconds."""
+"""Beyond this number of folds nobody wants refits of the estimator itself, and sums over the rows
+of every fold cost more than one response."""
 
 COARSE = 0.05
 """The tolerance at which all Cs of a longer path are solved first."""
@@ -244,21 +242,19 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
 # -- smooth losses -----------------------------------------------------------------------------
 
 
-def _resolved(order: Order, n_folds: int, outline: Outline) -> Order:
-    """The order that "auto" and "screen" stand for: refits up to 20 folds, one step a fold beyond.
+def _resolved(order: Order, outline: Outline) -> Order:
+    """The order that "auto" and "screen" stand for: the values of refits, for any number of folds.
 
-    A step is near-exact for folds of single rows, but not for larger ones.
+    A response of low rank is asked for by name, and says nothing but one step.
     """
     if order not in ("auto", "screen"):
         return order
-    if outline.response_rank is not None:
-        return math.inf
-    return "exact" if n_folds <= MANY_FOLDS else math.inf
+    return "exact" if outline.response_rank is None else math.inf
 
 
 def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     folds, work = task.whole.folds, _work(models, task, outline)
-    order = _resolved(order, len(folds), outline)
+    order = _resolved(order, outline)
     is_literal = outline.is_per_fold or outline.only_splits or models[0].class_weight == "balanced"
     if order == "exact" or is_literal or not folds.are_removable:
         words = "Newton fits of every fold, each starting from the fit on all rows"
@@ -273,36 +269,41 @@ def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order)
 
 def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
     model, folds, work = models[0], task.whole.folds, _work(models, task, outline)
-    fallback = _solver(models)
-    resolved = _resolved(order, len(folds), outline)
+    resolved = _resolved(order, outline)
     is_split = outline.is_per_fold or outline.only_splits
-    takes_steps = resolved != "exact" and folds.are_removable and not is_split
-    if not takes_steps:
-        is_staged = order == "screen" and len(models) >= STAGED_FROM and not outline.is_per_fold
+    is_staged = order == "screen" and len(models) >= STAGED_FROM and not outline.is_per_fold
+    # Balanced weights of all rows depend on those left out.
+    if is_split or not folds.are_removable or model.class_weight == "balanced":
         return _paths(models, task, work, is_staged=is_staged)
-    if model.class_weight == "balanced":  # the weights of all rows depend on those left out
-        return _paths(models, task, work, is_staged=False)
-    is_own = outline.response_rank is None
-    if resolved == math.inf and is_own and bool((folds.sizes == 1).all()):
-        return replace(_single_rows(models, task, work, order), fallback=fallback)
-    words = _series_words(float(resolved), outline) + ", with libsvm's loss smoothed at its kinks"
-    criterion = SmoothedSteps(model.tolerance, float(resolved))
-    method = _method(criterion, words, costs.smoothed_steps(work), is_approximate=True)
-    return replace(method, fallback=fallback)
+    is_single = bool((folds.sizes == 1).all()) and len(folds.test_rows) == len(folds)
+    is_single &= outline.response_rank is None
+    # Steps find signs. Where values are compared with each other they are of no use.
+    needs_refits = resolved == "exact" or (model.loss.is_margin and task.needs_values)
+    if needs_refits and is_single and not _changes_ridge(model, task):
+        _check_full(work)
+        criterion = RefittedRows(model.tolerance, _solver(models))
+        method = _method(criterion, REFITTED, costs.refitted_rows(work), is_approximate=False)
+    elif resolved == "exact":
+        return _paths(models, task, work, is_staged=is_staged)
+    elif resolved == math.inf and is_single:
+        _check_full(work)
+        words = (
+            "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
+            "rows that it leaves in doubt"
+        )
+        cost = costs.single_rows(work)
+        method = _method(SingleRows(model.tolerance), words, cost, is_approximate=True)
+    else:
+        words = _series_words(float(resolved), outline)
+        words += ", with libsvm's loss smoothed at its kinks"
+        steps = SmoothedSteps(model.tolerance, float(resolved))
+        method = _method(steps, words, costs.smoothed_steps(work), is_approximate=True)
+    return replace(method, fallback=_solver(models))
 
 
-def _single_rows(models: Sequence[Model], task: Task, work: Workload, order: Order) -> Method:
-    """Leave-one-out: signs by a step each; refits where that is quick, or values are compared."""
-    _check_full(work)
-    tol, refits = models[0].tolerance, costs.refitted_rows(work)
-    is_quick = order in ("auto", "screen") and refits.seconds <= QUICK_REFITS
-    if models[0].loss.is_margin and (task.needs_values or is_quick):
-        return _method(RefittedRows(tol), REFITTED, refits, is_approximate=False)
-    words = (
-        "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
-        "rows that it leaves in doubt"
-    )
-    return _method(SingleRows(tol), words, costs.single_rows(work), is_approximate=True)
+def _changes_ridge(model: Model, task: Task) -> bool:
+    """Whether the ridge without a row depends on which one: rows without weight do not count."""
+    return model.ridge_scaling == "mean" and not task.weights.all()
 
 
 def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:

@@ -116,16 +116,15 @@ def cross_val_predict(
     Warns
     -----
     InexactWarning
-        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if the values are an
-        approximation: with more than 20 folds and a loss other than the squared loss.
+        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if ``order`` asks for an
+        approximation.
 
     Notes
     -----
     **Cost** for squared loss: one factorisation, n³ flops and 8 n² bytes, for any folds. For other
-    losses: about one fit per fold with a shared kernel matrix, or, with more than 20 folds, one fit
-    and one step per fold. **Exact?** Squared loss: up to rounding. Other losses: to the solver's
-    tolerance with up to 20 folds; with more the values are approximate, and an
-    :class:`InexactWarning` says so.
+    losses: about one fit per fold with a shared kernel matrix; for leave-one-out of SVC and SVR a
+    short one without each support vector. **Exact?** Squared loss: up to rounding. Other losses: to
+    the solver's tolerance.
 
     Examples
     --------

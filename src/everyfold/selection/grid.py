@@ -50,8 +50,8 @@ class FastGridSearchCV(FastSearchCV):
     scoring : str, callable, list, tuple or dict, default=None
         As in scikit-learn.
     n_jobs : int, default=None
-        The number of kernels that joblib evaluates at a time; for SVC and SVR with up to 20 folds,
-        the number of threads that share the folds. If it is neither None nor 1 and the process has
+        The number of kernels that joblib evaluates at a time; for SVC and SVR the number of threads
+        that share the folds. If it is neither None nor 1 and the process has
         a ``distributed.Client``, all workers of that Dask cluster are used.
     refit : bool, str or callable, default=True
         As in scikit-learn. Also "one_standard_error" (for a single metric), which selects the
@@ -68,18 +68,17 @@ class FastGridSearchCV(FastSearchCV):
     return_train_score : bool, default=False
         Whether to compute training scores as well; each fold then needs its own factorisation.
     order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
-        "auto" gives the scores of refits with up to 20 folds. With more folds and a loss other than
-        the squared loss, it takes one Newton step per fold, which is an approximation (SVC with so
-        few rows that leave-one-out by refits takes a fraction of a second is refitted). "exact"
-        gives the scores of refits for any number of folds. "screen" is like "auto", but first
-        solves SVC and SVR roughly for all values of C, and then only the best of them exactly.
-        1, 2, 3, … evaluate the influence series of that order, the Bouligand influence functions
-        (BIF) of Liu et al. (2014): an approximation that exists to reproduce the literature. inf is
-        the limit of the series, which is exact for squared loss, and which "auto" and "exact" use
-        there. ``choose_granularity(...)`` sets both the order and the folds (with cv=None). With a
-        finite order, a candidate whose kernel matrix is near the identity gets the score -inf (Liu
-        et al. 2014): for half of the rows, the largest kernel value with another row is below
-        1.5e-8.
+        "auto" gives the scores of refits for any number of folds (for squared loss and thousands of
+        rows, those of the best candidates; see ``operator``), and "exact" for all candidates.
+        Everything else is an approximation, of which an :class:`InexactWarning` says how far off it
+        may be. "screen" is like "auto", but first solves SVC and SVR roughly for all values of C,
+        and then only the best of them exactly. inf takes one Newton step per fold from the fit on
+        all rows; for squared loss this is exact, and what "auto" and "exact" do. 1, 2, 3, …
+        evaluate the influence series of that order, the Bouligand influence functions (BIF) of Liu
+        et al. (2014), which exist to reproduce the literature. ``choose_granularity(...)`` sets
+        both the order and the folds (with cv=None). With a finite order, a candidate whose kernel
+        matrix is near the identity gets the score -inf (Liu et al. 2014): for half of the rows, the
+        largest kernel value with another row is below 1.5e-8.
     criterion : str, Closed or None, default=None
         None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" and
         "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are computed from one fit on all rows,

@@ -24,6 +24,7 @@ __all__ = [
     "Refitted",
     "RowRemovals",
     "epsilon_held_out",
+    "epsilon_refits",
     "hinge_held_out",
     "hinge_refits",
 ]
@@ -220,11 +221,41 @@ def hinge_refits(
     >>> hinge_refits(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
     array([-0.333])
     """
+    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
+    dual = Duals(np.where(bounds > 0.0, y, 0.0)[None], unit[None], 0.0)
+    control = Control(tol, max_iter, n_threads, keep_coef=False)
+    return _refitted(Kernel32.of(K), dual, removals, control)
+
+
+def epsilon_refits(
+    K: Kernel,
+    y: FloatArray,
+    bounds: FloatArray,
+    removals: Sequence[RowRemovals],
+    *,
+    epsilon: float = 0.1,
+    tol: float = 1e-3,
+    max_iter: int = 100_000,
+    n_threads: int = 1,
+) -> list[Refitted]:
+    """Predictions of single rows by the ``SVR`` fitted without the row, to ``tol``.
+
+    As :func:`hinge_refits`; ``tol`` has the unit of y.
+
+    **Cost** and **Exact?** as there.
+    """
+    unit = np.stack([-bounds, bounds])
+    dual = Duals(np.where(bounds > 0.0, y, 0.0)[None], unit[None], epsilon)
+    control = Control(tol, max_iter, n_threads, keep_coef=False)
+    return _refitted(Kernel32.of(K), dual, removals, control)
+
+
+def _refitted(
+    kernel: Kernel32, dual: Duals, removals: Sequence[RowRemovals], control: Control
+) -> list[Refitted]:
+    """Leave rows out of models that share one problem and one kernel, each to the tolerance."""
     from everyfold.svm.core.singles import refit_rows
 
-    kernel, control = Kernel32.of(K), Control(tol, max_iter, n_threads, keep_coef=False)
-    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    targets = np.where(bounds > 0.0, y, 0.0)
     stop = np.zeros(1, dtype=np.int64)
     found = [
         Refitted(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
@@ -239,11 +270,11 @@ def hinge_refits(
             values, violation = held.values[share].copy(), held.violation[share].copy()
             refit_rows(
                 kernel.rows,
-                removal.C * unit,
+                removal.C * dual.unit[0],
                 np.ascontiguousarray(removal.coef),
-                targets,
+                dual.p[0],
                 removal.rows[share].copy(),
-                0.0,
+                float(dual.epsilon),
                 float(control.tol),
                 int(control.max_iter),
                 stop,
