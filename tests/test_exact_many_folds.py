@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import partial
 
 import numpy as np
 import pytest
@@ -82,17 +81,7 @@ def test_svr(name):
 def test_scaled_svc(name):
     grid = {"svc__C": CS["C"]}
     model = make_pipeline(StandardScaler(), SVC(gamma=0.03))
-    ours = search(
-        partial(FastGridSearchCV, preprocessing="per_fold"),
-        model,
-        grid,
-        RAW,
-        IS_BENIGN,
-        SPLITTERS[name],
-    )
-    theirs = search(ms.GridSearchCV, model, grid, RAW, IS_BENIGN, SPLITTERS[name])
-    assert ours["is_exact"].all()
-    assert_allclose(ours["mean_test_score"], theirs["mean_test_score"], atol=1e-3, rtol=0.0)
+    compare(model, grid, RAW, IS_BENIGN, SPLITTERS[name], 1e-3)
 
 
 @pytest.mark.parametrize("name", ["5x5", "loo"])
