@@ -14,7 +14,14 @@ from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.checks import largest_entry, noise_of
 from everyfold.models.adapters import is_ours
 from everyfold.models.model import KernelChoice
-from everyfold.models.pipelines import prepare_fold, prepare_once, read_rows, take_rows
+from everyfold.models.pipelines import (
+    plain_numbers,
+    prepare_fold,
+    prepare_once,
+    read_rows,
+    scale_fold,
+    take_rows,
+)
 from everyfold.operators import Responds, Structure
 from everyfold.operators.base import Made, Multiplies, Part, Splits, having
 from everyfold.types import Array, Index, Matrix
@@ -159,13 +166,26 @@ class FoldRows(Splits):
         if kept is None:
             steps = self.candidate.parts.steps
             if steps:
-                takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
-                kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
+                kept = self._scaled(train, test)
+                if kept is None:
+                    takes_any, y = self.candidate.model.choice.takes_any_rows, self.data.y
+                    kept = prepare_fold(steps, self.data.X, y, train, test, takes_any=takes_any)
             else:
                 rows, is_pairwise = rows_of(self.data, self.candidate), self._is_pairwise
                 kept = take_rows(rows, train, test, is_pairwise=is_pairwise)
             self.data.cache.put(key, *kept)
         return kept[0], kept[1], key
+
+    def _scaled(self, train: Index, test: Index) -> tuple[Matrix, Matrix] | None:
+        """The rows of a fold scaled, where that is all that the steps do; None if it is not."""
+        parts, choice = self.candidate.parts, self.candidate.model.choice
+        if parts.lone_scaler is None or choice.is_precomputed or choice.takes_any_rows:
+            return None
+        kept = self.data.cache.get("numbers")
+        if kept is None:
+            kept = (plain_numbers(self.data.X),)
+            self.data.cache.put("numbers", *kept)
+        return None if kept[0] is None else scale_fold(parts.lone_scaler, kept[0], train, test)
 
     @cached_property
     def _before(self) -> float:

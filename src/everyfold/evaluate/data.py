@@ -139,9 +139,21 @@ class Task:
         splits = ((fold.train, fold.test) for fold in self.folds)
         return replace(self, folds=Folds.from_splits(splits, self.folds.n))
 
-    def tile(self, numbers: Sequence[int] | None) -> Tile:
+    def tile(self, numbers: tuple[int, ...] | None) -> Tile:
         """Some of the folds, of which only the usable ones count; None for all."""
-        return self.whole if numbers is None else self._tile(np.array(numbers, dtype=np.intp))
+        if numbers is None:
+            return self.whole
+        found = self._last_tile.get(numbers)
+        if found is None:
+            found = self._tile(np.array(numbers, dtype=np.intp))
+            self._last_tile.clear()
+            self._last_tile[numbers] = found
+        return found
+
+    @cached_property
+    def _last_tile(self) -> dict[tuple[int, ...], Tile]:
+        """The folds of the unit at work, for all of its kernels."""
+        return {}
 
     def _tile(self, asked: Index) -> Tile:
         numbers = asked[~np.isin(asked, list(self.failing))] if self.failing else asked

@@ -1,8 +1,9 @@
 """Units of work: tiles of the table of candidates × folds, a few numbers each.
 
 Where all folds share a kernel, a unit is one kernel on all folds. Where every fold has its own (a
-Pipeline, ``gamma="scale"``), it is one fold with a batch of kernels, which share the fold's rows
-and distances. Batches come one after the other, so that an interrupt leaves complete candidates.
+Pipeline, ``gamma="scale"``), it is one fold, or a few of many, with a batch of kernels, which share
+the rows and distances of a fold. Batches come one after the other, so that an interrupt leaves
+complete candidates.
 """
 
 from __future__ import annotations
@@ -27,6 +28,13 @@ from everyfold.types import Matrix, Order
 
 BATCH = 8
 """Kernels of a fold that share its distances before the next fold has its turn."""
+
+FEW_FOLDS = 16
+"""Folds up to which each is a unit of its own, and the most in one unit. A unit costs about as much
+as a fold of a hundred rows; more units keep more workers busy, and more of them in a journal."""
+
+BASE_BYTES = 64_000_000
+"""What the distances of all folds of a unit may take: so many folds of 700 rows, one of 3000."""
 
 ROWS_TO_SUM = 10
 """Rows for each fold and column from which on a c×c decomposition a fold costs little beside."""
@@ -59,8 +67,9 @@ class Unit:
     words : str
         The structure in words.
     order : {"kernel", "fold", "pass", "refit"}
-        Whether the unit is a kernel on all folds, a fold with some kernels, a pass over the rows
-        (of some kernels where they come from a source), or refits of the estimators themselves.
+        Whether the unit is a kernel on all folds, some folds with some kernels, a pass over the
+        rows (of some kernels where they come from a source), or refits of the estimators
+        themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
     look : int
@@ -265,6 +274,10 @@ def _fold_by_fold(
         made = [kernel.cost(data.n) for kernel in batch]
         # Methods count all folds, and every fold makes its kernels anew.
         seconds = sum(method.seconds for method in methods) / data.n_folds
+        seconds += sum(cost.seconds for cost in made)
+        kept = _kept(data, batch[0], shared)
+        size = min(-(-data.n_folds // FEW_FOLDS), FEW_FOLDS)
+        size = max(min(size, BASE_BYTES // kept), 1) if kept else size
         unit = Unit(
             groups,
             None,
@@ -272,7 +285,8 @@ def _fold_by_fold(
             shared,
             batch[0].words(data.n, has_folds=data.tasks[0].criterion is None),
             order="fold",
-            seconds=seconds + sum(cost.seconds for cost in made),
-            memory=_memory(made, methods) + _kept(data, batch[0], shared),
+            memory=_memory(made, methods) + size * kept,
         )
-        yield from (replace(unit, folds=(fold,)) for fold in range(data.n_folds))
+        for first in range(0, data.n_folds, size):
+            folds = tuple(range(first, min(first + size, data.n_folds)))
+            yield replace(unit, folds=folds, seconds=len(folds) * seconds)

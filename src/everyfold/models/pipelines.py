@@ -11,14 +11,16 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import process_routing
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import FLOAT_DTYPES, check_array
 
 from everyfold.kernels.distances import Objects
 from everyfold.models.private import check_method_params, safe_split
 from everyfold.models.warps import Warp
-from everyfold.types import Estimator, Index, Matrix, Params, Targets
+from everyfold.rows.moments import Moments, Scaling
+from everyfold.types import Array, Estimator, Index, Matrix, Params, Targets
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
 
@@ -109,6 +111,18 @@ class Parts:
             return prepare_once(self.steps, X)
         except (TypeError, ValueError):
             return None
+
+    @property
+    def lone_scaler(self) -> StandardScaler | None:
+        """The StandardScaler that is all there is before the model, without metadata."""
+        if len(self.steps) != 1 or self.steps[0].params:
+            return None
+        found = self.steps[0].transformer
+        is_valid = type(found) is StandardScaler and {
+            type(found.with_mean),
+            type(found.with_std),
+        } == {bool}
+        return found if is_valid else None
 
     @property
     def ignores_y(self) -> bool:
@@ -302,3 +316,30 @@ def prepare_fold(
     if not len(test):
         return X_train, X_train[:0]
     return X_train, read_rows(X_test, takes_any=takes_any)
+
+
+def plain_numbers(X: Matrix) -> Array | None:
+    """All rows as finite numbers in double precision, as a scaler reads them; None otherwise."""
+    try:
+        found = check_array(X, dtype=FLOAT_DTYPES)
+    except Exception:  # the fold that cannot be read says so
+        return None
+    return found if isinstance(found, np.ndarray) and found.dtype == np.float64 else None
+
+
+def scale_fold(
+    scaler: StandardScaler, X: Array, train: Index, test: Index
+) -> tuple[Array, Array] | None:
+    """What :func:`prepare_fold` gives for a StandardScaler alone, up to rounding.
+
+    For a fold of a few hundred rows scikit-learn's checks take twenty times as long. The moments
+    are those of the training rows, and no differences of sums: these save nothing beside making
+    the scaled rows. None where numbers overflow.
+    """
+    rows = X[train]
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = Moments.of(rows)
+        scaling = Scaling.standard(moments, with_mean=scaler.with_mean, with_std=scaler.with_std)
+        made = scaling(rows), scaling(X[test])
+    is_finite = all(np.isfinite(part.sum()) for part in (moments.squares, *made))
+    return made if is_finite else None
