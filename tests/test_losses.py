@@ -22,7 +22,6 @@ from everyfold.losses import (
 )
 
 
-
 def contributed():
     """The loss that CONTRIBUTING.md shows how to add; the steps that follow it there are done here.
 

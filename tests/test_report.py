@@ -8,6 +8,7 @@ import select
 import shutil
 import subprocess
 import sys
+import unicodedata
 from html.parser import HTMLParser
 
 import numpy as np
@@ -374,6 +375,22 @@ def test_names_are_escaped(drawn_report):
     class_weights = {"class_weight": [{EVIL: 2.0}, None]}
     search = FastGridSearchCV(LSSVC(), class_weights, cv=4).fit(X, target)
     assert drawn_report(search).tags.count("script") == 1
+
+
+def test_control_characters_are_written_out(drawn_report):
+    """They can reorder what is read (bidirectional overrides), and are no text of a page."""
+    hidden = "a\x1b[31m\x07\x9b\u202e\u2066\x7f"
+    target = labels(3, (f"{hidden} 0", f"{hidden} 1", "plain"))
+    frame = pd.DataFrame(X, index=[f"{hidden} {k}" for k in range(70)])
+    grid = {"class_weight": [{f"{hidden} 0": 2.0, f"{hidden} 1": 1.0, "plain": 1.0}, None]}
+    search = FastGridSearchCV(LSSVC(), grid, cv=4).fit(frame, target)
+    page = drawn_report(search, title=hidden)
+    found = {c for c in page.source if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Zl", "Zp")}
+    assert found == {"\n"}
+    written = "a\\x1b[31m\\x07\\x9b\\u202e\\u2066\\x7f"
+    assert f"<title>{written}</title>" in page.source
+    svg = "".join(re.findall(r"(?s)<svg.*?</svg>", page.source))
+    assert written[:19] in svg  # names are shortened in plots
 
 
 def test_nothing_is_loaded_and_only_our_script_may_run(drawn_report):

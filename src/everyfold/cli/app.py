@@ -16,12 +16,12 @@ from everyfold.cli import modelfile, output
 from everyfold.cli.files import check_outputs
 from everyfold.cli.folders import is_folder, rows_of, speaking
 from everyfold.cli.job import Job, Outcome, extras_of, read_job, read_model, run_rounds
-from everyfold.cli.manners import BadInput, Failure, UsageError, naming, printable, say
+from everyfold.cli.manners import BadInput, Failure, UsageError, naming, say
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
 from everyfold.rows.batches import rows_at_a_time
-from everyfold.rows.telling import counted
+from everyfold.rows.telling import counted, printable
 from everyfold.selection.remarks import edge_words
 from everyfold.types import Estimator, Matrix, Params
 

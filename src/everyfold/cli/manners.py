@@ -14,9 +14,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
-from unicodedata import category
 
 import typer
+
+from everyfold.rows.telling import printable
 
 UsageError: Any = typer.BadParameter.__base__
 """What typer raises of arguments that it cannot read."""
@@ -43,17 +44,6 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except BadInput as error:
         raise BadInput(f"{path}: {error}") from error
-
-
-def printable(text: str) -> str:
-    r"""The text with control characters, and what else nobody sees, written out.
-
-    Examples
-    --------
-    >>> printable("red \x1b[31m")
-    'red \\x1b[31m'
-    """
-    return "".join(c if c.isprintable() or category(c) == "Zs" else ascii(c)[1:-1] for c in text)
 
 
 def say(message: str) -> None:

@@ -23,10 +23,10 @@ from rich.text import Text
 import everyfold
 from everyfold.cli.data import is_number
 from everyfold.cli.job import Job, Outcome
-from everyfold.cli.manners import BadInput, printable
+from everyfold.cli.manners import BadInput
 from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
 from everyfold.rows.disk import writing
-from everyfold.rows.telling import counted
+from everyfold.rows.telling import counted, printable
 from everyfold.selection.remarks import edge_words
 from everyfold.selection.reporting import findings_of, write_report
 from everyfold.types import AnyArray, Params

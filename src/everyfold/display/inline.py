@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
-from everyfold.display.markup import Markup, tag
+from everyfold.display.markup import Markup, tag, written
 from everyfold.display.table import Axes
+from everyfold.rows.telling import printable
 
 MOST_SHAPES = 600
 """More points or cells than that are one image of pixels within the picture."""
@@ -54,10 +54,10 @@ def _count(artist: Axes) -> int:
 
 def _inline(text: str, name: str, words: str) -> Markup:
     """The element of a file, its ids its own, as wide as there is room."""
-    svg = text[text.index("<svg") :]
+    svg = printable(text[text.index("<svg") :], keep="\n")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
     svg = svg.replace("#000000", "currentColor")
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1))
+    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{written(words)}"', 1))

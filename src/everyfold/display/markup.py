@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+from everyfold.rows.telling import printable
+
 _VOID = ("input", "meta")
 """Elements without an end."""
 
@@ -15,9 +17,14 @@ class Markup(str):
     __slots__ = ()
 
 
+def written(value: object) -> str:
+    """Text of a page: no markup, and no control characters but the end of a line."""
+    return escape(printable(str(value), keep="\n"))
+
+
 def join(children: Iterable[object]) -> Markup:
     """Children one after the other; what is not markup is escaped."""
-    return Markup("".join(c if isinstance(c, Markup) else escape(str(c)) for c in children))
+    return Markup("".join(c if isinstance(c, Markup) else written(c) for c in children))
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -29,7 +36,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
     '<b class="x">a &lt; b</b>'
     """
     named = "".join(
-        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        f' {key.rstrip("_").replace("_", "-")}="{written(value)}"'
         for key, value in attributes.items()
         if value is not None
     )

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold.rows.telling import printable
 from everyfold.types import AnyArray, Array, Params, Search
 
 RIDGES = ("alpha", "C")
@@ -137,7 +138,7 @@ def plain(name: object, most: int = 40) -> str:
     >>> print(plain("5 $ or 6 $"))
     5 \$ or 6 \$
     """
-    words = str(name)
+    words = printable(str(name))
     words = words if len(words) <= most else f"{words[: most - 1]}…"
     return words.replace("$", r"\$")
 

@@ -12,7 +12,7 @@ from everyfold.criteria.base import Closed
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.rounds import Rounds
 from everyfold.evaluate.tiles import Unit
-from everyfold.rows.telling import counted
+from everyfold.rows.telling import counted, printable
 from everyfold.types import Params
 
 _PREPROCESSING = {
@@ -235,7 +235,7 @@ class SearchPlan:
     def _repr_html_(self) -> str:
         left = 'style="text-align: left; vertical-align: top"'
         rows = (
-            f"<tr><th {left}>{name}</th><td {left}>{escape(words)}</td></tr>"
+            f"<tr><th {left}>{name}</th><td {left}>{escape(printable(words))}</td></tr>"
             for name, words in self.lines()
         )
         return f"<table>{''.join(rows)}</table>"

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from types import FrameType
 from typing import TypeVar
+from unicodedata import category
 
 Listener = Callable[[float], None]
 Item = TypeVar("Item")
@@ -85,3 +86,16 @@ def counted(count: int, noun: str) -> str:
     """
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"
     return f"{count} {noun}{ending}"
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""The text with control characters, and what else nobody sees, written out but for ``keep``.
+
+    Examples
+    --------
+    >>> printable("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return "".join(
+        c if c.isprintable() or c in keep or category(c) == "Zs" else ascii(c)[1:-1] for c in text
+    )
