@@ -44,7 +44,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 import everyfold
-from everyfold import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
+from everyfold import (
+    LSSVC,
+    LSSVR,
+    FastGridSearchCV,
+    HuberSVC,
+    KernelLogisticClassifier,
+    QuadraticSVR,
+)
+from everyfold.cli import load_model
 
 EVERYFOLD = [sys.executable, "-c", "from everyfold.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "COLUMNS": "120", "TERM": "xterm"}
@@ -882,6 +890,26 @@ def test_tampered_model_files_are_refused(cli, iris, tmp_path, model_bytes, tamp
     tamper(record)
     skops.io.dump(record, tmp_path / "m.skops")
     refused(cli("predict", "m.skops", iris), "m.skops", TAMPERED[tamper])
+
+
+def test_load_model_is_the_loader_of_the_command_line(tmp_path, model_bytes):
+    path = tmp_path / "m.skops"
+    path.write_bytes(model_bytes)
+    page = (Path(__file__).parents[1] / "docs" / "cli.md").read_text("utf-8")
+    names: dict = {}
+    exec(page.partition("```python\n")[2].partition("```")[0], names)
+    for estimator in (load_model(str(path)).estimator, names["read_estimator"](path)):
+        assert (estimator.predict(X_IRIS) == SPECIES).mean() > 0.9
+    for tamper, words in TAMPERED.items():
+        record = skops.io.loads(model_bytes)
+        tamper(record)
+        skops.io.dump(record, path)
+        with pytest.raises(ValueError, match=re.escape(words)):
+            load_model(path)
+    record["estimator"] = FastGridSearchCV(SVC(), {})  # a type of this library, but of no model
+    skops.io.dump(record, path)
+    with pytest.raises(ValueError, match=r"load_model: .*Untrusted types .*FastGridSearchCV"):
+        names["read_estimator"](path)
 
 
 def test_the_first_format_is_refused_with_the_command_to_run(cli, iris, tmp_path):
