@@ -404,7 +404,8 @@ def test_inexact_values_are_told_of():
 
 def test_svc_with_probabilities_is_told_the_way_out():
     X, y = load_breast_cancer(return_X_y=True)
-    search = FastGridSearchCV(SVC(probability=True), GRID, fallback="refuse")
+    options = {"scoring": "neg_log_loss", "fallback": "refuse"}
+    search = FastGridSearchCV(SVC(probability=True), GRID, **options)
     with pytest.raises(ValueError, match="FastCalibratedClassifierCV"):
         search.fit(X, y)
 

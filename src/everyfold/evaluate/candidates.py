@@ -14,8 +14,14 @@ from everyfold.criteria.base import Failure
 from everyfold.evaluate.closed import check_criterion
 from everyfold.evaluate.data import Candidate
 from everyfold.evaluate.methods import check_order
-from everyfold.evaluate.metrics import is_own_score, unusual_score, usual_score
+from everyfold.evaluate.metrics import (
+    is_own_score,
+    may_ask_for_probabilities,
+    unusual_score,
+    usual_score,
+)
 from everyfold.evaluate.request import Request
+from everyfold.evaluate.scores import by_name
 from everyfold.models.adapters import UnknownEstimatorError, is_ours, read_estimator
 from everyfold.models.model import Model
 from everyfold.models.pipelines import (
@@ -129,16 +135,24 @@ def _warped(model: Model, estimator: Estimator) -> Model:
 def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> list[Readable]:
     """Keep those of the first one's kind, classifier or regressor, with that kind's usual score."""
     kept = []
+    is_of_probabilities = any(map(may_ask_for_probabilities, by_name(scorer).values()))
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
         elif is_own_score(scorer) and usual_score(item.estimator) is None:
             others.set_aside(item.number, unusual_score(item.estimator))
+        elif item.model.calibrates and is_of_probabilities:
+            others.set_aside(item.number, ValueError(_CALIBRATES))
         else:
             kept.append(item)
     return kept
 
 
+_CALIBRATES = (
+    "scoring uses the probabilities of SVC(probability=True), which calibrates them by a "
+    "cross-validation of its own; use a score of predictions or decision values, or "
+    "FastCalibratedClassifierCV(SVC()) for probabilities"
+)
 _MIXED = "the grid mixes classifiers and regressors; search them separately"
 
 

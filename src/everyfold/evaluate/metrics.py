@@ -376,6 +376,24 @@ def asks_for_predictions(scorer: Scorer) -> bool:
     return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
 
 
+def may_ask_for_probabilities(scorer: Scorer) -> bool:
+    """Whether a scorer calls ``predict_proba`` of a classifier that has all methods, or may do so.
+
+    Examples
+    --------
+    >>> names = "accuracy", "roc_auc", "roc_auc_ovr", "neg_log_loss"
+    >>> [may_ask_for_probabilities(metrics.get_scorer(name)) for name in names]
+    [False, False, True, True]
+    """
+    if scorer is None or own_score(scorer) is not None:
+        return False
+    if not isinstance(scorer, BaseScorer):
+        return True  # a function of the user's own may look for anything
+    asked = scorer._response_method
+    first = asked if isinstance(asked, str) else asked[0]
+    return first not in ("predict", "decision_function")
+
+
 def positive_label(scorer: Scorer) -> Label | None:
     """The label of the class that a scorer looks at; None if it looks at all of them.
 

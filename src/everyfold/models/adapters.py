@@ -134,11 +134,6 @@ def _refuse_iteration_limit(estimator: Estimator) -> None:
 def _svc(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
     _refuse_odd_weights(estimator, lambda weight: weight == 0.0)
-    if estimator.probability not in (False, "deprecated"):
-        raise ValueError(
-            "SVC(probability=True) calibrates by a cross-validation of its own; use "
-            "probability=False, and FastCalibratedClassifierCV(SVC()) for probabilities"
-        )
     shape, break_ties = estimator.decision_function_shape, bool(estimator.break_ties)
     if break_ties and shape == "ovo":
         raise ValueError(
@@ -158,6 +153,7 @@ def _svc(estimator: Estimator) -> Model:
         tolerance=float(estimator.tol),
         C=float(estimator.C),
         shrinking=bool(estimator.shrinking),
+        calibrates=estimator.probability not in (False, "deprecated"),
     )
 
 

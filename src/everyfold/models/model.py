@@ -120,6 +120,8 @@ class Model:
     """The penalty as it was given, of which ``ridges`` keeps all but the last digit."""
     shrinking: bool = True
     """Whether libsvm leaves rows aside on its way."""
+    calibrates: bool = False
+    """Whether it has probabilities by a cross-validation of its own, beside the values here."""
     seed: int = 0
     """Of random choices that "auto" makes."""
 
