@@ -11,11 +11,13 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.dummy import DummyRegressor
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, SGDClassifier
-from sklearn.neighbors import KernelDensity
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
+from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -31,6 +33,7 @@ from everyfold import (
     cross_val_score,
     cross_validate,
 )
+from everyfold.evaluate.candidates import forget_warnings
 from everyfold.streams import ArrayRows
 
 X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
@@ -235,6 +238,7 @@ def test_functions_are_those_of_scikit_learn(fallback):
         (cross_val_score, ms.cross_val_score, {"scoring": "roc_auc"}),
     )
     for ours, theirs, options in calls:
+        forget_warnings()
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             found = ours(tree, X, SIDES, cv=iter(splits), fallback=fallback, **options)
@@ -362,3 +366,46 @@ def test_a_score_that_is_wrapped_is_what_it_wraps(monkeypatch):
     monkeypatch.setattr(KernelRidge, "score", lambda self, X, y: 0.0)
     other = FastGridSearchCV(KernelRidge(), {"alpha": [0.1]}, cv=3, fallback="refit")
     assert other.fit(rows, target).plan_.refitted == (0,)
+
+
+def refit_warnings(*calls):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for call in calls:
+            call()
+    return sum("refitted on every fold" in str(one.message) for one in caught)
+
+
+def test_one_warning_for_each_class_in_a_process():
+    def tree(**params):
+        return DecisionTreeRegressor(random_state=0, **params)
+
+    calls = [
+        lambda: cross_val_score(tree(), X, y, cv=2),
+        lambda: cross_val_predict(tree(), X, y, cv=2),
+        lambda: FastGridSearchCV(tree(), {"max_depth": [1, 2]}, cv=2).fit(X, y),
+        lambda: cross_val_score(make_pipeline(StandardScaler(), tree()), X, y, cv=2),
+    ]
+    assert refit_warnings(*calls) == 1
+    assert refit_warnings(*calls) == 0
+    assert refit_warnings(lambda: cross_val_score(KNeighborsRegressor(), X, y, cv=2)) == 1
+    forget_warnings()
+    assert refit_warnings(*calls[::-1]) == 1
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        DummyRegressor(),
+        make_pipeline(StandardScaler(), DummyRegressor()),
+        FrozenEstimator(LinearRegression().fit(X, y)),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_no_warning_of_what_needs_no_fit(model):
+    assert refit_warnings(lambda: cross_val_score(model, X, y, cv=2)) == 0
+    if isinstance(model, FrozenEstimator):
+        return  # scikit-learn's searches cannot set its parameters
+    search = FastGridSearchCV(model, {}, cv=2)
+    assert refit_warnings(lambda: search.fit(X, y)) == 0
+    assert "not sped up" in str(search.plan_)

@@ -141,6 +141,8 @@ def test_chooses_by_one_standard_error_of_outer_scores(seed):
     noisy = np.exp(-(rows**2).sum(axis=1)) + 0.3 * local.normal(size=40)
     search = FastGradientSearchCV(LSSVR(), cv=4, max_iter=8, start=START).fit(rows, noisy)
     start, best = search.path_[0]["outer_scores"], search.path_[search.best_index_]["outer_scores"]
+    chosen = [k for k, entry in enumerate(search.path_) if entry["is_chosen"]]
+    assert chosen == [search.best_index_]
     assert best.mean() >= start.mean()
     assert search.best_score_ == pytest.approx(best.mean())
     allowed = {0: 0.0}

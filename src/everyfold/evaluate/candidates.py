@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 
 from sklearn.base import BaseEstimator, clone
+from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from everyfold.criteria.base import Failure
@@ -33,6 +36,7 @@ from everyfold.models.pipelines import (
     warp_of,
 )
 from everyfold.models.validity import ParameterChecks
+from everyfold.rows.telling import warn
 from everyfold.types import Estimator, Params, Scorer
 
 NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
@@ -92,7 +96,7 @@ def read_models(request: Request, others: Others) -> list[Readable]:
     options = request.options
     found: list[Readable] = []
     checks = ParameterChecks()
-    for number, estimator in enumerate(_configured(request.estimator, request.candidates)):
+    for number, estimator in enumerate(configured(request.estimator, request.candidates)):
         final = final_step(estimator)
         try:
             checks.check(estimator)
@@ -175,7 +179,7 @@ def read_candidates(
     return found
 
 
-def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Estimator]:
+def configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[Estimator]:
     """The estimator with the parameters of each candidate.
 
     Where these are all its own, a copy of one clone takes them: ``clone`` and ``set_params`` read
@@ -195,6 +199,35 @@ def _configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[
         else:
             configured = clone(estimator).set_params(**_unshared(params))
         yield configured
+
+
+_TOLD: set[type] = set()
+"""The classes of which this process has been told that they are refitted."""
+
+
+def warn_of_refits(estimators: Iterable[Estimator], words: str) -> None:
+    """Warn that estimators are refitted, once for each class in a process.
+
+    Nothing is said of those whose ``fit`` does nothing worth speeding up.
+    """
+    finals = [final_step(estimator) for estimator in estimators]
+    kinds = {type(final) for final in finals if not _needs_no_fit(final)}
+    if kinds - _TOLD:
+        _TOLD.update(kinds)
+        warn(words)
+
+
+def forget_warnings() -> None:
+    """Let this process be told again of all refits, as tests need it."""
+    _TOLD.clear()
+
+
+def _needs_no_fit(final: Estimator) -> bool:
+    if isinstance(final, DummyClassifier | DummyRegressor | FrozenEstimator):
+        return True
+    if getattr(final, "cv", None) == "prefit":
+        return True
+    return hasattr(final, "__sklearn_tags__") and not get_tags(final).requires_fit
 
 
 def _unshared(params: Params) -> Params:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from everyfold.evaluate.candidates import configured, warn_of_refits
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
@@ -108,10 +109,12 @@ def _foreign(data: Data, request: Request) -> list[str]:
         notes.append(f"not sped up{who}: {reason}")
     if notes and request.options.fallback == "warn":
         words = "; ".join(notes)
-        warn(
+        firsts = [request.candidates[members[0][0]] for members in by_reason]
+        warn_of_refits(
+            configured(request.estimator, firsts),
             f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
             f"fold, as scikit-learn does: {words}. Use fallback='refit' to do so without a "
-            "warning, or fallback='refuse' to raise an error."
+            "warning, or fallback='refuse' to raise an error.",
         )
     return notes
 

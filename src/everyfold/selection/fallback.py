@@ -11,11 +11,11 @@ from typing import NoReturn, ParamSpec, TypeVar
 import numpy as np
 from sklearn import model_selection
 
+from everyfold.evaluate.candidates import warn_of_refits
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Request
-from everyfold.rows.telling import warn
 from everyfold.types import Params
 
 P = ParamSpec("P")
@@ -27,6 +27,7 @@ class NotSpedUp(Exception):
 
     def __init__(self, reason: str, request: Request) -> None:
         super().__init__(reason)
+        self.estimator = request.estimator
         self.says_so = request.options.fallback == "warn"
 
 
@@ -72,10 +73,11 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
             return function(*given.args, **given.kwargs)
         except NotSpedUp as left:
             if left.says_so:
-                warn(
+                warn_of_refits(
+                    [left.estimator],
                     f"the estimator is refitted on every fold, as scikit-learn does: {left}. Use "
                     "fallback='refit' to do so without a warning, or fallback='refuse' to raise "
-                    "an error."
+                    "an error.",
                 )
         for generator, state in states:  # as if nothing had been drawn here
             generator.set_state(state)

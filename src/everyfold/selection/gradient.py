@@ -136,11 +136,12 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
     fold_weights_ : array of shape (outer folds, n_features)
         The same for the descents without each outer fold; :meth:`plot` draws both.
     path_ : list of dict
-        For each strength of shrinkage that was tried: "shrinkage"; "gamma", "alpha" and the tuned
-        "cv_error" on all rows (for entries that were not selected, at the geometric mean of the
-        outer folds); "outer_scores"; "outer_params" (of the descent of each outer fold); "gain" and
-        "standard_error" (of the paired differences from the start); for labels also "outer_losses",
-        the squared errors of the outer decision values.
+        For each strength of shrinkage that was tried: "shrinkage"; "is_chosen", true for the entry
+        of ``best_index_``; "gamma", "alpha" and the tuned "cv_error" on all rows (for entries that
+        were not selected, at the geometric mean of the outer folds); "outer_scores";
+        "outer_params" (of the descent of each outer fold); "gain" and "standard_error" (of the
+        paired differences from the start); for labels also "outer_losses", the squared errors of
+        the outer decision values.
     summary_ : str
         The path in words.
     plan_ : SearchPlan
@@ -416,7 +417,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         self.feature_weights_ = dict(zip(names, share.tolist(), strict=True))
         own = [walked.points[best].gamma for walked in choice.walks]
         self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
-        self.summary_ = summary_of(self.path_, best, len(choice.scores))
+        self.summary_ = summary_of(self.path_, len(choice.scores))
 
     def _tune(self, walks: Walks, best: Point) -> Estimator:
         """The estimator of the best point, which is not fitted yet."""

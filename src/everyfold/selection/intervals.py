@@ -18,6 +18,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from everyfold.criteria import InexactWarning
+from everyfold.evaluate.candidates import warn_of_refits
 from everyfold.evaluate.foldmodels import KeptFolds, keep_folds
 from everyfold.evaluate.read import not_sped_up
 from everyfold.evaluate.request import Options, Request, Wants
@@ -272,9 +273,10 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
     def _say_fallback(self, request: Request) -> None:
         reason = not_sped_up(request)
         if reason and self.fallback == "warn":
-            warn(
+            warn_of_refits(
+                [self.estimator],
                 f"the estimator is refitted on every fold: {reason}. Use fallback='refit' to do "
-                "so without a warning, or fallback='refuse' to raise an error."
+                "so without a warning, or fallback='refuse' to raise an error.",
             )
 
     def _keep(self, kept: KeptFolds, X: Matrix, y: Array) -> None:

@@ -48,7 +48,7 @@ class OuterChoice:
             {
                 **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
                 **{"outer_scores": self.scores[:, k], "gain": self.gain[k]},
-                "standard_error": self.error[k],
+                **{"standard_error": self.error[k], "is_chosen": k == self.best},
                 "outer_params": [params_of(walked.points[k]) for walked in self.walks],
                 **({"outer_losses": self.losses[:, k]} if self.losses.size else {}),
             }
@@ -70,12 +70,12 @@ def shares_of(descent: Descent, gamma: Array) -> Array:
     return share / (float(share.sum()) or 1.0)
 
 
-def summary_of(path: Sequence[Params], best: int, n_outer: int) -> str:
+def summary_of(path: Sequence[Params], n_outer: int) -> str:
     """The path as a table in words."""
     lines = [f"{'shrinkage':>10} {'CV error':>10} {'outer score':>12} {'gain':>10} {'error':>9}"]
     for k, entry in enumerate(path):
         name = "start" if k == 0 else f"{entry['shrinkage']:g}"
-        mark = "  <- chosen" if k == best else ""
+        mark = "  <- chosen" if entry["is_chosen"] else ""
         lines.append(
             f"{name:>10} {entry['cv_error']:>10.4g} {entry['outer_scores'].mean():>12.4g} "
             f"{entry['gain']:>10.3g} {entry['standard_error']:>9.3g}{mark}"
