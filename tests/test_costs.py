@@ -37,6 +37,8 @@ ALL = {
     },
     "newton fits": costs.newton_fits,
     "newton steps": costs.newton_steps,
+    "newton together": lambda work: costs.newton_together(work, is_piecewise=False),
+    "pieces together": lambda work: costs.newton_together(work, is_piecewise=True),
     "own ridge": lambda work: own_ridge(work, 5),
     "paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=False),
     "staged paths": lambda work: costs.fold_paths(work, (work.n,), is_staged=True),
@@ -71,8 +73,9 @@ class TestEstimates:
         assert ALL[name](WORK).seconds < more <= 2.0 * ALL[name](WORK).seconds
 
 
-@pytest.mark.parametrize("cost", [costs.newton_fits, costs.newton_steps])
-def test_low_rank_costs_less(cost):
+@pytest.mark.parametrize("name", ["newton fits", "newton steps", "newton together"])
+def test_low_rank_costs_less(name):
+    cost = ALL[name]
     assert cost(THIN).seconds < cost(WORK).seconds
     assert cost(THIN).memory < cost(WORK).memory
 

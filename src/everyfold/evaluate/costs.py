@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from everyfold.criteria.together import ENTRIES
 from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.operators.base import Outline
 from everyfold.operators.memory import COPIES, batch_bytes, sample_bytes
@@ -65,6 +66,9 @@ COSTS = CostModel()
 
 _NEWTON_STEPS, _FOLD_STEPS = 10, 5
 """Of Newton's method on all rows, and on a fold that starts from there."""
+
+_SMOOTH_PRODUCTS, _PIECEWISE_PRODUCTS = 15, 35
+"""With the response of all rows, for folds of a smooth loss and of a piecewise quadratic one."""
 
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
 """Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers."""
@@ -158,6 +162,19 @@ def newton_fits(work: Workload, cost: CostModel = COSTS) -> Cost:
         step = newton_system(left, min(work.rank, left), cost)
         seconds += count * (copied + fits * _FOLD_STEPS * step)
     return Cost(seconds, 48 * work.n * work.rank)
+
+
+def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then on all folds at once with the last factorisation."""
+    products = _PIECEWISE_PRODUCTS if is_piecewise else _SMOOTH_PRODUCTS
+    steps = newton_steps(work, cost)
+    held = work.n * (work.rank if work.is_low_rank else work.n)
+    each = products * work.n_folds * (4 * cost.cube_gram * held + 10 * cost.stream * work.n)
+    formed = 0.0 if work.is_low_rank else 4 * cost.cube_gram * work.n**3
+    each = min(each, formed + 0.25 * each)
+    columns = 100 * work.n * min(work.n_folds, ENTRIES // work.n + 1)
+    seconds = steps.seconds + work.ridges * work.targets * each
+    return Cost(seconds, steps.memory + columns + 8 * work.n * work.rank)
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
