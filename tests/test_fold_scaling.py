@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import make_classification, make_friedman1
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
@@ -161,6 +162,23 @@ def test_a_fold_that_fails_takes_no_other_of_its_unit_with_it():
         key = f"split{k}_test_score"
         assert_allclose(ours.cv_results_[key], theirs.cv_results_[key], rtol=1e-7)
         assert_array_equal(np.isnan(ours.cv_results_[key]), k == largest)
+
+
+def test_a_long_plan_says_what_would_be_quicker():
+    """Nothing is computed, and nothing is said of a few folds, or where a step uses y."""
+    rows, target = make_friedman1(n_samples=1200, noise=0.5, random_state=0)
+    grid = {"kernelridge__alpha": [0.1, 1.0], "kernelridge__gamma": [0.1, 1.0]}
+    how = {"scoring": "neg_mean_squared_error"}
+    scaled = make_pipeline(StandardScaler(), KernelRidge(kernel="rbf"))
+    chosen = make_pipeline(SelectKBest(f_regression, k=5), KernelRidge(kernel="rbf"))
+    for pipeline, cv, is_said in (
+        (scaled, LeaveOneOut(), True),
+        (scaled, KFold(5), False),
+        (chosen, LeaveOneOut(), False),
+    ):
+        plan = FastGridSearchCV(pipeline, grid, cv=cv, **how).plan(rows, target)
+        assert any("preprocessing='once'" in note for note in plan.notes) == is_said
+        assert plan.kind == "per_fold"
 
 
 def test_many_folds_are_few_units():

@@ -34,6 +34,9 @@ from everyfold.rows.telling import warn
 
 Preprocessing = Literal["none", "per_fold", "once"]
 
+LONG = 10.0
+"""Estimated seconds from which on a plan says what would take a tenth of them."""
+
 _LADDER = (
     "with {} rows all candidates were evaluated at low rank first, and the best on the full "
     "kernel matrix; cv_results_['status'] says which. operator='dense' evaluates all on the "
@@ -59,6 +62,7 @@ def plan(data: Data, request: Request) -> SearchPlan:
         rounds = Once(refits)
         return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
     made = _plan(data, request)
+    made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
     if refits:
         made = replace(made, rounds=Beside(made.rounds, refits), notes=(*made.notes, *notes))
     return made
@@ -343,6 +347,28 @@ def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
             "would leak into every fold; use preprocessing='per_fold'"
         )
     return "once"
+
+
+def _quicker_once(data: Data, made: SearchPlan, request: Request) -> list[str]:
+    """What steps fitted once on all rows would save, where folds of their own take long."""
+    if made.kind != "per_fold" or made.estimate < LONG or request.options.closed is not None:
+        return []
+    try:
+        if not all(_is_free_of_y(data, candidate) for candidate in _different(data)):
+            return []
+        shared = data.prepared("once")
+        kernels = list(kernels_of(shared, list(data.candidates.values()), is_per_fold=False))
+        seconds = sum(unit.seconds for unit in cut(shared, kernels, request.options.order))
+    except Exception:  # whatever steps say of all rows, they were not asked
+        return []
+    if seconds > made.estimate / 10.0:
+        return []
+    return [
+        f"the steps are fitted in each of {data.n_folds} folds, as GridSearchCV does, so that each "
+        f"has a kernel matrix of its own (about {made.estimate:.0f} s); preprocessing='once' fits "
+        f"them once, on all rows (about {seconds:.2g} s), but they then know the held-out rows, "
+        "and no score is exact"
+    ]
 
 
 def _different(data: Data) -> list[Candidate]:
