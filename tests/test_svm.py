@@ -8,6 +8,8 @@ from joblib.parallel import BACKENDS, SequentialBackend, ThreadingBackend
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, NuSVR
 
 import everyfold
@@ -392,3 +394,47 @@ def test_large_costs_get_the_kernel_that_libsvm_rounds(C):
     rounded = kernel(rows).astype(np.float32)
     assert np.array_equal(made, rounded) is (C > 1e3)
     np.testing.assert_allclose(made, rounded, rtol=2e-6)
+
+
+# -- kernels of which float32 keeps few digits ---------------------------------------------------
+
+
+def lines(n_classes):
+    """Rows of overlapping classes, that a linear kernel tells apart in part."""
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(120, 5)) * np.linspace(1.0, 3.0, 5)
+    score = rows @ np.array([1.0, -1.0, 0.5, 0.3, 0.2]) + rng.normal(size=120)
+    return rows, np.digitize(score, np.quantile(score, np.linspace(0, 1, n_classes + 1)[1:-1]))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("steps", [(), (StandardScaler(with_std=False),)], ids=["all", "per fold"])
+def test_nearly_constant_kernels_are_linear_in_the_limit(n_classes, steps):
+    rows, labels = lines(n_classes)
+    gamma, Cs = 1e-8, np.array([1e8, 1e10])
+    narrow = make_pipeline(*steps, SVC(gamma=gamma, tol=1e-5))
+    found = FastGridSearchCV(narrow, {"svc__C": Cs}, cv=4, n_confirm=0).fit(rows, labels)
+    linear = make_pipeline(*steps, SVC(kernel="linear", tol=1e-5))
+    limit = ms.GridSearchCV(linear, {"svc__C": 2.0 * Cs * gamma}, cv=4).fit(rows, labels)
+    expected = limit.cv_results_["mean_test_score"]
+    assert_allclose(found.cv_results_["mean_test_score"], expected, atol=1.01 / 120)
+
+
+def test_nearly_constant_kernels_of_regression():
+    rows, _ = lines(2)
+    y = rows @ np.array([1.0, -1.0, 0.5, 0.3, 0.2])
+    y += np.random.default_rng(1).normal(size=120)
+    gamma, Cs = 1e-8, np.array([1e7, 1e9])
+    narrow = FastGridSearchCV(SVR(gamma=gamma), {"C": Cs}, cv=4, n_confirm=0).fit(rows, y)
+    linear = ms.GridSearchCV(SVR(kernel="linear"), {"C": 2.0 * Cs * gamma}, cv=4).fit(rows, y)
+    expected = linear.cv_results_["mean_test_score"]
+    assert_allclose(narrow.cv_results_["mean_test_score"], expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("first", [0, 50], ids=["three classes", "two"])
+def test_what_the_rounding_of_the_kernel_decides_is_not_called_exact(first):
+    flowers, kinds = load_iris(return_X_y=True)
+    grid = {"C": [1.0, 1e3, 1e9]}
+    search = FastGridSearchCV(SVC(gamma=0.01), grid, cv=3, n_confirm=0)
+    search.fit(flowers[first:], kinds[first:])
+    assert search.cv_results_["is_exact"].tolist() == [True, True, False]

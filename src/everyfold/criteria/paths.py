@@ -40,6 +40,22 @@ LOOSER = 10.0
 STEEP = 1e3
 """Where C times the largest entry of the kernel is above this, its last digits turn labels."""
 
+NEARLY_CONSTANT = 0.9
+"""Kernels whose smallest entry is above this share of the largest are read without a constant.
+
+In float32 the constant would take the digits that decide. Below, less than one digit is gained.
+"""
+
+_ROUNDING = 6e-8
+"""Of an entry of the kernel in float32, relative."""
+
+_NOISY = 50.0
+"""Tolerances by which rounding may change values that are called exact.
+
+At 0.05 of a margin labels begin to turn (iris, gamma = 0.01, C = 1e7), while linear kernels of
+unscaled columns, of which libsvm's rounding is the same, still agree with it.
+"""
+
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
 
 
@@ -116,7 +132,8 @@ class FoldPaths(FoldSolver[_Shared]):
         if len(problems) == 1 or problems[0].classes is None:
             return _Shared(self._single(operator, ridges), False, stop)
         # Pairs of classes predict test rows by K itself, so that it is made in any case.
-        kernel = ClassKernel.of(Kernel32(operator.K), problems[0].classes.codes)
+        own = self._single(operator, ridges, is_made=True)
+        kernel = ClassKernel.of(own, problems[0].classes.codes)
         return _Shared(kernel, False, stop)
 
     def cancel(self, shared: _Shared) -> None:
@@ -170,8 +187,10 @@ class FoldPaths(FoldSolver[_Shared]):
         values = paths.decision[0][:, part.test]
         loose = self._settle(problem, part, ridges, paths, values)
         unknown = np.full(len(ridges), np.nan)
-        exact = paths.converged[0] | loose
-        return FoldAnswer(values[:, :, None], unknown, exact, _coef(paths), ~loose)
+        assert isinstance(shared.kernel, Kernel32)
+        sure = paths.converged[0] & self._is_precise(inside, shared.kernel.diagonal, _coef(paths))
+        coef = None if self.coarse is None else _coef(paths)
+        return FoldAnswer(values[:, :, None], unknown, sure | loose, coef, ~loose)
 
     def _on_training_rows(
         self, problem: Problem, part: Part, ridges: Sequence[float], shared: _Shared
@@ -184,7 +203,8 @@ class FoldPaths(FoldSolver[_Shared]):
         values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
         loose = self._settle(problem, part, ridges, paths, values)
         unknown = np.full(len(ridges), np.nan)
-        return FoldAnswer(values[:, :, None], unknown, paths.converged[0] | loose, None, ~loose)
+        sure = paths.converged[0] & self._is_precise(inside, kernel.diagonal, paths.coef[0])
+        return FoldAnswer(values[:, :, None], unknown, sure | loose, None, ~loose)
 
     def _pairs(
         self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
@@ -211,8 +231,26 @@ class FoldPaths(FoldSolver[_Shared]):
                 some = [ridges[j] for j in which.tolist()]
                 held[pair, which] = self._libsvm(problems[number], part, some)
         values[:, :, pairs.numbers] = held.transpose(1, 2, 0)
-        exact = np.all(paths.converged | loose, axis=0)
+        diagonals = [kernel.kernel.diagonal[pairs.places(kernel, rows)] for rows in pairs.rows]
+        precise = [
+            self._is_precise(inside, diagonal, coef)
+            for inside, diagonal, coef in zip(pairs.problems, diagonals, paths.coef, strict=True)
+        ]
+        exact = np.all((paths.converged & np.array(precise)) | loose, axis=0)
         return FoldAnswer(values, np.full(k, np.nan), exact, None, ~np.any(loose, axis=0))
+
+    def _is_precise(self, inside: Problem, diagonal: Array, coef: Array | None) -> AnyArray:
+        """Whether the rounding of the kernel to float32 leaves the values their meaning, by C.
+
+        Rounding errors of the entries have random signs, so that those of values grow with the
+        length of the coefficients. Without these C is too small for it.
+        """
+        if coef is None:
+            return np.array(True)
+        size = np.sqrt(np.abs(diagonal))
+        noise = _ROUNDING * float(np.median(size)) * np.linalg.norm(coef * size, axis=1)
+        precise: Mask = noise <= max(_NOISY * self.tol, 1e-3 * float(np.std(inside.y)))
+        return precise
 
     def _put_libsvms(
         self, pairs: TrainingPairs, pair: int, kernel: ClassKernel, paths: PairPaths, loose: Mask
@@ -251,23 +289,35 @@ class FoldPaths(FoldSolver[_Shared]):
     def _C(self, ridge: float) -> float:
         return next((C for given, C in self.penalties if given == ridge), 1.0 / (2.0 * ridge))
 
-    def _single(self, operator: DenseMatrix, ridges: Sequence[float]) -> Kernel32:
+    def _single(
+        self, operator: DenseMatrix, ridges: Sequence[float], *, is_made: bool = False
+    ) -> Kernel32:
         """The kernel as the solver reads it; one that is only to be made is made in float32.
 
         An exponential in float32 is off by some units in the last place. Where C is large that
-        changes labels, so that the kernel is made in float64 and rounded, as libsvm does.
+        changes labels, so that the kernel is made in float64 and rounded, as libsvm does. A
+        constant that is common to all entries is taken off before: coefficients sum up to 0, so
+        that it changes no solution.
         """
-        if operator.is_made:
-            return Kernel32(operator.K)
-        diagonal = operator.diagonal()
-        largest = max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max())
+        diagonal, is_made = operator.diagonal(), is_made or operator.is_made
+        if not self._is_steep(ridges, diagonal):
+            return (
+                Kernel32(operator.K) if is_made else Kernel32.filled(diagonal, operator.write_rows)
+            )
+        constant = _constant(operator, diagonal)
+        if is_made:
+            return Kernel32(operator.K - constant if constant else operator.K)
 
         def write(rows: slice, out: AnyArray) -> None:
             made = np.empty(out.shape)
             operator.write_rows(rows, made)
+            made -= constant
             np.copyto(out, made, casting="same_kind")
 
-        return Kernel32.filled(diagonal, write if largest > STEEP else operator.write_rows)
+        return Kernel32.filled(diagonal - constant, write)
+
+    def _is_steep(self, ridges: Sequence[float], diagonal: Array) -> bool:
+        return max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max()) > STEEP
 
     def _paths(
         self,
@@ -281,6 +331,7 @@ class FoldPaths(FoldSolver[_Shared]):
     ) -> Solved:
         begin = None if start is None else start[None]
         keep = self.coarse is not None or kernel is not shared.kernel
+        keep |= self._is_steep(ridges, kernel.diagonal)
         Cs = np.array([self._C(ridge) for ridge in ridges])
         return solve_paths(
             inside,
@@ -293,6 +344,14 @@ class FoldPaths(FoldSolver[_Shared]):
             keep=keep,
             stop=shared.stop,
         )
+
+
+def _constant(operator: DenseMatrix, diagonal: Array) -> float:
+    """What nearly all entries of a kernel consist of, by its first rows; 0 if they differ."""
+    some = np.empty((min(operator.n, 32), operator.n))
+    operator.write_rows(slice(0, len(some)), some)
+    least = float(some.min())
+    return least if least > NEARLY_CONSTANT * float(diagonal.max()) else 0.0
 
 
 def _coef(paths: Solved) -> Array | None:
