@@ -1,5 +1,6 @@
 """Files that the command line writes: complete or untouched, through links, never over devices."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -38,6 +39,20 @@ def test_a_file_is_complete_or_as_it_was(tmp_path):
     assert path.read_bytes() == b"old"
     write(path, b"new")
     assert path.read_bytes() == b"new"
+    assert leftovers(tmp_path) == []
+
+
+def test_a_full_disk_is_named_and_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"old")
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("everyfold.rows.disk.os.fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*a\.csv"):
+        write(path, b"new")
+    assert path.read_bytes() == b"old"
     assert leftovers(tmp_path) == []
 
 

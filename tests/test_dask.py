@@ -26,7 +26,7 @@ from everyfold import (
     cross_val_score,
 )
 from everyfold.evaluate.workers import local_threads, map_unordered
-from everyfold.rows.cluster import ClusterError
+from everyfold.rows.cluster import Cluster, ClusterError
 from everyfold.selection.progress import Progress
 from everyfold.streams import ArrayRows, DaskRows, FolderRows, StreamError, as_source
 
@@ -411,13 +411,35 @@ def test_a_lost_scheduler_leaves_what_is_finished(kind, monkeypatch):
             warned,
             pytest.raises(
                 ClusterError,
-                match="Dask scheduler, or to all workers with their data, is lost",
+                match="Dask cluster was closed during the work, or the connection",
             ),
         ):
             lost.fit(*rows)
         assert len(lost.cv_results_["params"]) == 2
         assert np.isfinite(lost.cv_results_["mean_test_score"]).all()
         client.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "raised"),
+    [
+        (distributed.core.RPCClosed("before comm was established"), "running", ClusterError),
+        (distributed.comm.CommClosedError("in <TCP (closed)>"), "running", ClusterError),
+        (RuntimeError("cannot schedule new futures after shutdown"), "closed", ClusterError),
+        (FileNotFoundError("of a scorer"), "running", FileNotFoundError),
+    ],
+)
+def test_whatever_a_closed_cluster_raises_is_said_in_words(error, status, raised):
+    class Closing:
+        def scheduler_info(self, **options):
+            self.status = status
+            raise error
+
+    client = Closing()
+    client.status = "running"
+    with pytest.raises(raised) as caught:
+        Cluster(client).workers()
+    assert raised is not ClusterError or "cluster was closed during the work" in str(caught.value)
 
 
 def test_a_cluster_without_workers(monkeypatch):

@@ -91,7 +91,7 @@ def _remembered(unit: Unit, data: Data, journal: Journal) -> tuple[list[Outcome]
     found: list[Outcome] = []
     left: list[Unit] = []
     for part in _parts(unit, data):
-        known = journal.find(part)
+        known = journal.find(part, data.folds_of if data.stream is None else _unknown)
         if known is None:
             left.append(part)
         else:
@@ -100,6 +100,10 @@ def _remembered(unit: Unit, data: Data, journal: Journal) -> tuple[list[Outcome]
         return [], unit
     groups = tuple(groups for part in left for groups in part.groups)
     return found, replace(unit, groups=groups) if groups else None
+
+
+def _unknown(number: int) -> None:
+    """How many folds a candidate has, where only a pass over the rows tells."""
 
 
 def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:

@@ -7,32 +7,29 @@ is read: a file that somebody else wrote can give wrong numbers, but run nothing
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields
-from io import BufferedRandom
-from numbers import Real
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Any
+from typing import NoReturn, TypeVar
 
-import numpy as np
-
-from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.digests import JournalError
 from everyfold.evaluate.fingerprint import Fingerprint, difference, fingerprint, unit_key
-from everyfold.evaluate.foldscores import FoldScores
+from everyfold.evaluate.records import Json, check_outcomes, decoded, encoded
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import Unit
 from everyfold.rows.disk import lock, sync_folder
 from everyfold.rows.telling import warn
 from everyfold.types import Splitter
 
-_MAGIC = b"everyfold-journal-1 "
+Result = TypeVar("Result")
+
+_NAME = b"everyfold-journal-"
+_MAGIC = _NAME + b"2 "
 
 
 class Journal:
@@ -47,47 +44,68 @@ class Journal:
     one by one when their turn comes.
     """
 
-    def __init__(self, path: Path, file: BufferedRandom, *, keeps_failures: bool) -> None:
+    def __init__(self, path: Path, file: FileIO, *, keeps_failures: bool) -> None:
         self._path, self._file, self._keeps_failures = path, file, keeps_failures
         self._places: dict[str, int] = {}
         self.found = 0
 
     def start(self, asked: Fingerprint) -> None:
         """Read what there is; raise if it is of another search."""
-        lines = self._lines()
-        try:
-            first, header = next(lines)
-        except StopIteration:
-            self._file.truncate(0)
-            self._write(_MAGIC, {"fingerprint": asked})
-            sync_folder(self._path.parent)
-            return
-        if first != 0 or header is None or "fingerprint" not in header:
-            raise JournalError(
-                f"journal={str(self._path)!r} is damaged in its first line, which identifies the "
-                "search; remove the file, or choose another name"
-            )
-        self._compare(header["fingerprint"], asked)
-        for place, record in lines:
-            if record is None:
-                self._warn_of_damage(place)
-            else:
-                self._places[record["unit"]] = place
+        with self._path.open("rb") as reader:
+            lines = self._lines(reader)
+            try:
+                _, header = next(lines)
+            except StopIteration:
+                self._file.truncate(0)
+                self._write(_MAGIC, {"fingerprint": asked})
+                sync_folder(self._path.parent)
+                return
+            if not _is_header(header):
+                raise JournalError(
+                    f"journal={str(self._path)!r} is damaged in its first line, which identifies "
+                    "the search; remove the file, or choose another name"
+                )
+            self._compare(header["fingerprint"], asked)
+            self._read_places(lines)
         self.found = len(self._places)
 
-    def find(self, unit: Unit) -> list[Outcome] | None:
-        """The outcomes of a unit, if it was finished before."""
-        return self.find_record(unit_key(unit))
+    def _read_places(self, lines: Iterator[tuple[int, Json]]) -> None:
+        damaged = []
+        for place, record in lines:
+            if record is None:
+                damaged.append(place)
+            elif isinstance(record, dict) and isinstance(record.get("unit"), str):
+                self._places[record["unit"]] = place
+            else:
+                raise self._forged(place)
+        if damaged:
+            more = f" and {len(damaged) - 1} more places" if len(damaged) > 1 else ""
+            warn(
+                f"journal={str(self._path)!r} is damaged at byte {damaged[0]}{more}: what was "
+                "written there is evaluated again"
+            )
 
-    def find_record(self, key: str) -> list[Any] | None:
-        """What was written under a key."""
+    def find(self, unit: Unit, folds_of: Callable[[int], int | None]) -> list[Outcome] | None:
+        """The outcomes of a unit, if it was finished before; candidates have so many folds."""
+
+        def read(outcomes: list[Outcome]) -> list[Outcome]:
+            check_outcomes(outcomes, unit, folds_of)
+            return outcomes
+
+        return self.find_record(unit_key(unit), read)
+
+    def find_record(self, key: str, read: Callable[[list[Json]], Result]) -> Result | None:
+        """What was written under a key, as it is read; whatever that raises, it was forged."""
         place = self._places.get(key)
         if place is None:
             return None
-        self._file.seek(place)
-        record = _checked(self._file.readline())
-        assert record is not None
-        return [_decoded(outcome) for outcome in record["outcomes"]]
+        with self._path.open("rb") as reader:
+            reader.seek(place)
+            line = reader.readline()
+        try:
+            return read([decoded(outcome) for outcome in _parsed(line)["outcomes"]])
+        except Exception as error:
+            raise self._forged(place) from error
 
     def append(self, unit: Unit, outcomes: Sequence[Outcome]) -> None:
         """Write a finished unit; one whose failure ends the search is not."""
@@ -97,39 +115,72 @@ class Journal:
 
     def append_record(self, key: str, outcomes: Sequence[object]) -> None:
         """Write plain data, arrays or outcomes under a key."""
-        self._write(b"", {"unit": key, "outcomes": [_encoded(o) for o in outcomes]})
+        self._write(b"", {"unit": key, "outcomes": [encoded(o) for o in outcomes]})
 
     def _write(self, prefix: bytes, record: object) -> None:
+        """Add a line, which is on disk or, after an error, as if it had never begun."""
         text = json.dumps(record, separators=(",", ":")).encode()
-        self._file.seek(0, os.SEEK_END)
-        self._file.write(prefix + b"%08x " % zlib.crc32(text) + text + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def _lines(self) -> Iterator[tuple[int, Any]]:
-        """Where each record begins, and what it says, None if that is damaged; drops a torn end."""
-        start = self._file.read(len(_MAGIC))
-        if not _MAGIC.startswith(start):
-            raise JournalError(
-                f"journal={str(self._path)!r} exists and is not a journal; choose the name of a "
-                "file that does not exist"
-            )
-        self._file.seek(0)
-        place = 0
-        while line := self._file.readline():
-            is_whole = line.endswith(b"\n")
-            record = _checked(line.removeprefix(_MAGIC) if place == 0 else line)
-            following = place + len(line)
-            is_last = not self._file.read(1)
-            if not is_whole or (record is None and is_last):
+        line = memoryview(prefix + b"%08x " % zlib.crc32(text) + text + b"\n")
+        place = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
                 self._file.truncate(place)
-                return
-            self._file.seek(following)
-            yield place, record
-            self._file.seek(following)
-            place = following
+            words = f"journal={str(self._path)!r} cannot be written ({error.strerror or error})"
+            raise OSError(
+                error.errno,
+                f"{words}; what is finished is kept, and repeating the call, once there is room, "
+                "goes on from there",
+            ) from error
 
-    def _compare(self, known: Any, asked: Fingerprint) -> None:
+    def _lines(self, reader: BufferedReader) -> Iterator[tuple[int, Json]]:
+        """Where each record begins, and what it says, None if that is damaged; drops a torn end."""
+        start = reader.read(len(_MAGIC))
+        if not _MAGIC.startswith(start):
+            self._refuse(start)
+        reader.seek(0)
+        place, waiting = 0, None
+        while line := reader.readline():
+            if waiting is not None:
+                yield waiting
+            try:
+                record = _parsed(line.removeprefix(_MAGIC) if place == 0 else line)
+            except _Damage:
+                record = None
+            except (ValueError, RecursionError):
+                raise self._forged(place) from None
+            waiting = place, record
+            if not line.endswith(b"\n"):
+                waiting = place, None
+            place += len(line)
+        if waiting is None:
+            return
+        if waiting[1] is None:
+            self._file.truncate(waiting[0])
+        else:
+            yield waiting
+
+    def _refuse(self, start: bytes) -> NoReturn:
+        if start.startswith(_NAME):
+            raise JournalError(
+                f"journal={str(self._path)!r} was written by another version of everyfold; "
+                "choose another file to start anew"
+            )
+        raise JournalError(
+            f"journal={str(self._path)!r} exists and is not a journal; choose the name of a "
+            "file that does not exist"
+        )
+
+    def _forged(self, place: int) -> JournalError:
+        return JournalError(
+            f"journal={str(self._path)!r} has something at byte {place} that this search has not "
+            "written; remove the file, or choose another name"
+        )
+
+    def _compare(self, known: Fingerprint, asked: Fingerprint) -> None:
         words = difference(known, asked)
         if words:
             raise JournalError(
@@ -137,11 +188,6 @@ class Journal:
                 f"{'; '.join(words)}. Call the search as before to continue it, or choose "
                 "another file to start anew"
             )
-
-    def _warn_of_damage(self, place: int) -> None:
-        warn(
-            f"journal={str(self._path)!r} is damaged at byte {place}: that unit is evaluated again"
-        )
 
 
 @contextmanager
@@ -173,7 +219,7 @@ def opened_file(
         yield journal
 
 
-def _file(path: Path) -> BufferedRandom:
+def _file(path: Path) -> FileIO:
     if path.exists() and not path.is_file():
         raise JournalError(f"journal={str(path)!r} is not a regular file; choose another name")
     if not path.parent.is_dir():
@@ -181,10 +227,10 @@ def _file(path: Path) -> BufferedRandom:
             f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
         )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    return os.fdopen(descriptor, "r+b")
+    return FileIO(descriptor, "r+b")  # without a buffer that a full disk would leave behind
 
 
-def _lock(file: BufferedRandom, path: str | os.PathLike[str]) -> None:
+def _lock(file: FileIO, path: str | os.PathLike[str]) -> None:
     try:
         lock(file)
     except BlockingIOError as error:
@@ -215,61 +261,20 @@ def check_folds_repeat(cv: Splitter) -> None:
         )
 
 
-def _checked(line: bytes) -> Any:
-    """The record of a line; None if it is not what was written."""
+class _Damage(Exception):
+    """A line that is not as it was written."""
+
+
+def _parsed(line: bytes) -> Json:
+    """What a line says; _Damage if its checksum is wrong, other errors if it is no JSON."""
     checksum, _, text = line.rstrip(b"\n").partition(b" ")
-    try:
-        if int(checksum, 16) != zlib.crc32(text):
-            return None
-        return json.loads(text)
-    except ValueError:
-        return None
+    if checksum != b"%08x" % zlib.crc32(text):
+        raise _Damage
+    return json.loads(text)
 
 
-# -- outcomes as JSON ------------------------------------------------------------------------------
-
-_RECORDS: dict[str, type] = {"Outcome": Outcome, "FoldScores": FoldScores}
-
-
-def _encoded(value: Any) -> Any:
-    """Plain data, every number with all its bits."""
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value).__name__ in _RECORDS:
-        own = {f.name: _encoded(getattr(value, f.name)) for f in fields(value) if f.init}
-        return {type(value).__name__: own}
-    if isinstance(value, Failure):
-        return {"Failure": [f"{type(value.error).__name__}: {value.error}", value.trace]}
-    if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-        packed = base64.b64encode(zlib.compress(value.tobytes(), 1)).decode()
-        return {"array": [value.dtype.str, list(value.shape), packed]}
-    if isinstance(value, dict):
-        return {"dict": [[_encoded(k), _encoded(v)] for k, v in value.items()]}
-    if isinstance(value, list | tuple):
-        return {type(value).__name__: [_encoded(item) for item in value]}
-    return float(value) if isinstance(value, Real) else str(value)
-
-
-def _decoded(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    ((kind, content),) = value.items()
-    if kind in _RECORDS:
-        return _RECORDS[kind](**{name: _decoded(item) for name, item in content.items()})
-    if kind == "Failure":
-        return Failure(RuntimeError(content[0]), content[1])
-    if kind == "array":
-        return _array(*content)
-    if kind == "dict":
-        return {_decoded(k): _decoded(v) for k, v in content}
-    items = [_decoded(item) for item in content]
-    return tuple(items) if kind == "tuple" else items
-
-
-def _array(name: str, shape: Sequence[int], packed: str) -> Any:
-    """An array, or a number where there is no shape."""
-    dtype = np.dtype(name)
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    raw = zlib.decompressobj().decompress(base64.b64decode(packed), max(size, 1))
-    found = np.frombuffer(bytearray(raw), dtype).reshape(shape)
-    return found if shape else found[()]
+def _is_header(header: Json) -> bool:
+    parts = header.get("fingerprint") if isinstance(header, dict) else None
+    if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
+        return False
+    return all(isinstance(own, str) for part in parts.values() for own in part.values())

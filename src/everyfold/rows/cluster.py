@@ -247,6 +247,7 @@ class Cluster:
         """What goes wrong between here and the cluster, in words."""
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
+        from distributed.core import RPCClosed
 
         try:
             yield
@@ -255,18 +256,18 @@ class Cluster:
                 f"a task ended several workers one after the other ({error}); they may have too "
                 "little memory: give them more, or use fewer landmarks or smaller partitions"
             ) from error
-        except CancelledError as error:
+        except (CommClosedError, RPCClosed, TimeoutError) as error:
+            raise ClusterError(_LOST) from error
+        except (Exception, CancelledError) as error:
             if self._client.status == "running":
                 raise
-            raise ClusterError(_LOST) from error
-        except (CommClosedError, TimeoutError) as error:
             raise ClusterError(_LOST) from error
 
 
 _LOST = (
-    "the connection to the Dask scheduler, or to all workers with their data, is lost; finished "
-    "work is kept. Connect to a cluster and search again; with journal=... finished work is not "
-    "repeated"
+    "the Dask cluster was closed during the work, or the connection to its scheduler, or to all "
+    "workers with their data, is lost; finished work is kept. Connect to a cluster and search "
+    "again; with journal=... finished work is not repeated"
 )
 
 

@@ -39,7 +39,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         return
     target = path.resolve()
     with partial_file(target) as partial:
-        with partial.open("r+b") as file:
+        with _naming(path), partial.open("r+b") as file:
             if target.exists():
                 partial.chmod(stat.S_IMODE(target.stat().st_mode))
             yield file
@@ -47,6 +47,17 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
             os.fsync(file.fileno())
         partial.replace(target)
     sync_folder(target.parent)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Say which file it is that cannot be written; a full disk does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def sync_folder(path: Path) -> None:

@@ -106,12 +106,18 @@ class Walked:
         return {**own, "scores": np.array(self.scores), "losses": np.array(self.losses)}
 
     @classmethod
-    def of(cls, record: Params) -> Walked:
-        """From what a journal has."""
+    def of(cls, records: Sequence[Params], count: int, size: int, is_scored: bool = True) -> Walked:
+        """From what a journal has: so many points with so many weights; errors if it has others."""
         names = ("gamma", "ridge", "shrinkage", "error", "steps")
+        (record,) = records
+        scores, losses = (np.asarray(record[name], np.float64) for name in ("scores", "losses"))
+        is_right = np.shape(record["gamma"]) == (count, size)
+        is_right &= scores.shape == (count * is_scored,) and losses.shape in (scores.shape, (0,))
+        if not is_right:
+            raise ValueError(f"these are not {count} points with {size} weights")
         columns = zip(*(record[name] for name in names), strict=True)
         points = [Point(g, float(r), float(s), float(e), int(k)) for g, r, s, e, k in columns]
-        return cls(points, record["scores"].tolist(), record["losses"].tolist())
+        return cls(points, scores.tolist(), losses.tolist())
 
 
 @dataclass(frozen=True)
@@ -228,11 +234,13 @@ class Walks:
         """All walks by number with further points, as they get done; a journal's come first."""
         left, names = [], [f"fold {k}, {list(shrinkages)}" for k in range(len(outers))]
         for k, name in enumerate(names):
-            known = None if journal is None else journal.find_record(name)
+            count = len(walked[k].points) - len(walked[k].scores) + len(shrinkages)
+            read = partial(Walked.of, count=count, size=len(walked[k].points[0].gamma))
+            known = None if journal is None else journal.find_record(name, read)
             if known is None:
                 left.append(k)
             else:
-                yield k, walked[k] + Walked.of(known[0])
+                yield k, walked[k] + known
         if not left:
             return
         work = partial(_walk, self, outers, walked, shrinkages, max_iter)
@@ -270,9 +278,12 @@ class Walks:
     ) -> list[Point]:
         """The points of all rows: amid those of the outer folds, and from there on for the best."""
         keep_pages()
-        known = None if journal is None else journal.find_record("all rows")
+        read = partial(
+            Walked.of, count=len(found[0].points), size=len(start.gamma), is_scored=False
+        )
+        known = None if journal is None else journal.find_record("all rows", read)
         if known is not None:
-            return list(Walked.of(known[0]).points)
+            return list(known.points)
         descent = self.descent.anchored(start)
         _, *optima = zip(*(walked.points for walked in found), strict=True)
         points = [descent.known(point) for point in (start, *map(Point.amid, optima))]
