@@ -120,6 +120,23 @@ def test_polynomials_of_columns_of_different_size_are_scored(estimator):
         assert_allclose(found, cross_val_score(pipeline, X, y).mean(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("is_in_pipeline", [False, True])
+@pytest.mark.parametrize("cv", [KFold(3), LeaveOneOut()])
+def test_more_columns_than_rows_are_scored_where_their_products_have_no_digits(cv, is_in_pipeline):
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(40, 4)) * [1.0, 30.0, 1e3, 1e-2]
+    P, y, splits = PolynomialFeatures(4).fit_transform(X), rng.normal(size=40), list(cv.split(X))
+    estimator = make_pipeline(PolynomialFeatures(4), Ridge()) if is_in_pipeline else Ridge()
+    grid = {"ridge__" * is_in_pipeline + "alpha": [1e-3, 1.0]}
+    search = FastGridSearchCV(
+        estimator, grid, cv=cv, scoring="neg_mean_squared_error", refit=False, n_confirm=0
+    ).fit(X if is_in_pipeline else P, y)
+    for k, alpha in enumerate([1e-3, 1.0]):
+        values = held_out(P, y, np.ones(40), alpha, splits)
+        wanted = -np.mean([np.mean((y[test] - values[test]) ** 2) for _, test in splits])
+        assert_allclose(search.cv_results_["mean_test_score"][k], wanted, rtol=1e-6)
+
+
 def test_dependent_columns_without_a_ridge_predict_as_the_smallest_coefficients_do():
     rng = np.random.default_rng(2)
     X = rng.normal(size=(40, 5))

@@ -9,8 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold.criteria.base import Closed, Failure, OutOfFold, Predictive
+from everyfold.criteria.base import Closed, Failure, OutOfFold, Predictive, is_trusted
 from everyfold.criteria.loop import FoldSolver, fit_parts
+from everyfold.criteria.refit import Refit
 from everyfold.evaluate.bind import Bases, FoldRows, bind
 from everyfold.evaluate.closed import AS_DEFINED, by_criterion
 from everyfold.evaluate.data import Candidate, Data, Outcome, Task, Tile, noted
@@ -26,7 +27,7 @@ from everyfold.evaluate.tiles import Group, Unit
 from everyfold.evaluate.twins import same_places
 from everyfold.evaluate.views import errors_of, looked_at
 from everyfold.models.warps import Warped
-from everyfold.operators import Responds, StructureError
+from everyfold.operators import Primal, Responds, StructureError
 from everyfold.operators.base import Operator, Splits, having
 from everyfold.rows.folds import Folds, chosen
 from everyfold.rows.telling import listening, within
@@ -145,6 +146,7 @@ def _group(
     task = data.tasks[candidates[0].task]
     tile = task.tile(unit.folds)
     records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
+    records = _from_columns(data, unit, group, tile, records)
     if unit.order != "fold" and _are_compared(task, records):
         places = same_places(data, candidates[0], tile.folds)
         if places is not None:
@@ -159,6 +161,47 @@ def _group(
         values = _by_side(records[best].values, tile)[0]
         outcomes[best] = noted(outcomes[best], values=values)
     return outcomes
+
+
+def _from_columns(
+    data: Data, unit: Unit, group: Group, tile: Tile, records: list[OutOfFold]
+) -> list[OutOfFold]:
+    """The records, anew for linear models whose kernel matrix has too few digits for their ridge.
+
+    A matrix of products squares the condition number of the columns, and lost folds that
+    scikit-learn, which takes a singular value decomposition then, does not lose.
+    """
+    lost = [k for k, record in enumerate(records) if _lacks_digits(record)]
+    first = data.candidates[group.numbers[0]]
+    task, choice = data.tasks[first.task], first.model.choice
+    is_of_products = unit.structure is not None and unit.structure.needs_base
+    if not lost or first.model.operator != "auto" or not is_of_products:
+        return records
+    if task.criterion is not None or group.method.is_approximate:
+        return records
+    if choice.is_precomputed or not choice.resolve_for_any().is_linear:
+        return records
+    some = [data.candidates[group.numbers[k]] for k in lost]
+    operator: Operator
+    if unit.order == "fold":
+        operator = FoldRows(data, first, Primal())
+    else:
+        operator = bind(data, first, Primal(), frozenset())
+    method = group.method
+    if not first.model.chooses_ridge:
+        method = replace(method, criterion=Refit(route="tridiagonal"))
+    for k, record in zip(
+        lost, _isolated(some, task, tile, operator, method, unit.threads), strict=True
+    ):
+        records[k] = record
+    return records
+
+
+def _lacks_digits(record: OutOfFold) -> bool:
+    """Whether rounding has spoilt a system of a fold, or its values."""
+    # A fold that failed for another reason fails again.
+    largest = float(np.nanmax(record.condition, initial=1.0))
+    return bool(record.failures) or not is_trusted(largest)
 
 
 def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:

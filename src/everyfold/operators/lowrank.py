@@ -20,7 +20,7 @@ from everyfold.operators.base import (
     Solution,
 )
 from everyfold.operators.columns import Columns
-from everyfold.operators.features import FeatureMap, Plain
+from everyfold.operators.features import FeatureMap, Plain, Turned
 from everyfold.operators.products import product
 from everyfold.operators.response import RidgeModels
 from everyfold.operators.structure import Structure
@@ -96,6 +96,13 @@ class Primal(Mapped):
     """
 
     kind: ClassVar[str] = "columns of the rows"
+
+    def bind(self, kernel: Kernel, X: Matrix) -> LowRank:
+        """See base class; of more columns than rows the coordinates in which these differ."""
+        if X.shape[1] <= X.shape[0]:
+            return super().bind(kernel, X)
+        features = Turned.of(X)
+        return LowRank(features(X), features)
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> Plain:
         """See base class."""
@@ -231,7 +238,7 @@ class LowRank(Responds):
 
         Features that only stand for a kernel are not worth more than their system can be solved.
         """
-        is_plain = self._features is None or isinstance(self._features, Plain)
+        is_plain = self._features is None or isinstance(self._features, Plain | Turned)
         return ILL if is_plain else 1.0 / EPS
 
     def _response_kind(self) -> type[LowRankResponse]:
