@@ -195,3 +195,13 @@ def test_a_journal_knows_refits(tmp_path):
     again = ours.fit(LONG, SIDES)
     assert_array_equal(again.cv_results_["mean_test_score"], first)
     assert again.out_of_fold().values.shape == SIDES.shape
+
+
+def test_a_rule_that_chooses_last_has_held_out_values_too():
+    ours = FastGridSearchCV(LogisticRegression(), CS, cv=4, refit=lambda results: 1)
+    ours.fit(LONG, SIDES)
+    known = ms.cross_val_predict(
+        LogisticRegression(C=0.1), LONG, SIDES, cv=4, method="decision_function"
+    )
+    found = ours.out_of_fold(method="decision_function")
+    assert_allclose(found.values, known, rtol=1e-10)

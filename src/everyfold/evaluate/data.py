@@ -375,6 +375,8 @@ class Outcome:
         How certain the scores are, where that is more than exact or not.
     times : list of tuples (fitting, scoring), optional
         Those of every fold, where folds are fitted one by one.
+    fitted : list of estimators, optional
+        Those of every fold, None where the fit failed, as long as values may be asked of them.
     """
 
     number: int
@@ -406,6 +408,7 @@ class Outcome:
     landmarks: int = 0
     times: list[tuple[float, float]] | None = None
     rank: int = 0
+    fitted: list[Estimator] | None = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
 
@@ -427,7 +430,8 @@ def noted(outcome: Outcome, **facts: object) -> Outcome:
 
 def without_values(outcome: Outcome) -> Outcome:
     """The same, to be remembered: values of thousands of candidates would be most of the memory."""
-    return outcome if outcome.values is None else noted(outcome, values=None)
+    is_short = outcome.values is None and outcome.fitted is None
+    return outcome if is_short else noted(outcome, values=None, fitted=None)
 
 
 def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
@@ -464,6 +468,7 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
         values=np.concatenate(values) if values else None,
         seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
         times=[t for part in parts for t in part.times or ()] if first.times else None,
+        fitted=[m for part in parts for m in part.fitted or ()] if first.fitted else None,
         method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
         is_approximate=any(part.is_approximate for part in parts),
         is_of_another_model=any(part.is_of_another_model for part in parts),

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from everyfold.criteria.base import Failure
 from everyfold.criteria.refit import Refit
-from everyfold.evaluate.data import REFITTED, Data, Outcome
+from everyfold.evaluate.data import REFITTED, Data, Outcome, noted
 from everyfold.evaluate.methods import MANY_FOLDS, Method
 from everyfold.evaluate.plainfits import PlainFits
 from everyfold.evaluate.rounds import History, Rounds, mean_score
@@ -191,7 +191,7 @@ def _outcome(
     times = [(result["fit_time"], result["score_time"]) for result in results]
     assert data.own is not None
     with_train = is_foreign and data.own.wants.train_scores
-    return Outcome(
+    outcome = Outcome(
         number,
         np.array(folds, dtype=np.intp),
         [result["test_scores"] for result in results],
@@ -200,13 +200,16 @@ def _outcome(
         unknown,
         unknown,
         failures,
-        _values(data, number, folds, results),
         seconds=(sum(fit for fit, _ in times), sum(score for _, score in times)),
         times=times,
         method=words,
         is_refit=not is_foreign,
         status=REFITTED if is_foreign else "",
     )
+    if not _keeps_values(data, number):
+        return outcome
+    outcome = noted(outcome, fitted=[result.get("estimator") for result in results])
+    return outcome if _waits(data, number) else with_values(outcome, data)
 
 
 def _fit(data: Data, number: int, fold: int) -> Params:
@@ -251,21 +254,44 @@ def _keeps_values(data: Data, number: int) -> bool:
     return is_known and data.own.wants.keeps is not None
 
 
+def _waits(data: Data, number: int) -> bool:
+    """Whether the fitted estimators themselves are kept until it is known whose values are wanted.
+
+    Those of linear models are small, and predicting again takes a few percent of the time.
+    """
+    assert data.own is not None
+    wants, model = data.own.wants, data.candidates[number].model
+    is_linear: bool = model.loss.is_smooth and model.choice.resolve_for_any().is_linear
+    return is_linear and wants.keeps == "best" and not wants.journal
+
+
+def refitted_again(data: Data, number: int) -> Outcome:
+    """A candidate refitted once more, for the held-out values that were not kept."""
+    assert data.own is not None
+    own = replace(data.own, verbose=0, wants=replace(data.own.wants, keeps="all"))
+    return run_refits(replace(data.refitting({number: ""}), own=own), _unit(number))[0]
+
+
+def with_values(outcome: Outcome, data: Data) -> Outcome:
+    """The outcome with the values that its fitted estimators predict, if it has such."""
+    if outcome.fitted is None:
+        return outcome
+    values = _values(data, outcome.number, outcome.folds.tolist(), outcome.fitted)
+    return noted(outcome, values=values, fitted=None)
+
+
 def _values(
-    data: Data, number: int, folds: Sequence[int], results: Sequence[Params]
-) -> Array | None:
-    """What refitted estimators say of their test rows, of the folds that may have a model."""
-    if not _keeps_values(data, number):
-        return None
+    data: Data, number: int, folds: Sequence[int], fitted: Sequence[Estimator | None]
+) -> Array:
+    """What fitted estimators say of their test rows, of the folds that may have a model."""
     task = data.tasks[data.candidates[number].task]
     found = [np.empty((0, task.width))]
-    for fold, result in zip(folds, results, strict=True):
+    for fold, estimator in zip(folds, fitted, strict=True):
         if fold in task.failing:
             continue
-        test = data.split(fold)[1]
-        values = np.full((len(test), task.width), np.nan)
-        if result["fit_error"] is None:
-            values = _held_out(data, fold, result["estimator"], task.target)
+        values = np.full((len(data.split(fold)[1]), task.width), np.nan)
+        if estimator is not None:
+            values = _held_out(data, fold, estimator, task.target)
         found.append(values)
     return np.concatenate(found)
 

@@ -13,6 +13,7 @@ import numpy as np
 from everyfold.evaluate.data import Data, Outcome, Task
 from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.foldscores import FoldScores
+from everyfold.evaluate.refits import with_values
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
 from everyfold.models.targets import Target
@@ -116,7 +117,8 @@ class Keeper:
         """Keep the values of an outcome, if they are wanted."""
         number = outcome.number
         if self.keeps == "best":
-            if outcome.values is None or self.metric is None or not _has(outcome, self.metric):
+            has_values = outcome.values is not None or outcome.fitted is not None
+            if not has_values or self.metric is None or not _has(outcome, self.metric):
                 self._forget(number)
                 return
             standing = mean_score(outcome, self.metric), -number
@@ -125,7 +127,8 @@ class Keeper:
             self._best = standing
             self._kept.clear()
         if self.keeps is not None:
-            self._kept[number] = _Kept.of(outcome, data.tasks[data.candidates[number].task])
+            task = data.tasks[data.candidates[number].task]
+            self._kept[number] = _Kept.of(with_values(outcome, data), task)
 
     def _forget(self, number: int) -> None:
         """A candidate that was the best is no longer: it was evaluated again, more exactly."""
