@@ -141,6 +141,15 @@ def test_values_are_checked_once(monkeypatch):
     assert calls.count("kernel") == 1
 
 
+def test_kernel_matrices_are_checked_once(monkeypatch):
+    calls = []
+    monkeypatch.setattr(validity, "check_precomputed", calls.append)
+    X, y = NUMBERS
+    grid = {"alpha": np.geomspace(0.1, 10.0, 20)}
+    FastGridSearchCV(KernelRidge(kernel="precomputed"), grid, cv=3).fit(X @ X.T, y)
+    assert len(calls) == 1
+
+
 def test_estimators_of_the_library_fail_alone():
     grid = {"alpha": [1.0, -1.0], "gamma": [0.1, -1.0]}
     found, _ = scores(FastGridSearchCV, KernelRegressor(), grid, *NUMBERS)

@@ -89,12 +89,15 @@ def _fitting(
 ) -> list[Candidate]:
     """The candidates that go with these rows and targets; the others fail."""
     found = []
+    checked: set[type] = set()
     for candidate in candidates:
         model = candidate.model
         try:
             model.columns_of_ridges(targets[model.reading].columns.shape[1])
-            if model.choice.is_precomputed and not candidate.parts.steps:
-                check_kernel_matrix(candidate.parts.final, X)
+            kind = type(candidate.parts.final)
+            if model.choice.is_precomputed and not candidate.parts.steps and kind not in checked:
+                check_kernel_matrix(kind, X)
+                checked.add(kind)
         except (TypeError, ValueError) as error:
             others.refuse(candidate.number, error)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Iterator
+from functools import cache
 from inspect import signature
 
 import numpy as np
@@ -85,11 +86,16 @@ def combination(estimator: Estimator) -> Hashable | None:
     """The values that ``fit`` may refuse together; None where all are defaults, which it takes."""
     kind = original(type(estimator))
     names = _COMBINED.get(kind, ())
-    defaults = signature(kind).parameters if names else {}
+    defaults = _defaults(kind) if names else {}
     values = [(name, getattr(estimator, name)) for name in names if name in defaults]
-    if all(_is_same(value, defaults[name].default) for name, value in values):
+    if all(_is_same(value, defaults[name]) for name, value in values):
         return None
     return kind, freeze(dict(values))
+
+
+@cache
+def _defaults(kind: type) -> Params:
+    return {name: given.default for name, given in signature(kind).parameters.items()}
 
 
 def _is_same(value: object, default: object) -> bool:
@@ -119,8 +125,8 @@ def objection(estimator: Estimator, target: Target, *, is_sparse: bool) -> Excep
     return None
 
 
-def check_kernel_matrix(estimator: Estimator, K: Matrix) -> None:
-    """Raise what ``fit`` says of a kernel matrix of the user's own."""
-    if issparse(K) and original(type(estimator)) in (SVC, SVR):
+def check_kernel_matrix(kind: type, K: Matrix) -> None:
+    """Raise what ``fit`` of a class says of a kernel matrix of the user's own."""
+    if issparse(K) and original(kind) in (SVC, SVR):
         raise TypeError("Sparse precomputed kernels are not supported.")
     check_precomputed(K)
