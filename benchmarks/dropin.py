@@ -94,7 +94,8 @@ class Recorder:
                 spent = time.perf_counter() - start[0], time.process_time() - start[1]
                 given = args[0].estimator if is_method else (args or [kwargs.get("estimator")])[0]
                 entry = {"name": name, "estimator": _named(given), "seconds": spent}
-                self.calls.append(entry | {"values": _values(name, result)})
+                rows = (args[1:] or [kwargs.get("X")])[0] if is_method else None
+                self.calls.append(entry | {"values": _values(name, result, rows)})
 
         return wrapper
 
@@ -114,15 +115,16 @@ def _named(estimator: Any) -> str:
     return f"{name}({_named(inner)})" if inner is not None else name
 
 
-def _values(name: str, result: Any) -> dict[str, list[Any]]:
+def _values(name: str, result: Any, rows: Any) -> dict[str, list[Any]]:
     """The numbers and labels of a result, by name; not those of times."""
     import numpy as np
 
     if result is None:
         return {}
+    parts: dict[str, Any]
     if name == "CalibratedClassifierCV":
-        return {}  # a fitted model: what it predicts is recorded if the script prints it
-    if name in CLASSES:
+        parts = {"probabilities": result.predict_proba(rows)}
+    elif name in CLASSES:
         table = result.cv_results_
         parts = {k: v for k, v in table.items() if re.match(r"(mean|std)_(test|train)_", k)}
         parts["best_params_"] = [repr(getattr(result, "best_params_", None))]

@@ -13,9 +13,12 @@ questions are asked:
 2. Are the values those of refits, to the tolerance of the loss (``tolerance``)? The refits are
    those of the same estimator with its own ``tol`` made small.
 3. Do labels differ only where a refit's decision value is within that tolerance of a tie?
+4. Is the mean over folds that of the refits, to one row or a thousandth (``_check_mean``)?
 
-Values that are flagged as not exact are compared loosely. What the library refuses must be in
-``REFUSALS``.
+Values that are flagged as not exact are compared loosely, unless nobody asked for an approximation:
+then they may be off by a few rows in doubt (``UNASKED``). What the library refuses must be in
+``REFUSALS``. One seed in forty is a search whose code is edited between two runs with the same
+journal (``tests/fuzz_edits.py``).
 """
 
 from __future__ import annotations
@@ -36,10 +39,14 @@ import sklearn.model_selection as refitting
 from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 
+from everyfold import InexactWarning
 from tests.fuzz_cases import Case, make_case
+from tests.fuzz_edits import examine_edit
+from tests.fuzz_models import two_scores
 from tests.fuzz_sides import (
     FASTER,
     ROUNDING,
@@ -106,11 +113,16 @@ def accepts_more(case: Case) -> bool:
     """Whether the library answers where scikit-learn raises, and may.
 
     A Pipeline that begins with "passthrough" does not cut the columns of a precomputed kernel.
-    Several scorers of which one needs probabilities raise, one alone gives ``error_score``.
+    Several scorers of which one needs probabilities raise, one alone gives ``error_score``. A
+    precomputed kernel among others, of rows that are none, ends scikit-learn's whole search; here
+    it fails alone.
     """
     steps = case.estimator.steps if isinstance(case.estimator, Pipeline) else []
     grids = case.grid if isinstance(case.grid, list) else [case.grid or {}]
     tried = [step for _, step in steps] + [v for grid in grids for v in _values(grid)]
+    extreme = [value for values in case.facts.get("extreme", {}).values() for value in values]
+    if any(isinstance(value, str) and value == "precomputed" for value in extreme):
+        return True
     if case.container == "kernel" and any(isinstance(v, str) and v == "passthrough" for v in tried):
         return True
     names = case.scoring.values() if isinstance(case.scoring, dict) else case.scoring
@@ -135,6 +147,15 @@ def _says(side: Side, words: str) -> bool:
     return any(words in str(warning.message) for warning in side.warned)
 
 
+def _approximated(side: Side) -> str:
+    """The warning that a method was taken that does not give the values of refits, if there is one.
+
+    Values that rounding may have spoilt are flagged in other words.
+    """
+    said = [str(w.message) for w in side.warned if issubclass(w.category, InexactWarning)]
+    return next((w for w in said if "approximation" in w or "fitted once" in w), "")
+
+
 class Difference(AssertionError):
     """The two sides differ."""
 
@@ -155,6 +176,8 @@ def compare(case: Case) -> Finding:
     if slow.error is not None:
         words = f"only scikit-learn raises: {_first_line(slow.error)}"
         return Finding("accepted" if accepts_more(case) else "differ", words)
+    if case.order in ("auto", "exact") and (words := _approximated(fast)):
+        return Finding("differ", f"an approximation that nobody asked for: {words}")
     try:
         if case.is_search:
             flagged = _compare_searches(case, fast, slow)
@@ -226,6 +249,8 @@ def _compare_scores(case: Case, fast: Side, slow: Side) -> bool:
     for i in np.flatnonzero(~near):
         cells = [side.show(i) for side in ids]
         _check_cell(case, case.estimator, (ours[i], theirs[i], "score"), cells, f"fold {i}")
+    truths = [ids[2].show(i) for i in range(len(ours))]
+    _check_mean(case, case.estimator, (ours, theirs, "score"), truths, "mean of the folds")
     return False
 
 
@@ -236,13 +261,25 @@ def _check_nan(ours: Any, theirs: Any, what: str) -> None:
     )
 
 
+ASKED, UNASKED = 0.4, 0.1
+"""By how much means of flagged scores between -1 and 1 may be off.
+
+An approximation that was asked for is known to be off by a third where classes are balanced. What
+nobody asked for is flagged only where rounding decides the labels of some rows: of 20 rows two.
+"""
+
+
 def _check_loosely(case: Case, ours: Any, theirs: Any) -> None:
     """What is flagged is at least near, where scores have a scale."""
     known = np.isfinite(theirs) & (np.abs(theirs) <= 1.0)
     if not case.facts.get("classes") or not known.any():
         return
     gap = abs(np.mean(ours[known]) - np.mean(theirs[known]))
-    _expect(gap <= 0.4, f"flagged, but far away: {_short(ours)}, scikit-learn {_short(theirs)}")
+    is_asked = case.is_search and case.order not in ("auto", "exact")
+    _expect(
+        gap <= (ASKED if is_asked else UNASKED),
+        f"flagged, but far away: {_short(ours)}, scikit-learn {_short(theirs)}",
+    )
 
 
 @dataclass
@@ -298,6 +335,45 @@ def _check_cell(
     check_values(case, estimator, mine, theirs, truth, words)
 
 
+def _check_mean(
+    case: Case, estimator: Any, scores: tuple[Any, Any, str], truths: list[Any], where: str
+) -> None:
+    """A mean over folds that is that of refits, to one row in one fold or a thousandth.
+
+    A thousandth is what libsvm's usual ``tol`` leaves open in a score of values; one row is the
+    least by which a score of labels can differ. Where scikit-learn's own refits are further from
+    those with a small ``tol``, the library may be as far. Squared loss has passed a closer test.
+    """
+    ours, theirs, name = scores
+    if _is_squared(final_step(estimator)) or case.routing or None in truths:
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = np.array([rescored(case.scoring, truth, name) for truth in truths])
+    known = np.isfinite(exact) & np.isfinite(theirs) & np.isfinite(ours)
+    if not known.any():
+        return
+    mine, expected, truth = (float(np.mean(v[known])) for v in (ours, theirs, exact))
+    row = max(_one_row(shown) for shown in truths) / np.count_nonzero(known)
+    size = np.max(np.abs(exact[known]))  # 1 for scores of labels; rows, where these are counted
+    allowed = max(1e-3 * size, row * size, abs(expected - truth))
+    off = min(abs(mine - expected), abs(mine - truth))
+    words = f"{where}: {name} {mine:.6g}, scikit-learn {expected:.6g}, with a small tol {truth:.6g}"
+    _expect(off <= allowed + 1e-9, f"{words}: allowed {allowed:.2g}")
+
+
+def _one_row(shown: Shown) -> float:
+    """What one row counts in a score of labels or ranks: one in its class, at most."""
+    if shown.classes is None:
+        return 0.0
+    return 1.0 / float(np.min(np.unique(np.asarray(shown.y), return_counts=True)[1]))
+
+
+def _is_squared(model: Any) -> bool:
+    libsvm_or_logistic = isinstance(model, SVC | SVR | LogisticRegression)
+    return not libsvm_or_logistic and getattr(model, "loss", "squared") == "squared"
+
+
 def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(np.asarray(a), np.asarray(b)))
 
@@ -335,12 +411,15 @@ def _compare_searches(case: Case, fast: Side, slow: Side) -> bool:
     _compare_tables(ours.cv_results_, theirs.cv_results_)
     _expect(ours.n_splits_ == theirs.n_splits_, "n_splits_ differs")
     _expect(ours.multimetric_ == theirs.multimetric_, "multimetric_ differs")
-    exact = ours.cv_results_["is_exact"]
+    # Of a candidate that failed in some folds, the others have scores of refits, too.
+    exact = ours.cv_results_["is_exact"] | (ours.cv_results_["status"] == "failed")
     _compare_cells(case, ours, theirs, exact)
     for key in theirs.cv_results_:
         if key.startswith("mean_test_") and not exact.all():
             _check_loosely(case, ours.cv_results_[key][~exact], theirs.cv_results_[key][~exact])
     _compare_winners(case, ours, theirs, exact)
+    if case.honest and exact.all():
+        _compare_honest(case, ours)
     return not exact.all()
 
 
@@ -362,6 +441,7 @@ def _compare_tables(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
 
 def _compare_cells(case: Case, ours: Any, theirs: Any, exact: Any) -> None:
     records: list[Records] = []
+    differing: set[tuple[str, int]] = set()
     for key, expected in theirs.cv_results_.items():
         found = re.fullmatch(r"split(\d+)_(test|train)_(.+)", key)
         if found is None:
@@ -377,10 +457,22 @@ def _compare_cells(case: Case, ours: Any, theirs: Any, exact: Any) -> None:
             cells = [side.show(*where) for side in records]
             if where[0]:
                 cells = _in_order(case, cells, where[1])
-            params = theirs.cv_results_["params"][k]
-            estimator = clone(case.estimator).set_params(**clone(params, safe=False))
+            estimator = _candidate(case, theirs, k)
             words = f"{key} of candidate {k}"
             _check_cell(case, estimator, (scores[k], expected[k], found[3]), cells, words)
+            if not where[0]:
+                differing.add((found[3], int(k)))
+    for name, k in sorted(differing):
+        folds = range(ours.n_splits_)
+        keys = [f"split{fold}_test_{name}" for fold in folds]
+        scores = [np.array([table.cv_results_[key][k] for key in keys]) for table in (ours, theirs)]
+        truths = [records[2].show(0, fold, k) for fold in folds]
+        estimator = _candidate(case, theirs, k)
+        _check_mean(case, estimator, (*scores, name), truths, f"mean of candidate {k}")
+
+
+def _candidate(case: Case, theirs: Any, k: int) -> Any:
+    return clone(case.estimator).set_params(**clone(theirs.cv_results_["params"][k], safe=False))
 
 
 def _in_order(case: Case, cells: Any, fold: int) -> Any:
@@ -405,6 +497,8 @@ def _compare_winners(case: Case, ours: Any, theirs: Any, exact: Any) -> None:
     if not hasattr(theirs, "best_index_") or not hasattr(ours, "best_score_"):
         return
     metric = case.refit if isinstance(case.refit, str) else "score"
+    if f"mean_test_{metric}" not in theirs.cv_results_:
+        return  # a scorer of several scores that failed everywhere: nobody knows their names
     means = theirs.cv_results_[f"mean_test_{metric}"]
     own = ours.cv_results_[f"mean_test_{metric}"]
     slack = np.nanmax(np.abs(means - own), initial=0.0) if not np.isnan(means).all() else np.nan
@@ -421,6 +515,43 @@ def _compare_refits(case: Case, ours: Any, theirs: Any) -> None:
         mine, expected = ours.predict(case.X), theirs.predict(case.X)
     same = _same(mine, expected) if case.facts.get("classes") else _close(mine, expected).all()
     _expect(same, "best_estimator_ predicts otherwise")
+
+
+def _compare_honest(case: Case, ours: Any) -> None:
+    """After a fit with groups an honest score is that of groups, without naming them again."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            named = ours.honest_score(n_bootstraps=20, groups=case.groups)
+        except ValueError:
+            return  # folds that hold rows out twice, scorers that cannot be resampled
+        plain = ours.honest_score(n_bootstraps=20)
+    _expect(
+        (plain.estimate, plain.interval) == (named.estimate, named.interval),
+        f"honest_score() {plain.estimate:.6g}, of groups {named.estimate:.6g}",
+    )
+    is_single = not isinstance(case.scoring, list | dict) and case.scoring is not two_scores
+    if is_single and _is_squared(final_step(case.estimator)) and not case.facts.get("classes"):
+        _compare_nested(case, ours)
+
+
+def _compare_nested(case: Case, ours: Any) -> None:
+    """Nested scores of groups, if inner searches have no ties that rounding decides."""
+    search = refitting.GridSearchCV(
+        clone(case.estimator), case.grid, cv=case.cv, scoring=case.scoring
+    )
+    given = case.weights | {"groups": case.groups}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            expected = refitting.cross_val_score(
+                search, case.X, case.y, cv=case.cv, groups=case.groups, params=given
+            )
+        except ValueError:
+            return  # too few groups for inner folds
+        found = ours.honest_score("nested", case.X, case.y, **case.weights)
+    _check_nan(found.scores, expected, "nested scores")
+    _expect(_close(found.scores, expected, 1e-6).all(), f"nested {found.scores}, {expected}")
 
 
 # -- cross_val_predict --
@@ -486,8 +617,15 @@ def _short(values: Any) -> str:
     return np.array2string(np.asarray(values, dtype=float), precision=6, threshold=8)
 
 
+EDITED = 40
+"""One seed in so many edits code under a journal: two searches in modules of their own."""
+
+
 def examine(seed: int) -> Finding:
     """Compare the case of a seed."""
+    if seed % EDITED == EDITED - 1:
+        words = examine_edit(seed)
+        return Finding("differ" if words else "agree", words)
     return compare(make_case(seed))
 
 
@@ -522,7 +660,8 @@ def main(arguments: list[str] | None = None) -> int:
         if finding.outcome == "refused":
             reasons[f"{finding.outcome}: {finding.words[:110]}"] += 1
         if finding.outcome == "differ":
-            print(f"DIFFERS {seed}: {finding.words}\n    {make_case(seed)}")
+            case = "an edit" if seed % EDITED == EDITED - 1 else make_case(seed)
+            print(f"DIFFERS {seed}: {finding.words}\n    {case}")
             print(f"    python -m tests.fuzz --start {seed} --cases 1 --verbose", flush=True)
     print(", ".join(f"{outcome} {count}" for outcome, count in counts.most_common()))
     for reason, count in reasons.most_common():

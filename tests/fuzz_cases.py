@@ -48,7 +48,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC, SVR
 
-from tests.fuzz_models import KINDS, Models, margin, mean_error, two_scores
+from tests.fuzz_models import EXTREME, KINDS, Models, margin, mean_error, two_scores
 
 CALLS = ("grid", "grid", "score", "random", "grid", "predict", "score", "grid")
 
@@ -75,6 +75,7 @@ class Case:
     n_jobs: int | None = None
     order: str = "auto"
     routing: bool = False
+    honest: bool = False
     container: str = "array"
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -119,8 +120,9 @@ class _Maker(Models):
         self.n = int(self.rng.integers(20, 61))
         self.d = int(self.rng.integers(1, 7))
         self.with_loo = self.chance(0.07)
-        if self.with_loo:
-            self.n = min(self.n, 32)
+        self.with_many = not self.with_loo and self.chance(0.25)
+        if self.with_loo or self.with_many:
+            self.n = min(self.n, 36)  # scikit-learn refits them all
         X, y = self.rows(), None
         y = self.labels(X) if self.is_classifier else self.numbers(X)
         model, axes = self.model(self.kind)
@@ -270,6 +272,8 @@ class _Maker(Models):
         if self.with_loo:
             self.facts["cv"] = "loo"
             return LeaveOneOut(), None
+        if self.with_many:
+            return self.many_folds(seed)
         if self.call == "predict":
             plain = (k, None, KFold(k, shuffle=True, random_state=seed))
             return self.pick(*plain, self.partition()), None
@@ -306,6 +310,25 @@ class _Maker(Models):
                 StratifiedShuffleSplit(k, test_size=0.3, random_state=seed),
             ]
         return self.pick(*choices), None
+
+    def many_folds(self, seed: int) -> tuple[Any, Any]:
+        """More folds than 20, which once was where approximations began."""
+        self.facts["cv"] = "many"
+        groups = self.rng.permutation(np.arange(self.n) % 22)
+        if self.call == "predict":
+            folds = [(KFold(21), None), (LeaveOneGroupOut(), groups)]
+            return self.pick(*folds) if self.n > 22 else (LeaveOneOut(), None)
+        k = self.pick(3, 5)
+        choices: list[tuple[Any, Any]] = [
+            (RepeatedKFold(n_splits=k, n_repeats=25 // k, random_state=seed), None),
+            (ShuffleSplit(30, test_size=0.25, random_state=seed), None),
+            (LeaveOneGroupOut(), self.pick(groups, [f"g{number}" for number in groups])),
+            (GroupShuffleSplit(22, test_size=0.3, random_state=seed), groups),
+        ]
+        if self.is_classifier:
+            several = RepeatedStratifiedKFold(n_splits=k, n_repeats=25 // k, random_state=seed)
+            choices += [(several, None), (StratifiedShuffleSplit(22, random_state=seed), None)]
+        return self.pick(*choices)
 
     def partition(self) -> list[Any]:
         """Unequal parts of the rows, each tested once."""
@@ -344,6 +367,8 @@ class _Maker(Models):
         case.grid = self.grid(case, axes)
         case.with_train = self.chance(0.2)
         case.order = self.pick("auto", "exact", "screen")
+        # What groups are for after a fit: rows of a group are resampled together.
+        case.honest = case.groups is not None and case.call == "grid" and not self.with_many
         case.n_jobs = (
             2 if self.chance(0.02) or (self.kind in (SVC, SVR) and self.chance(0.1)) else None
         )
@@ -358,21 +383,32 @@ class _Maker(Models):
             return {name: self.distribution(name, axes[name]) for name in chosen}
         grid = {name: self.some(axes[name], 3 if i else 6) for i, name in enumerate(chosen)}
         size = int(np.prod([len(values) for values in grid.values()]))
-        while size > 12:
+        most = 4 if self.with_many or self.with_loo else 12
+        while size > most:
             longest = max(grid, key=lambda name: len(grid[name]))
             grid[longest] = grid[longest][:-1]
             size = int(np.prod([len(values) for values in grid.values()]))
-        if self.chance(0.05):
-            self.spoil(grid)
+        parts = [grid]
         if len(chosen) > 1 and self.chance(0.1):
-            return [{name: values} for name, values in grid.items()]
-        return grid
+            parts = [{name: values} for name, values in grid.items()]
+        if self.chance(0.15):
+            self.spoil(case, parts)
+        return parts[0] if len(parts) == 1 else parts
 
-    def spoil(self, grid: dict[str, Any]) -> None:
-        """A value that no fit takes."""
-        for name in grid:
-            if name.endswith("alpha") or name.endswith("C"):
-                grid[name] = [*grid[name], -1.0]
+    def spoil(self, case: Case, parts: list[Any]) -> None:
+        """Values that no fit takes, or hardly: among good ones, or in a grid of their own."""
+        case.error_score = self.pick(np.nan, np.nan, np.nan, np.nan, 0.0, "raise")
+        known = [
+            name for name in case.estimator.get_params() if name.rpartition("__")[2] in EXTREME
+        ]
+        beside = [name for name in known if name in parts[0]]
+        name = self.pick(*(beside if beside and self.chance(0.6) else known))
+        bad = self.some(EXTREME[name.rpartition("__")[2]], 2)
+        case.facts["extreme"] = {name: bad}
+        if name in parts[0]:
+            parts[0][name] = [*parts[0][name][:3], *bad]
+        else:
+            parts.append({name: bad})
 
     def distribution(self, name: str, values: list[Any]) -> Any:
         if name.rpartition("__")[2] in ("alpha", "C") and self.chance(0.6):

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
+from scipy import sparse
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import PCA, TruncatedSVD
 from sklearn.feature_selection import SelectKBest, VarianceThreshold, f_classif, f_regression
@@ -98,6 +101,148 @@ def margin(estimator, X, y):
 def shifted(X):
     """What a FunctionTransformer does."""
     return np.asarray(X, dtype=float) * 0.5 + 0.1
+
+
+# -- transformers that users write ---------------------------------------------------------------
+
+
+def plain(X):
+    """Any container as an array of numbers."""
+    return np.asarray(X.toarray() if sparse.issparse(X) else X, dtype=float)
+
+
+class Remembering(TransformerMixin, BaseEstimator):
+    """Depends on how many rows it was fitted on and on which: fitted elsewhere, it shows."""
+
+    def __init__(self, power=1.0):
+        self.power = power
+
+    def fit(self, X, y=None):
+        rows = plain(X)
+        self.n_fits_ = getattr(self, "n_fits_", 0) + 1  # a clone begins with none
+        self.centre_ = np.median(rows, axis=0)
+        self.scale_ = (1.0 + len(rows) / 10.0) ** self.power * self.n_fits_
+        return self
+
+    def transform(self, X):
+        return (plain(X) - self.centre_) / self.scale_
+
+
+class Supervised(TransformerMixin, BaseEstimator):
+    """Columns weighted by how they go with y: y is needed, and leaks if it is not of the fold."""
+
+    def fit(self, X, y):
+        target = np.asarray(y)
+        if target.dtype.kind not in "fi":
+            target = np.unique(target, return_inverse=True)[1]
+        target = target.reshape(len(target), -1)[:, 0].astype(float)
+        rows = plain(X)
+        self.weights_ = 0.1 + np.abs((target - target.mean()) @ (rows - rows.mean(axis=0)))
+        self.weights_ /= self.weights_.max()
+        return self
+
+    def transform(self, X):
+        return plain(X) * self.weights_
+
+
+class Sparsified(TransformerMixin, BaseEstimator):
+    """Gives a sparse matrix, without the entries that are small among the rows of the fit."""
+
+    def fit(self, X, y=None):
+        self.least_ = np.quantile(np.abs(plain(X)), 0.3)
+        return self
+
+    def transform(self, X):
+        rows = plain(X)
+        return sparse.csr_matrix(np.where(np.abs(rows) < self.least_, 0.0, rows))
+
+
+class Framed(TransformerMixin, BaseEstimator):
+    """Gives a data frame with names and an index of its own."""
+
+    def fit(self, X, y=None):
+        self.largest_ = np.abs(plain(X)).max() + 1.0
+        return self
+
+    def transform(self, X):
+        rows = plain(X) / self.largest_
+        index = [f"row {i}" for i in range(len(rows), 0, -1)]
+        return pd.DataFrame(rows, index=index, columns=[f"f{j}" for j in range(rows.shape[1])])
+
+
+class OtherwiseInTraining(TransformerMixin, BaseEstimator):
+    """Transforms the rows of the fit otherwise than new rows, as encoders of targets do."""
+
+    def fit(self, X, y=None):
+        self.mean_ = plain(X).mean(axis=0)
+        return self
+
+    def fit_transform(self, X, y=None):
+        self.fit(X, y)
+        rows = plain(X)
+        return rows - (rows.sum(axis=0) - rows) / (len(rows) - 1.0)
+
+    def transform(self, X):
+        return plain(X) - self.mean_
+
+
+class Failing(TransformerMixin, BaseEstimator):
+    """Fails on some training sets: these folds have ``error_score``, the others a score."""
+
+    def fit(self, X, y=None):
+        if plain(X)[0, 0] < 0.0:
+            raise ValueError("the first value is negative")
+        return self
+
+    def transform(self, X):
+        return plain(X)
+
+
+class Selected(TransformerMixin, BaseEstimator):
+    """Keeps the columns that vary more than the median column: others in every fold."""
+
+    def fit(self, X, y=None):
+        spread = plain(X).std(axis=0)
+        self.kept_ = spread >= np.median(spread)
+        return self
+
+    def transform(self, X):
+        return plain(X)[:, self.kept_]
+
+
+USER_STEPS = (
+    Remembering,
+    Supervised,
+    Sparsified,
+    Framed,
+    OtherwiseInTraining,
+    Selected,
+)
+
+
+# -- values that fits do not take, or hardly ---------------------------------------------------
+
+EXTREME = {
+    "C": [1e-310, 1e-30, 0.0, -1.0, None, "1.0", np.nan],
+    "gamma": [1e39, 1e-39, 0.0, -1.0, None, "wide", np.nan],
+    "alpha": [1e-310, 1e300, -1.0, None, "1.0", np.nan],
+    "epsilon": [-0.1, None, "0.1"],
+    "degree": [-1, "3", None],
+    "coef0": [None, "1.0"],
+    "kernel": ["precomputed", "no such kernel", None],
+    "class_weight": ["unbalanced", 3],
+    "fit_intercept": ["yes", None],
+    "tol": [None, -1.0, "small"],
+    "decision_function_shape": ["ova"],
+    "break_ties": ["no"],
+    "multi_class": ["one"],
+    "loss": ["no such loss"],
+    "solver": ["no such solver"],
+    "with_mean": ["no"],
+    "n_components": [-1, "many", 10_000],
+    "k": [-1, "few"],
+}
+"""By the name of a parameter: at the edge of the numbers, out of range, of a wrong type."""
 
 
 class Draws:
@@ -226,6 +371,9 @@ class Models(Draws):
             params["break_ties"] = self.chance(0.2)
             if self.chance(0.1):
                 axes["break_ties"] = [False, True]
+        if self.chance(0.12):
+            # With a seed, as libsvm draws the folds that its probabilities come from.
+            params |= {"probability": True, "random_state": 3}
         return SVC(**params), axes
 
     def linear(self, kind: type) -> tuple[Any, dict[str, Any]]:
@@ -285,6 +433,8 @@ class Models(Draws):
     def step(self, container: str) -> tuple[str, Any, dict[str, Any]]:
         if container == "kernel":
             return ("kernel", self.pick(KernelCenterer(), "passthrough"), {})
+        if self.chance(0.3):
+            return self.user_step()
         few = max(1, self.d - 1)
         score = f_classif if self.is_classifier else f_regression
         dense = [
@@ -312,3 +462,11 @@ class Models(Draws):
             svd = ("svd", TruncatedSVD(n_components=few, random_state=0), {})
             return self.pick(scaler, svd, *any_rows)
         return self.pick(*dense, *any_rows)
+
+    def user_step(self) -> tuple[str, Any, dict[str, Any]]:
+        """A transformer of a class that no package has."""
+        if self.chance(0.08):
+            return "failing", Failing(), {}
+        kind = self.pick(*USER_STEPS)
+        self.facts["user"] = kind.__name__
+        return kind.__name__.lower(), kind(), {"power": [0.5, 1.0]} if kind is Remembering else {}
