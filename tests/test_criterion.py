@@ -2,6 +2,7 @@
 
 import gzip
 import pickle
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -446,6 +447,30 @@ def test_the_failing_case_of_the_2014_paper_is_excluded():
     assert_array_equal(table["is_identity"], [False, False])
     assert search.best_params_["gamma"] == 1 / 8
     assert_array_equal(table["rank_test_score"], [2, 1])
+
+
+def test_how_near_the_identity_is_a_parameter():
+    """The rule as it is written: the median over the rows of their largest similarity."""
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    y = np.where(X[:, 0] > 0.0, 1.0, -1.0)
+    gammas = [0.1, 3.0, 20.0]
+    typical = []
+    for gamma in gammas:
+        K = rbf_kernel(X, gamma=gamma)
+        np.fill_diagonal(K, 0.0)
+        typical.append(np.median(K.max(axis=1)))
+    assert 1.5e-8 < typical[2] < typical[1] < typical[0]
+    for limit, excluded in ((None, 0), (1.0001 * typical[2], 1), (1.0001 * typical[1], 2)):
+        options = {} if limit is None else {"near_identity": limit}
+        grid = {"gamma": gammas}
+        search = FastGridSearchCV(LSSVC(), grid, cv=5, order=1, n_confirm=0, **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", InexactWarning)
+            search.fit(X, y)
+        near = search.cv_results_["status"] == "near identity"
+        assert_array_equal(near, [False] * (3 - excluded) + [True] * excluded)
+    with pytest.raises(ValueError, match="near_identity=2 is not allowed"):
+        FastGridSearchCV(LSSVC(), {"gamma": [1.0]}, near_identity=2).fit(X, y)
 
 
 def test_identity_is_judged_row_by_row():

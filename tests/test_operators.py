@@ -369,7 +369,7 @@ class TestLazyMatrix:
         some, others = np.array([3, 1, 40]), np.arange(50)
         assert_array_equal(lazy.diagonal(), eager.diagonal())
         assert lazy.is_identity == eager.is_identity
-        assert lazy.is_near_identity == eager.is_near_identity
+        assert lazy.typical_similarity == eager.typical_similarity
         assert not lazy.is_made
         assert_array_equal(lazy.cross(some, others), eager.cross(some, others))
         assert_array_equal(lazy.restrict(some).K, eager.restrict(some).K)

@@ -28,6 +28,8 @@ KCV = {k: Method(f"{k}CV", LSSVM, k, {"order": "exact"}) for k in FOLDS}
 BIF = {k: Method(f"BIF-{k}CV", LSSVM, k, {"order": 3}) for k in FOLDS}
 STAR = Method("(★) 10", LSSVM, 10, {"order": np.inf})
 DEFAULT = Method("default 10", LSSVM, 10, {"n_confirm": "auto"}, scaling="sum")
+WIDE = 0.2
+EXCLUDING = Method(f"BIF-10CV, {WIDE}", LSSVM, 10, {"order": 3, "near_identity": WIDE})
 PAIRS = tuple(method for k in FOLDS for method in (KCV[k], BIF[k]))
 COLUMNS = "EP ELOO 5CV BIF-5CV 10CV BIF-10CV 20CV BIF-20CV"
 AGAINST = {
@@ -101,6 +103,24 @@ TABLE_1 = ErrorTable(
     printed=ERRORS,
     references=AGAINST,
 )
+NARROW = ("ionosphere", "heart", "sonar", "triazines")
+IDENTITY = ErrorTable(
+    paper=PAPER,
+    name="identity",
+    title="Table 1 with another rule for kernels near the identity",
+    note=(
+        f"BIF-10CV, {WIDE} is `near_identity={WIDE}`: kernels are excluded if the median over the "
+        "rows of their largest kernel value with another row is at most that; BIF-10CV is the "
+        "default, 1.5e-8. The paper prints no number."
+    ),
+    rows=tuple(rows for rows in SETS if rows.label in NARROW),
+    grid=GRID,
+    share=SHARE,
+    splits=SPLITS,
+    methods=(KCV[10], BIF[10], EXCLUDING),
+    printed={label: own | {EXCLUDING.name: own["BIF-10CV"]} for label, own in ERRORS.items()},
+    references={"BIF-10CV": "10CV", EXCLUDING.name: "10CV"},
+)
 TABLE_2 = TimeTable(
     paper=PAPER,
     name="table2",
@@ -128,7 +148,7 @@ FIGURE_1 = DiscrepancyTable(
     orders=(1, 2, 3, 4, 5),
     splits=1,
 )
-TABLES: tuple[Table, ...] = (TABLE_1, TABLE_2, FIGURE_1)
+TABLES: tuple[Table, ...] = (TABLE_1, IDENTITY, TABLE_2, FIGURE_1)
 
 
 def remarks(found: Found) -> str:
@@ -152,7 +172,8 @@ space_ga) indicate that the paper used about that many of the 8,192.
 
 By the t-test, BIF-5CV is {verdicts[5]}; BIF-10CV is {verdicts[10]}; BIF-20CV is {verdicts[20]}.
 The paper
-prints the same errors for BIF and CV on most sets. Our default is
+prints the same errors for BIF and CV on most sets. The rule for kernels near the identity
+decides part of this, see the second table. Our default is
 {TABLE_1.verdict(found, DEFAULT.name, "10CV")}; ELOO is
 {TABLE_1.verdict(found, "ELOO", "10CV")}. Our 10CV is within one printed standard deviation of the
 printed mean on {TABLE_1.near_printed(found, "10CV")} sets, our BIF-10CV on

@@ -75,6 +75,8 @@ class Task:
     """Whether held-out values are kept beside their scores."""
     best_by: str | None = None
     """The score by which only the best of the candidates evaluated together keeps its values."""
+    near_identity: float = 0.0
+    """The typical similarity up to which a finite influence series excludes a kernel."""
     owners: tuple[int, ...] | None = None
     """The version of the target that each fold is for, where each has folds of its own."""
 

@@ -314,7 +314,10 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     by = wants.selects_by if isinstance(wants.selects_by, str) else "score"
     task = Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)
     return replace(
-        task, keeps_values=wants.keeps is not None, best_by=by if wants.keeps == "best" else None
+        task,
+        keeps_values=wants.keeps is not None,
+        best_by=by if wants.keeps == "best" else None,
+        near_identity=request.options.near_identity,
     )
 
 

@@ -39,6 +39,9 @@ from everyfold.types import (
     Targets,
 )
 
+NEAR_IDENTITY = 1.5e-8
+"""Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -60,6 +63,7 @@ class Options:
     criterion: str | Closed | None = None
     fallback: Fallback = "warn"
     repeats: int = 1
+    near_identity: float = NEAR_IDENTITY
 
     def __post_init__(self) -> None:
         order = self.order
@@ -85,6 +89,11 @@ class Options:
         if self.fallback not in ("warn", "refit", "refuse"):
             raise ValueError(
                 f"fallback={self.fallback!r} is not known; use 'warn', 'refit' or 'refuse'"
+            )
+        if not (isinstance(self.near_identity, Real) and 0.0 <= self.near_identity <= 1.0):
+            raise ValueError(
+                f"near_identity={self.near_identity!r} is not allowed; use a kernel value between "
+                "0 (no candidate is excluded) and 1, such as 1.5e-8"
             )
         self._check_confirm()
         self._check_criterion()

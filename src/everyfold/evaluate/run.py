@@ -97,7 +97,8 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
             found = _group(data, unit, group, operator, shared)
         facts = _facts(operator)  # kernels of folds tell afterwards
         found = [noted(o, **facts) for o in found]
-        if group.method.excludes_identity and operator.is_near_identity:
+        limit = data.tasks[first.task].near_identity
+        if group.method.excludes_identity and operator.typical_similarity <= limit:
             found = [exclude(o) for o in found]
         outcomes += found
     return outcomes

@@ -152,8 +152,8 @@ class Operator(ABC):
     """An upper bound of how far it is from the matrix it stands for."""
     is_identity: bool = False
     """Whether no row is like any other, to half of working precision: nothing can be learnt."""
-    is_near_identity: bool = False
-    """Whether that is so of half of the rows at least."""
+    typical_similarity: float = np.inf
+    """The median over the rows of their largest similarity to another row, where that is known."""
 
     @property
     def rank(self) -> int:

@@ -160,10 +160,10 @@ class DenseMatrix(Responds, Differentiates):
         return True
 
     @cached_property
-    def is_near_identity(self) -> bool:  # type: ignore[override]  # a constant elsewhere
-        """See base class: by the median over the rows of their largest similarity to another."""
+    def typical_similarity(self) -> float:  # type: ignore[override]  # a constant elsewhere
+        """See base class."""
         if self.n < 2:
-            return False
+            return np.inf
         scale = np.sqrt(np.abs(self.diagonal()))
         largest = np.empty(self.n)
         for i in range(0, self.n, _ROWS):
@@ -172,7 +172,7 @@ class DenseMatrix(Responds, Differentiates):
             limit = scale[i : i + _ROWS, None] * scale
             apart /= np.where(limit > 0.0, limit, 1.0)
             largest[i : i + _ROWS] = apart.max(axis=1)
-        return bool(np.median(largest) <= _NOTHING)
+        return float(np.median(largest))
 
     @property
     def is_semidefinite(self) -> bool:

@@ -77,8 +77,7 @@ class FastGridSearchCV(FastSearchCV):
         evaluate the influence series of that order, the Bouligand influence functions (BIF) of Liu
         et al. (2014), which exist to reproduce the literature. ``choose_granularity(...)`` sets
         both the order and the folds (with cv=None). With a finite order, a candidate whose kernel
-        matrix is near the identity gets the score -inf (Liu et al. 2014): for half of the rows, the
-        largest kernel value with another row is below 1.5e-8.
+        matrix is near the identity gets the score -inf, see ``near_identity``.
     criterion : str, Closed or None, default=None
         None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" and
         "eigenvalue_perturbation" (:mod:`everyfold.criteria`) are computed from one fit on all rows,
@@ -133,6 +132,11 @@ class FastGridSearchCV(FastSearchCV):
         or code (functions and classes that are not in an installed package, and the globals that
         they read) raises an error, as does one that another process is using. ``n_jobs`` and
         ``verbose`` may change.
+    near_identity : float, default=1.5e-8
+        For a finite ``order`` only: a candidate gets the score -inf if the median over the rows of
+        their largest kernel value with another row, relative to the diagonal, is at most this
+        (Liu et al. 2014). The influence series of such a kernel repeats the training error. The
+        default is half of the digits; 0.2 also excludes kernels that are narrow but not singular.
     pre_dispatch : int or str, default="2*n_jobs"
         Accepted for compatibility; has no effect.
 
@@ -204,6 +208,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         fallback: Fallback = "warn",
         random_state: RandomState = None,
         journal: str | os.PathLike[str] | None = None,
+        near_identity: float = 1.5e-8,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         keep_parameters(self, locals())
@@ -237,7 +242,7 @@ class FastRandomizedSearchCV(FastSearchCV):
         many separate draws.
     scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
 operator, ridge_scaling, n_confirm, preprocessing, keep_predictions, pooled, fallback, journal, \
-pre_dispatch
+near_identity, pre_dispatch
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Determines the candidates, which are those of scikit-learn's search, and is the seed of
@@ -295,6 +300,7 @@ pre_dispatch
         fallback: Fallback = "warn",
         random_state: RandomState = None,
         journal: str | os.PathLike[str] | None = None,
+        near_identity: float = 1.5e-8,
         pre_dispatch: int | str = "2*n_jobs",
     ) -> None:
         keep_parameters(self, locals())

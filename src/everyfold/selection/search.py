@@ -205,6 +205,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             self.random_state,
             self.criterion,
             self.fallback,
+            near_identity=self.near_identity,
         )
         check_rule(self.refit, self.scoring, has_folds=self.criterion is None)
         scorer, metric = self._get_scorers()
