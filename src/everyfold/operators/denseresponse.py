@@ -166,6 +166,11 @@ class DenseResponse(Response):
     # -- M -----------------------------------------------------------------------------------------
 
     @cached_property
+    def _passive(self) -> Index:
+        """The rows without curvature."""
+        return np.setdiff1d(np.arange(len(self._K)), self._active)
+
+    @cached_property
     def _K_active(self) -> Array:
         return self._K if self._active.size == len(self._K) else self._K[:, self._active]
 
@@ -188,7 +193,7 @@ class DenseResponse(Response):
         curvature only pushes, through its own column of the kernel:
         M B = [K − K_{:A} G K_{A:}] B / 2ρ, plus the intercept's rank-one term.
         """
-        passive = np.setdiff1d(np.arange(len(self._K)), self._active)
+        passive = self._passive
         M_B = self._lift(B[self._active] / (2.0 * self._s[:, None]))
         if passive.size and np.any(B[passive]):
             M_B += self._push(passive, B[passive])

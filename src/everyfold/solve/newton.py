@@ -22,7 +22,7 @@ MAX_STEPS = 200
 _OVERSHOOT = 0.1
 _RISE = 1e-9
 _FAR = 10.0
-_FLOOR = 1e-15
+FLOOR = 1e-15
 _BALANCE = 1e-13
 _NUDGE = 1e-7
 _DOUBLINGS = 60
@@ -144,10 +144,19 @@ class _Iterate:
         return self.f + self.b
 
 
-def newton_all(problem: Problem, operator: Responds, rho: float, start: Solution | None) -> Fit:
-    """Fit every target, one after the other: each has an active set of its own."""
+def newton_all(
+    problem: Problem,
+    operator: Responds,
+    rho: float,
+    start: Solution | None,
+    enough: float = FLOOR,
+) -> Fit:
+    """Fit every target, one after the other: each has an active set of its own.
+
+    A violation that is ``enough`` ends the iteration before its last steps.
+    """
     parts = [
-        _Newton(problem, k, operator, rho).run(
+        _Newton(problem, k, operator, rho, enough).run(
             None if start is None else (start.coef[:, k], float(start.intercept[k]))
         )
         for k in range(problem.y.shape[1])
@@ -192,6 +201,7 @@ class _Newton:
     column: int
     operator: Responds
     rho: float
+    enough: float = FLOOR
 
     def run(self, start: tuple[Array, float] | None) -> _Outcome:
         """The minimiser, and how it was found; a start that leads nowhere is forgotten."""
@@ -204,7 +214,7 @@ class _Newton:
         response: Response | None = None
         violation = self._violation(point)
         for step in range(MAX_STEPS):
-            if violation <= _FLOOR:
+            if violation <= self.enough:
                 return _Outcome(self._settle(point), step, violation, condition, True, response)
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from everyfold.operators.base import Responds, Solution
-from everyfold.solve.newton import Fit, newton_all
+from everyfold.solve.newton import FLOOR, Fit, newton_all
 from everyfold.solve.problem import Problem
 from everyfold.types import Route
 
@@ -27,11 +27,13 @@ def solve_path(
     start: Solution | None = None,
     *,
     keep_responses: bool = False,
+    enough: float = 0.0,
 ) -> Iterator[Fit]:
     """Fit all ridges of one kernel, in the order given.
 
     Squared loss shares factorisations between the ridges; any other loss takes Newton steps, each
-    ridge starting from the solution of the one before, the first from ``start``.
+    ridge starting from the solution of the one before, the first from ``start``. They end where the
+    conditions of a minimum are violated by no more than ``enough``, or as far as rounding allows.
 
     Examples
     --------
@@ -46,7 +48,13 @@ def solve_path(
     """
     if problem.level.any():
         fits = solve_path(
-            problem.levelled, operator, ridges, route, start, keep_responses=keep_responses
+            problem.levelled,
+            operator,
+            ridges,
+            route,
+            start,
+            keep_responses=keep_responses,
+            enough=enough,
         )
         for fit in fits:
             yield replace(fit, solution=fit.solution.raised(problem.level))
@@ -60,7 +68,7 @@ def solve_path(
         return
     operator.check_varying(str(problem.loss))
     for rho in rhos:
-        fit = newton_all(problem, operator, rho, start)
+        fit = newton_all(problem, operator, rho, start, max(enough, FLOOR))
         start = fit.solution
         yield fit if keep_responses else replace(fit, responses=())
 
