@@ -13,7 +13,6 @@ import numpy as np
 from everyfold.evaluate.data import Data, Outcome, Task
 from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.foldscores import FoldScores
-from everyfold.evaluate.refits import with_values
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
 from everyfold.models.targets import Target
@@ -112,6 +111,7 @@ class Keeper:
     metric: str | None
     _kept: dict[int, _Kept | None] = field(default_factory=dict)
     _best: tuple[float, int] = (-math.inf, 0)
+    _fitted: Outcome | None = None
 
     def take(self, outcome: Outcome, data: Data) -> None:
         """Keep the values of an outcome, if they are wanted."""
@@ -128,13 +128,19 @@ class Keeper:
             self._kept.clear()
         if self.keeps is not None:
             task = data.tasks[data.candidates[number].task]
-            self._kept[number] = _Kept.of(with_values(outcome, data), task)
+            self._kept[number] = _Kept.of(outcome, task)
+            self._fitted = outcome if outcome.fitted is not None else None
 
     def _forget(self, number: int) -> None:
         """A candidate that was the best is no longer: it was evaluated again, more exactly."""
         if number in self._kept:
             self._kept.clear()
             self._best = -math.inf, 0
+
+    def fitted(self, number: int) -> Outcome | None:
+        """The outcome whose estimators are still to be asked for the values of a candidate."""
+        own = self._fitted
+        return own if own is not None and own.number == number else None
 
     def lacks(self, number: int) -> bool:
         """Whether a candidate's values are wanted and not there."""
@@ -145,7 +151,7 @@ class Keeper:
         if self.keeps == "best":
             self._kept.clear()
         task = data.tasks[data.candidates[outcome.number].task]
-        self._kept[outcome.number] = _Kept.of(outcome, task)
+        self._kept[outcome.number], self._fitted = _Kept.of(outcome, task), None
 
     def read(
         self, number: int, method: Method, *, is_exact: bool, status: str

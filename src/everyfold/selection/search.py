@@ -27,7 +27,7 @@ from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.rankcurve import settled
 from everyfold.evaluate.read import not_sped_up, read
-from everyfold.evaluate.refits import refitted_again
+from everyfold.evaluate.refits import refitted_again, with_values
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.evaluate.rounds import Once, mean_score
 from everyfold.models.adapters import twin_of
@@ -309,9 +309,14 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         number = state.finished[self.best_index_]
         if state.keeper.lacks(number) and number in state.data.candidates:
             data = settled(state.data, state.history[number].landmarks)
-            is_plain = number in state.plan.plain
-            again = refitted_again if is_plain else partial(evaluate_again, state.request)
-            state.keeper.add(again(data, number), data)
+            fitted = state.keeper.fitted(number)
+            if fitted is not None:
+                outcome = with_values(fitted, data)
+            elif number in state.plan.plain:
+                outcome = refitted_again(data, number)
+            else:
+                outcome = evaluate_again(state.request, data, number)
+            state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: Table) -> list[Remark]:
         """What is to be said of the winner."""
