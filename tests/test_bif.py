@@ -142,6 +142,7 @@ def test_huber_hinge_in_the_corrected_form_of_2016(table, order):
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 @pytest.mark.parametrize("scaling", ["sum", "mean"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_scores_and_searches_are_those_of_the_predictions(table, scaling, intercept):
@@ -207,6 +208,7 @@ def test_a_rule_that_is_not_known():
         choose_granularity(0.1, ridge=1.0, smoothing=0.01, rule="finest")
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_a_granularity_sets_folds_and_order(table):
     X, y, _ = table
     chosen = choose_granularity(0.1, ridge=1.0, smoothing=0.01)

@@ -492,6 +492,7 @@ def test_threshold_of_repeated_folds_pools_every_value():
     np.testing.assert_allclose(search.tune_threshold(), loop, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_threshold_refuses_what_it_cannot_tune():
     X, y = three_classes()
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3).fit(X, y)

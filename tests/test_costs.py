@@ -265,6 +265,7 @@ class TestWorkers:
         [(SVC(), labels, HuberSVC), (SVR(), y, QuadraticSVR)],
         ids=["labels", "numbers"],
     )
+    @pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
     def test_what_is_advised_to_machines_takes_the_same_grid(
         self, machine, target, instead, monkeypatch
     ):

@@ -473,6 +473,7 @@ def test_how_near_the_identity_is_a_parameter():
         FastGridSearchCV(LSSVC(), {"gamma": [1.0]}, near_identity=2).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_identity_is_judged_row_by_row():
     """Near the identity by half of the rows, whatever a few pairs of rows are like."""
     far = 100.0 * np.arange(20.0)[:, None]

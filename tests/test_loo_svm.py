@@ -228,8 +228,7 @@ def is_steady(before, after, limit, i):
 
 @pytest.mark.parametrize("kind", ["hinge", "epsilon"])
 @pytest.mark.parametrize("C", [0.05, 0.5, 5.0])
-def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
-    monkeypatch.setattr(single, "SMOOTHING", 1e-7)
+def test_the_step_is_exact_where_no_row_changes_sides(kind, C):
     K = RBF(0.5)(X)
     if kind == "hinge":
         y, loss, solve = SIGNS, Hinge(), hinge_paths
@@ -246,6 +245,7 @@ def test_the_step_is_exact_where_no_row_changes_sides(kind, C, monkeypatch):
         full,
         Folds.leave_one_out(len(y)),
         None,
+        width=1e-7,
     )[0]
     held = np.tile(WEIGHTS, (len(y), 1))
     np.fill_diagonal(held, 0.0)

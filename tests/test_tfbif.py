@@ -356,6 +356,7 @@ def test_more_folds_cost_no_more_products_with_the_kernel(monkeypatch):
 # -- through the front door --------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 @pytest.mark.parametrize("estimator", [HuberSVC(h=0.2), LSSVC(), SVC()], ids=["huber", "ls", "svc"])
 def test_search(table, estimator):
     X, y, _ = table
@@ -386,6 +387,7 @@ def test_the_estimator_that_has_it_is_the_exact_one(table):
     )
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_refits_may_confirm_it(table):
     X, y, _ = table
     search = FastGridSearchCV(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from everyfold.criteria import single
 from everyfold.criteria.base import OutOfFold, Predictive
 from everyfold.criteria.heldout import HeldOut
 from everyfold.criteria.libsvm import Libsvm, RawLibsvm
@@ -16,9 +17,9 @@ from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
 from everyfold.criteria.single import (
     check_fits,
     hold_out_by_refits,
-    hold_out_by_steps,
     solve_paths,
     tips,
+    unit_of,
 )
 from everyfold.operators.base import Part, Responds, Solution, Splits, having
 from everyfold.operators.dense import DenseMatrix
@@ -31,7 +32,8 @@ from everyfold.svm.paths import PairPaths, Stop, pair_paths
 from everyfold.types import AnyArray, Array, Mask
 
 SMOOTHING = 0.05
-"""Width over which kinks are rounded for the one-step formula; it hardly depends on it."""
+"""Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
+standard deviation of y for numbers."""
 
 LOOSER = 10.0
 """How much looser than libsvm's the tolerance of a fit may be that rows are only left out of."""
@@ -418,6 +420,8 @@ class SingleRows(Predictive):
     """
 
     tol: float
+    width: float = single.SMOOTHING
+    """Over which the kink of the loss is smoothed, in standard deviations of y (1 for labels)."""
 
     def evaluate(
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
@@ -430,7 +434,9 @@ class SingleRows(Predictive):
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
-        records = hold_out_by_steps(problem, matrix, Cs, paths, folds, kernel)
+        records = single.hold_out_by_steps(
+            problem, matrix, Cs, paths, folds, kernel, width=self.width
+        )
         loose = np.empty(0, dtype=np.intp)
         if problem.loss.is_margin:
             is_loose = paths.play[0] > LOOSER * self.tol
@@ -521,13 +527,15 @@ class SmoothedSteps(Predictive):
 
     tol: float
     order: float
+    width: float = SMOOTHING
+    """Over which the kinks are smoothed, in standard deviations of y (1 for labels)."""
 
     def evaluate(
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         _check_convex(operator)
-        smooth = replace(problem, loss=problem.loss.smoothed(SMOOTHING))
+        smooth = replace(problem, loss=problem.loss.smoothed(self.width * unit_of(problem)))
         criterion = HeldOut(order=self.order, starts=self._starts(problem, operator, ridges))
         for record in criterion.evaluate(smooth, operator, ridges, folds):
             yield replace(record, is_exact=np.zeros_like(record.is_exact))

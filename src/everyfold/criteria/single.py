@@ -168,6 +168,8 @@ def hold_out_by_steps(
     paths: FoldPaths,
     folds: Folds,
     kernel: Kernel32 | None,
+    *,
+    width: float = SMOOTHING,
 ) -> list[OutOfFold]:
     r"""Held-out values of every row at every C, from the solutions on all rows.
 
@@ -190,6 +192,8 @@ def hold_out_by_steps(
         Single rows.
     kernel : Kernel32, optional
         The kernel, for refits of rows in doubt. There are none without it.
+    width : float
+        Over which the kink is rounded, in standard deviations of y (1 for labels).
 
     Returns
     -------
@@ -201,12 +205,12 @@ def hold_out_by_steps(
     and some hundred pair steps for each row in doubt. Cs at whose solutions almost the same rows
     are at the kink share a system, and once no row is at its bound, larger Cs cost nothing.
 
-    **Exact?** No. As ``SMOOTHING`` goes to 0, for rows that make no other change sides, to the
+    **Exact?** No. As ``width`` goes to 0, for rows that make no other change sides, to the
     tolerance of ``paths``.
     """
     assert paths.coef is not None
     full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
-    width, scale = SMOOTHING * _unit(problem), float(np.abs(operator.diagonal()).max())
+    width, scale = width * unit_of(problem), float(np.abs(operator.diagonal()).max())
     machines = [
         _Machine(problem, C, u, a, float(b), width, scale)
         for C, (u, a, b) in zip(Cs, full, strict=True)
@@ -403,7 +407,7 @@ def _spans_of_chain(
     return {k: (found, system.condition) for (k, _, _), found in zip(nested, spans, strict=True)}
 
 
-def _unit(problem: Problem) -> float:
+def unit_of(problem: Problem) -> float:
     """The unit of distances from the kink: the standard deviation of y, or 1 for labels."""
     if problem.loss.is_margin:
         return 1.0
@@ -439,7 +443,7 @@ def _refit_doubtful(
     held: dict[int, Array],
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
-    unit = _unit(problem)
+    unit = unit_of(problem)
     cases: dict[int, RowRemovals] = {}
     for k, machine in machines.items():
         rows = _in_doubt(machine, held[k], kernel.diagonal)

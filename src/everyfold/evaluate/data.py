@@ -350,8 +350,10 @@ class Outcome:
         How it was done, in words.
     operator : str
         How the kernel matrix was represented, in words.
-    is_approximate, is_of_another_model : bool
-        Whether the method is one that differs from refits; whether values belong to an approximate
+    caveat : str
+        How far values may be from those of refits, in words; empty for methods that give these.
+    is_of_another_model : bool
+        Whether values belong to an approximate
         kernel, so that refits cannot confirm them.
     residual_trace : float
         What a low-rank kernel leaves unexplained; 0 for a full one.
@@ -396,7 +398,7 @@ class Outcome:
     seconds: tuple[float, float] = (0.0, 0.0)
     method: str = ""
     operator: str = ""
-    is_approximate: bool = False
+    caveat: str = ""
     is_of_another_model: bool = False
     residual_trace: float = 0.0
     is_identity: bool = False
@@ -413,6 +415,11 @@ class Outcome:
     fitted: list[Estimator] | None = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether the method is one that differs from refits."""
+        return bool(self.caveat)
 
     @property
     def failure(self) -> Failure | None:
@@ -472,7 +479,7 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
         times=[t for part in parts for t in part.times or ()] if first.times else None,
         fitted=[m for part in parts for m in part.fitted or ()] if first.fitted else None,
         method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
-        is_approximate=any(part.is_approximate for part in parts),
+        caveat=next((part.caveat for part in parts if part.caveat), ""),
         is_of_another_model=any(part.is_of_another_model for part in parts),
         is_identity=all(part.is_identity for part in parts),
         is_unique=all(part.is_unique for part in parts),

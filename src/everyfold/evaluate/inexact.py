@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,33 +36,59 @@ def _worst(score: Score) -> Score:
     return None if score is None else -np.inf
 
 
-def warn_if_excluded(outcomes: Sequence[Outcome]) -> None:
-    """Say whose kernel is near the identity, where a series of finite order was asked for."""
-    count = sum(outcome.status == NEAR_IDENTITY for outcome in outcomes)
-    if not count:
+def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
+    """Say once what is not known to equal refits: approximations, and what rounding has spoilt."""
+    words = [*_approximated(outcomes), *_excluded(outcomes), *_spoilt(outcomes)]
+    if words:
+        warn(" ".join(words), InexactWarning)
+
+
+def _approximated(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """What was asked for by name and does not refit, how far off that may be, and what does."""
+    found = [outcome for outcome in outcomes if outcome.caveat]
+    if not found:
         return
-    warn(
-        f"the kernel of {count} of {len(outcomes)} candidates is near the identity (for half of "
-        "the rows the kernel value with any other row is negligible). An influence series of "
-        "finite order then only repeats the training error, so they get the score -inf. Use "
-        "order='auto', or leave out such large values of gamma.",
-        InexactWarning,
+    methods = ", ".join(dict.fromkeys(outcome.method for outcome in found))
+    caveats = ". ".join(dict.fromkeys(outcome.caveat for outcome in found))
+    radii = np.concatenate([outcome.radius for outcome in found])
+    radii = radii[np.isfinite(radii)]
+    if radii.size:
+        caveats += f" (it is up to {radii.max():.3g} here)"
+    whose = "" if len(outcomes) == 1 else f" of {_share(found, outcomes)}"
+    yield (
+        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use order='auto' "
+        "to get the values of refits."
     )
 
 
-def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
-    """Say so if rounding may have spoilt values; those that are inexact otherwise do not count."""
-    found = [outcome.condition[_are_spoilt(outcome)] for outcome in outcomes]
+def _share(found: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
+    return f"{len(found)} of {len(outcomes)} candidates"
+
+
+def _excluded(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Whose kernel is near the identity, where a series of finite order was asked for."""
+    found = [outcome for outcome in outcomes if outcome.status == NEAR_IDENTITY]
+    if found:
+        yield (
+            f"The kernel of {_share(found, outcomes)} is near the identity (for half of the rows "
+            "the kernel value with any other row is negligible). An influence series of finite "
+            "order then only repeats the training error, so they get the score -inf. Use "
+            "order='auto', or leave out such large values of gamma."
+        )
+
+
+def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Where rounding may have spoilt values; those that are inexact otherwise do not count."""
+    found = [o.condition[_are_spoilt(o)] for o in outcomes if not o.caveat]
     spoilt = [conditions for conditions in found if len(conditions)]
     if not spoilt:
         return
     folds, worst = sum(map(len, spoilt)), max(float(conditions.max()) for conditions in spoilt)
-    warn(
+    yield (
         f"{counted(folds, 'fold')} of {counted(len(spoilt), 'candidate')} are not known to equal a "
         f"refit: rounding errors are multiplied by up to about {worst:.1g} (the condition number "
         "of the linear systems, or what centring leaves of a nearly constant kernel), and may "
-        "exceed 1e-6. Use a larger alpha (smaller C).",
-        InexactWarning,
+        "exceed 1e-6. Use a larger alpha (smaller C)."
     )
 
 
@@ -71,14 +97,3 @@ def _are_spoilt(outcome: Outcome) -> Mask:
     error = np.nan_to_num(outcome.condition, posinf=0.0) * np.finfo(np.float64).eps
     spoilt: Mask = ~outcome.is_exact & (error > TRUSTED_ERROR)
     return spoilt
-
-
-def warn_if_approximate(outcome: Outcome) -> None:
-    """Say so if a method was taken that does not refit: many folds of losses with kinks."""
-    if not outcome.is_approximate:
-        return
-    warn(
-        f"the held-out values are an approximation: {outcome.method}. It is accurate for folds "
-        "of single rows. Use at most 20 folds, or order='exact', to get the values of refits.",
-        InexactWarning,
-    )

@@ -37,6 +37,28 @@ MANY_FOLDS = 20
 """Beyond this number of folds nobody wants refits of the estimator itself, and sums over the rows
 of every fold cost more than one response."""
 
+SERIES = (
+    "Influence series of finite order under-estimate errors where the spectral radius of a fold "
+    "is near 1"
+)
+STEP = (
+    "One step may be far off for folds of several rows: in benchmarks/many_folds.py mean "
+    "accuracies differed by up to 0.3, and mean squared errors by up to 144 %"
+)
+SINGLE = (
+    "In benchmarks/many_folds.py mean accuracies by steps without single rows differed by up to "
+    "0.04, and mean squared errors by up to 9 %"
+)
+RESPONSE = (
+    "The error of a response of low rank depends on the columns that are drawn; there is none "
+    "without operator=Nystrom(replaces='response')"
+)
+SCREENED = (
+    "Candidates that cannot win are solved to a tolerance of 0.05 only: in benchmarks/svm.py their "
+    "mean scores differed by up to 0.004"
+)
+"""How far approximations may be off; benchmarks/results has the figures."""
+
 FEW_FOLDS = 20
 """Up to so many folds piecewise quadratic losses are fitted fold by fold: larger folds move many
 rows to other pieces, for which the factorisation of all rows stands less well, while fits of their
@@ -61,9 +83,11 @@ class Method:
         What it should cost.
     memory : int
         Bytes at work, the kernel matrix included.
-    is_approximate : bool
-        Whether the values differ from those of refits by more than rounding or a solver's
-        tolerance.
+    caveat : str
+        How far values may be from those of refits, in words; empty if only by rounding or a
+        solver's tolerance.
+    by_steps : float, optional
+        The seconds of one step from the fit on all rows, where that could be asked for instead.
     is_of_another_model : bool
         Whether values belong to an approximate kernel, so that refits cannot confirm them.
     fallback : FoldSolver
@@ -76,10 +100,16 @@ class Method:
     words: str
     seconds: float
     memory: int
-    is_approximate: bool = False
+    caveat: str = ""
+    by_steps: float | None = None
     is_of_another_model: bool = False
     fallback: FoldSolver[Any] = Refit()  # noqa: RUF009  # immutable
     excludes_identity: bool = False
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether values differ from those of refits by more than rounding or a tolerance."""
+        return bool(self.caveat)
 
 
 def check_order(model: Model, order: Order) -> None:
@@ -151,9 +181,9 @@ def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
 
 
 def _method(
-    criterion: Predictive | Closed, words: str, cost: Cost, *, is_approximate: bool
+    criterion: Predictive | Closed, words: str, cost: Cost, caveat: str = "", **more: Any
 ) -> Method:
-    return Method(criterion, words, cost.seconds, cost.memory, is_approximate=is_approximate)
+    return Method(criterion, words, cost.seconds, cost.memory, caveat, **more)
 
 
 def _by_criterion(
@@ -164,13 +194,13 @@ def _by_criterion(
     sizes = [int(np.count_nonzero(p.w)) for p in model.problems(task.target, task.weights)]
     cost, route = closed_cost(criterion, model.loss, work, sizes)
     tuned = criterion.tuned(route, model.tolerance)
-    return _method(tuned, closed_words(criterion), cost, is_approximate=False)
+    return _method(tuned, closed_words(criterion), cost)
 
 
 def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
     words = "leave-one-out for every alpha on the training rows of each fold, then the best alpha"
     cost = own_ridge(_work([model], task, outline), len(model.ridges))
-    return _method(OwnRidge(model.ridges), words, cost, is_approximate=False)
+    return _method(OwnRidge(model.ridges), words, cost)
 
 
 # -- squared loss ------------------------------------------------------------------------------
@@ -189,7 +219,7 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
         route: Route = "cholesky" if by_ridge else "eigen"
         criterion = HeldOut(order=limit, route=route, seed=models[0].seed)
         words = _series_words(limit, outline)
-        return Method(criterion, words, plan.seconds, plan.memory, is_approximate=True)
+        return Method(criterion, words, plan.seconds, plan.memory, _caveat(limit, outline))
     if outline.is_long and isinstance(plan.criterion, BySums):
         return _passes(models, task, outline, plan.seconds)
     return Method(plan.criterion, plan.words, plan.seconds, plan.memory)
@@ -205,6 +235,13 @@ def _series_words(order: float, outline: Outline) -> str:
     return words
 
 
+def _caveat(order: float, outline: Outline) -> str:
+    """How far off one step or a series may be, in words."""
+    if outline.response_rank is not None:
+        return RESPONSE if order == math.inf else f"{RESPONSE}. {SERIES}"
+    return STEP if order == math.inf else SERIES
+
+
 def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Method:
     """Every fold for its own columns alone, from one response for all of them."""
     assert task.owners is not None
@@ -215,7 +252,8 @@ def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Meth
     is_series = is_finite(order)
     criterion = replace(found, owners=task.owners, order=float(order) if is_series else found.order)
     words = f"{plan.words}; every permutation on folds of its own"
-    return Method(criterion, words, plan.seconds, plan.memory, is_approximate=is_series)
+    caveat = SERIES if is_series else ""
+    return Method(criterion, words, plan.seconds, plan.memory, caveat)
 
 
 def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
@@ -266,14 +304,14 @@ def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order)
     if order == "exact" and is_removal and _shares_steps(models[0], len(folds)):
         words = "a Newton fit of all rows, then of all folds at once with its factorisation"
         cost = costs.newton_together(work, is_piecewise=models[0].loss.is_piecewise_quadratic)
-        return _method(Together(), words, cost, is_approximate=False)
+        return _method(Together(), words, cost, by_steps=costs.newton_steps(work).seconds)
     if order == "exact" or not is_removal:
         words = "Newton fits of every fold, each starting from the fit on all rows"
-        return _method(Refit(), words, costs.newton_fits(work), is_approximate=False)
+        by_steps = costs.newton_steps(work).seconds if is_removal else None
+        return _method(Refit(), words, costs.newton_fits(work), by_steps=by_steps)
     words = _series_words(float(order), outline)
     criterion = HeldOut(order=float(order))
-    return _method(criterion, words, costs.newton_steps(work), is_approximate=True)
-
+    return _method(criterion, words, costs.newton_steps(work), _caveat(float(order), outline))
 
 def _shares_steps(model: Model, n_folds: int) -> bool:
     """Whether the folds of a smooth loss are quicker together than one by one."""
@@ -300,23 +338,33 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
     if needs_refits and is_single and not _changes_ridge(model, task):
         _check_full(work)
         criterion = RefittedRows(model.tolerance, _solver(models))
-        method = _method(criterion, REFITTED, costs.refitted_rows(work), is_approximate=False)
+        by_steps = None if task.needs_values else costs.single_rows(work).seconds
+        cost = costs.refitted_rows(work)
+        method = _method(criterion, REFITTED, cost, by_steps=by_steps)
     elif resolved == "exact":
-        return _paths(models, task, work, is_staged=is_staged)
+        method = _paths(models, task, work, is_staged=is_staged)
+        return replace(method, by_steps=costs.smoothed_steps(work).seconds)
     elif resolved == math.inf and is_single:
         _check_full(work)
         words = (
             "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
             "rows that it leaves in doubt"
         )
-        cost = costs.single_rows(work)
-        method = _method(SingleRows(model.tolerance), words, cost, is_approximate=True)
+        single = SingleRows(model.tolerance)
+        words += _smoothed_words(model, single.width)
+        method = _method(single, words, costs.single_rows(work), SINGLE)
     else:
-        words = _series_words(float(resolved), outline)
-        words += ", with libsvm's loss smoothed at its kinks"
         steps = SmoothedSteps(model.tolerance, float(resolved))
-        method = _method(steps, words, costs.smoothed_steps(work), is_approximate=True)
+        words = _series_words(float(resolved), outline) + _smoothed_words(model, steps.width)
+        caveat = _caveat(float(resolved), outline)
+        method = _method(steps, words, costs.smoothed_steps(work), caveat)
     return replace(method, fallback=_solver(models))
+
+
+def _smoothed_words(model: Model, width: float) -> str:
+    """Over which width kinks are smoothed, in words."""
+    unit = "" if model.loss.is_margin else " standard deviations of y"
+    return f", with libsvm's loss smoothed at its kinks over a width of {width:g}{unit}"
 
 
 def _changes_ridge(model: Model, task: Task) -> bool:
@@ -347,9 +395,10 @@ def _check_full(work: Workload) -> None:
 def _paths(models: Sequence[Model], task: Task, work: Workload, *, is_staged: bool) -> Method:
     _check_full(work)
     words = "support vector paths in C of every fold, to libsvm's tolerance"
-    criterion = _solver(models)
+    criterion, caveat = _solver(models), ""
     is_staged = is_staged and not task.target.has_pairs
     if is_staged:
+        caveat = SCREENED
         words = (
             "support vector paths in C of every fold, the best of each kernel to libsvm's tolerance"
         )
@@ -357,4 +406,4 @@ def _paths(models: Sequence[Model], task: Task, work: Workload, *, is_staged: bo
     problems = models[0].problems(task.target, task.weights)
     sizes = tuple(int(np.count_nonzero(problem.w)) for problem in problems)
     cost = costs.fold_paths(work, sizes, is_staged=is_staged)
-    return replace(_method(criterion, words, cost, is_approximate=False), fallback=_solver(models))
+    return _method(criterion, words, cost, caveat, fallback=_solver(models))

@@ -78,6 +78,8 @@ class SearchPlan:
     plain : dict
         The candidates that are refitted though they might be sped up, and why: nothing takes less
         time, for example.
+    hint : str
+        The option that approximates, with its error, where the exact way should take long.
     candidates, operator, methods, exact, confirmed, seconds
         Of the work that was done, or of the planned work as far as it is known.
 
@@ -104,6 +106,7 @@ class SearchPlan:
     measured: Measured | None = None
     pooled: tuple[str, ...] = ()
     plain: Mapping[int, str] = field(default_factory=dict)
+    hint: str = ""
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -212,7 +215,7 @@ class SearchPlan:
         if self.is_closed:
             return "the criterion as defined, of the fit on all rows"
         if any(method.is_approximate for unit in self.units for method in unit.methods):
-            return "no: an approximation; a search may confirm the best candidates by refits"
+            return "not all: an approximation; a search may confirm the best candidates by refits"
         if self.kind == "once":
             return "no: equal to refits, but with steps that were fitted on the test rows as well"
         if self.rounds.climbs:
@@ -260,6 +263,7 @@ class SearchPlan:
             ("preprocessing", self.preprocessing),
             *self._costs(),
             *(("note", note) for note in self.notes),
+            *([("quicker", self.hint)] if self.hint else []),
         ]
 
     def _shape(self) -> str:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
+from everyfold.criteria.paths import RefittedRows
 from everyfold.evaluate.candidates import configured, warn_of_refits
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
+from everyfold.evaluate.methods import SINGLE, STEP
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.passes import (
     cut_passes,
@@ -47,6 +49,11 @@ _NO_METRIC = (
     "of them), so that none was excluded at low rank, and all were evaluated on the full kernel "
     "matrix of {} rows; refit='<metric>' is faster"
 )
+
+
+LONG, SHARE_OF_STEPS = 10.0, 0.1
+"""An approximation is named where the exact way should take more than LONG seconds, and it at most
+this share of them. It is never taken without being asked for."""
 
 
 def plan(data: Data, request: Request) -> SearchPlan:
@@ -177,6 +184,23 @@ def _sped_up(
         memory=kept + max(unit.memory for unit in expected),
         notes=(*notes, *more, *stand_in_notes(data)),
         pooled=pooled,
+        hint=_quicker(expected),
+    )
+
+
+def _quicker(units: Sequence[Unit]) -> str:
+    """The option that approximates, where the exact way is long and it is much quicker."""
+    seconds = sum(unit.seconds for unit in units)
+    known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
+    steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
+    if seconds <= LONG or steps > SHARE_OF_STEPS * seconds:
+        return ""
+    caveat = " ".join(
+        dict.fromkeys(SINGLE if isinstance(m.criterion, RefittedRows) else STEP for m in known)
+    )
+    return (
+        f"order=float('inf') should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
+        f"step from the fit on all rows for every fold, which is an approximation. {caveat}"
     )
 
 

@@ -405,7 +405,7 @@ def _judge(
         method=record.words or method.words,
         is_unique=record.has_one_solution,
         only_label=_only_label(record.values, task, tile),
-        is_approximate=_is_approximate(record, method),
+        caveat=_caveat(record, method),
         is_of_another_model=method.is_of_another_model,
         status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
     )
@@ -486,9 +486,14 @@ def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
 _FEW_ROWS = 200
 
 
-def _is_approximate(record: OutOfFold, method: Method) -> bool:
-    """Whether values differ from refits' by the method taken, planned or not."""
-    return not record.is_exact.all() if record.words else method.is_approximate
+def _caveat(record: OutOfFold, method: Method) -> str:
+    """How far values may be off by the method taken; some folds are known to be exact all the same.
+
+    So are all where a method stood in for the one that was planned.
+    """
+    is_known = record.is_exact.copy()
+    is_known[list(record.failures)] = True
+    return "" if is_known.all() else method.caveat
 
 
 def _among_all(found: AnyArray, tile: Tile, missing: float) -> AnyArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
@@ -363,7 +364,9 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
             f"the search has no held-out values, as it refits every fold ({reason}); pass a cv, "
             "which repeats the search on each of its training sets, or calibrate best_estimator_"
         )
-    search.fit(X, y, **params)
+    with warnings.catch_warnings():  # said below, of the winner
+        warnings.filterwarnings("ignore", "the held-out values", InexactWarning)
+        search.fit(X, y, **params)
     found = search.out_of_fold(method="decision_function")
     if not found.is_exact:
         warn(

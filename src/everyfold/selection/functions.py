@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import type_of_target
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.door import carry_out
-from everyfold.evaluate.inexact import warn_if_approximate, warn_if_excluded, warn_if_inexact
+from everyfold.evaluate.inexact import warn_if_inexact
 from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
@@ -298,14 +298,14 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     data = check_read(read(request), request)
     made = plan(data, request)
     check_plan(made, request)
+    if verbose > 0 and made.hint:
+        print(made.hint)
     *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:
         certainty = "exact" if outcome.is_exact.all() else "not all exact"
         sizes = f"{counted(made.rows, 'row')}, {counted(len(outcome.folds), 'fold')}"
         print(f"{sizes}: {outcome.method}, {certainty}")
     warn_if_inexact([outcome])
-    warn_if_approximate(outcome)
-    warn_if_excluded([outcome])
     return data, outcome
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state, indexable
 from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Outcome, Task
 from everyfold.evaluate.door import outcomes_of
-from everyfold.evaluate.inexact import warn_if_approximate, warn_if_inexact
+from everyfold.evaluate.inexact import warn_if_inexact
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.pipelines import take_apart
@@ -174,4 +174,3 @@ def _say(outcomes: list[Outcome], count: int, verbose: int) -> None:
         certainty = "exact" if all(o.is_exact.all() for o in outcomes) else "not all exact"
         print(f"{count - 1} permutations: {outcomes[0].method}, {certainty}")
     warn_if_inexact(outcomes)
-    warn_if_approximate(outcomes[0])

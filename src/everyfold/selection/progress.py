@@ -144,6 +144,8 @@ class Progress(Watch):
             folds = f", {counted(plan.folds, 'fold')} each" if plan.folds else ""
             words = counted(self._candidates, "candidate")
             print(f"{words} on {counted(self._total, 'kernel')}{folds}", flush=True)
+        if plan.hint:
+            print(plan.hint, flush=True)
         if plan.refitted:
             count = len(plan.refitted)
             print(

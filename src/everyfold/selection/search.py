@@ -20,7 +20,7 @@ from sklearn.utils import Tags, get_tags
 from everyfold.evaluate.data import REFITTED, Data, Outcome, without_values
 from everyfold.evaluate.door import carry_out
 from everyfold.evaluate.foldscores import column
-from everyfold.evaluate.inexact import warn_if_excluded, warn_if_inexact
+from everyfold.evaluate.inexact import warn_if_inexact
 from everyfold.evaluate.journal import opened
 from everyfold.evaluate.passes import has_stand_in
 from everyfold.evaluate.plan import SearchPlan
@@ -286,7 +286,6 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     def _finish(self, state: _Run) -> None:
         table = self._tabulate(state)
         warn_if_inexact(list(state.history.values()))
-        warn_if_excluded(list(state.history.values()))
         self._choose(state, table.results)
         self._confirm(state, table.results)
         remarks = self._remarks(state, table)

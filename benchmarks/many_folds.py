@@ -1,0 +1,316 @@
+"""More than twenty folds: the tables of ``GridSearchCV``, and the time that both take.
+
+Twelve sets (twelve others for SVR) of at most 300 rows × repeated folds, shuffle splits and
+groups × five estimators, one line each: the largest difference of a mean score (SVR: relative),
+what the winner lacks to the best of scikit-learn's table (0 is the same winner or a tie), seconds
+of both (processor time, one BLAS thread, after compilation) and their ratio. A line fails where one
+of the first two is above 1e-3 and above one row in every mean (SVR: 1e-3), or where the ratio is
+below 8 for the rbf kernel with two classes, 3 elsewhere, 0.95 for LogisticRegression. The exit code
+is 1 if any line fails.
+
+``--steps`` measures instead how far one step from the fit on all rows (``order=inf``) is off.
+
+Run with ``python benchmarks/many_folds.py [--quick] [--only svr heart] [--steps]``. Most sets are
+read from ``../shared/data`` beside the project, and are skipped without it.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import argparse
+import platform
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+from sklearn.datasets import (
+    load_breast_cancer,
+    load_diabetes,
+    load_digits,
+    load_iris,
+    load_svmlight_file,
+    load_wine,
+    make_friedman1,
+)
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    RepeatedKFold,
+    ShuffleSplit,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
+from sklearn.svm import SVC, SVR
+
+from everyfold import FastGridSearchCV
+
+SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
+ROWS, GROUPS, DIFFERENCE = 300, 25, 1e-3
+Rows = tuple[Any, Any]
+
+
+def _own(load: Callable[..., Rows]) -> Callable[[], Rows]:
+    return lambda: load(return_X_y=True)
+
+
+def _shared(name: str) -> Callable[[], Rows]:
+    def rows() -> Rows:
+        X, y = load_svmlight_file(str(SHARED / f"{name}.svm.gz"))
+        return X.toarray(), y
+
+    return rows
+
+
+CLASSES: dict[str, Callable[[], Rows]] = {
+    "cancer": _own(load_breast_cancer),
+    "iris": _own(load_iris),
+    "wine": _own(load_wine),
+    "digits": _own(load_digits),
+    **{
+        name: _shared(name)
+        for name in (
+            "heart", "german.numer", "diabetes", "australian", "ionosphere", "sonar",
+            "liver-disorders", "a1a",
+        )
+    },
+}  # fmt: skip
+NUMBERS: dict[str, Callable[[], Rows]] = {
+    "diabetes": _own(load_diabetes),
+    "friedman": lambda: make_friedman1(ROWS, 10, noise=1.0, random_state=0),
+    **{
+        name: _shared(name)
+        for name in (
+            "abalone", "bodyfat", "cpusmall", "housing", "mg", "mpg", "pyrim", "space_ga",
+            "triazines", "eunite2001",
+        )
+    },
+}  # fmt: skip
+SPLITTERS = {
+    "5 x 5": RepeatedKFold(n_splits=5, n_repeats=5, random_state=0),
+    "10 x 10": RepeatedKFold(n_splits=10, n_repeats=10, random_state=0),
+    "shuffle": ShuffleSplit(30, test_size=0.2, random_state=0),
+    "groups": LeaveOneGroupOut(),
+}
+CS, GAMMAS = [0.1, 1.0, 10.0, 100.0], [0.003, 0.03, 0.3]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An estimator with its candidates; ``is_raw`` gets the rows before they are scaled."""
+
+    name: str
+    model: Any
+    grid: dict[str, Any]
+    least: float = 3.0
+    is_raw: bool = False
+    scoring: str | None = None
+
+
+KINDS = [
+    Kind("SVC linear", SVC(kernel="linear"), {"C": [0.01, 0.1, 1.0, 10.0]}),
+    Kind("SVC rbf", SVC(), {"C": CS, "gamma": GAMMAS}, 8.0),
+    Kind("SVR", SVR(), {"C": CS[:3], "gamma": GAMMAS}, scoring="neg_mean_squared_error"),
+    Kind("LogisticRegression", LogisticRegression(), {"C": [0.01, 0.1, 1.0, 10.0]}, 0.95),
+    Kind("Pipeline", make_pipeline(StandardScaler(), SVC()),
+         {"svc__C": CS, "svc__gamma": GAMMAS}, is_raw=True),
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line: a kind of estimator on a set with some folds."""
+
+    kind: Kind
+    set: str
+    folds: str
+
+    @property
+    def name(self) -> str:
+        """What the line begins with."""
+        return f"{self.kind.name:<19} {self.set:<16} {self.folds:<8}"
+
+    def rows(self) -> tuple[Any, Any, Any]:
+        """A sample of the rows, and groups."""
+        sets = NUMBERS if self.kind.name == "SVR" else CLASSES
+        X, y = sets[self.set]()
+        own = np.random.default_rng(0).permutation(len(y))[:ROWS]
+        X, y = np.asarray(X, dtype=float)[own], y[own]
+        groups = np.random.default_rng(1).permutation(len(y)) % GROUPS
+        if self.kind.name == "SVR":
+            y = scale(y)
+        return X if self.kind.is_raw else scale(X), y, groups
+
+
+def cases(*, quick: bool) -> Iterator[Case]:
+    """All lines, or a sixth of them."""
+    number = 0
+    for kind in KINDS:
+        for name in NUMBERS if kind.name == "SVR" else CLASSES:
+            for folds in SPLITTERS:
+                number += 1
+                if not quick or number % 7 == 0:
+                    yield Case(kind, name, folds)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a case took, and how far its scores are from scikit-learn's."""
+
+    case: Case
+    n: int
+    n_classes: int
+    gap: float
+    lost: float
+    """What the winner has less than the best, in scikit-learn's table."""
+    theirs: float
+    ours: float
+
+    @property
+    def allowed(self) -> float:
+        """1e-3, or one row in the mean of every fold."""
+        is_row = self.case.kind.name != "SVR"
+        return max(DIFFERENCE, 1.001 / self.n) if is_row else DIFFERENCE
+
+    @property
+    def least(self) -> float:
+        """The ratio that is promised; eight is for two classes."""
+        return min(self.case.kind.least, 8.0 if self.n_classes == 2 else 3.0)
+
+    @property
+    def verdict(self) -> str:
+        """What is wrong with it."""
+        wrong = ["DIFFERS"] * (not self.gap <= self.allowed)
+        wrong += ["OTHER"] * (not self.lost <= self.allowed)
+        wrong += ["SLOW"] * (self.theirs < self.least * self.ours)
+        return " ".join(wrong) or "holds"
+
+    def __str__(self) -> str:
+        ratio = self.theirs / self.ours
+        times = f"{self.theirs:>8.2f} {self.ours:>8.3f} {ratio:>7.1f}"
+        return f"{self.case.name} {self.gap:>8.1e} {self.lost:>8.1e} {times}  {self.verdict}"
+
+
+def gap_of(ours: Any, theirs: Any, *, is_relative: bool) -> tuple[float, float]:
+    """The largest difference of a mean score, and what the other winner loses."""
+    mine, known = (search.cv_results_["mean_test_score"] for search in (ours, theirs))
+    unit = np.abs(known) if is_relative else np.ones(len(known))
+    lost = (known.max() - known[np.argmax(mine)]) / unit.min()
+    return float(np.max(np.abs(mine - known) / unit)), float(lost)
+
+
+def measure(case: Case) -> Line:
+    """Both searches; ours twice, of which the mean counts."""
+    X, y, groups = case.rows()
+    kind, cv = case.kind, SPLITTERS[case.folds]
+    options = {"cv": cv, "scoring": kind.scoring, "refit": False}
+    ours = FastGridSearchCV(kind.model, kind.grid, **options)
+    theirs = GridSearchCV(kind.model, kind.grid, **options)
+    fit = {"groups": groups} if case.folds == "groups" else {}
+    taken = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for search in (ours, theirs, ours):
+            start = time.process_time()
+            search.fit(X, y, **fit)
+            taken.append(time.process_time() - start)
+    gap, lost = gap_of(ours, theirs, is_relative=kind.name == "SVR")
+    seconds = taken[1], (taken[0] + taken[2]) / 2.0
+    return Line(case, len(y), len(np.unique(y)), gap, lost, *seconds)
+
+
+def measure_steps(case: Case, cv: Any) -> tuple[float, float]:
+    """How far the means of steps are off the exact ones, and the ratio of their times."""
+    X, y, _ = case.rows()
+    kind, taken, tables = case.kind, [], []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for order in ("auto", float("inf")):
+            options = {"cv": cv, "scoring": kind.scoring, "refit": False, "order": order}
+            start = time.process_time()
+            tables.append(FastGridSearchCV(kind.model, kind.grid, n_confirm=0, **options).fit(X, y))
+            taken.append(time.process_time() - start)
+    gap, _ = gap_of(tables[1], tables[0], is_relative=kind.name == "SVR")
+    return gap, taken[0] / taken[1]
+
+
+def steps(asked: list[Case]) -> None:
+    """One step from the fit on all rows against the exact way: repeated folds, leave-one-out."""
+    print(f"{'':<36} {'5 x 5 off':>10} {'ratio':>6} {'one row off':>12} {'ratio':>6}")
+    found = []
+    for case in asked:
+        if case.folds != "5 x 5" or case.kind.is_raw or case.kind.name == "LogisticRegression":
+            continue
+        folds = measure_steps(case, SPLITTERS["5 x 5"])
+        single = measure_steps(case, LeaveOneOut())
+        found.append((folds[0], single[0]))
+        print(
+            f"{case.kind.name:<19} {case.set:<16} {folds[0]:>10.3f} {folds[1]:>6.2f} "
+            f"{single[0]:>12.3f} {single[1]:>6.2f}",
+            flush=True,
+        )
+    largest = np.max(found, axis=0)
+    print(f"largest: {largest[0]:.3f} of folds, {largest[1]:.3f} of single rows")
+
+
+def main() -> None:
+    """Print a line for each case as it is measured; fail if any line does."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of cases, all of")
+    parser.add_argument("--quick", action="store_true", help="a seventh of the lines")
+    parser.add_argument("--steps", action="store_true", help="measure steps instead")
+    asked = parser.parse_args()
+    print(f"Python {platform.python_version()}, scikit-learn {sklearn.__version__}, one thread")
+    chosen = [
+        case
+        for case in cases(quick=asked.quick)
+        if all(part.lower() in case.name.lower() for part in asked.only)
+    ]
+    usable = []
+    for case in chosen:
+        try:
+            case.rows()
+        except OSError:
+            print(f"{case.name} skipped: no {case.set} in ../shared/data")
+        else:
+            usable.append(case)
+    if asked.steps:
+        steps(usable)
+        return
+    print(f"{'':<45} {'differ':>8} {'lost':>8} {'sklearn':>8} {'ours':>8} {'ratio':>7}")
+    for kind in (KINDS[1], KINDS[2]):  # compile
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            few = np.random.default_rng(0).normal(size=(40, 2))
+            FastGridSearchCV(kind.model, kind.grid, cv=3).fit(few, np.arange(40) % 3)
+    lines = []
+    for case in usable:
+        lines.append(measure(case))
+        print(lines[-1], flush=True)
+    failed = [line for line in lines if line.verdict != "holds"]
+    for kind in KINDS:
+        own = [line for line in lines if line.case.kind is kind]
+        if own:
+            ratios = [line.theirs / line.ours for line in own]
+            print(
+                f"{kind.name:<19} {len(own)} lines: differ by at most "
+                f"{max(line.gap for line in own):.1e}; ratio {min(ratios):.1f} at least, "
+                f"{np.median(ratios):.1f} in the median"
+            )
+    print(f"{len(failed)} of {len(lines)} lines fail" if failed else "every line holds")
+    sys.exit(len(failed) > 0)
+
+
+if __name__ == "__main__":
+    main()
