@@ -313,6 +313,7 @@ def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order)
     criterion = HeldOut(order=float(order))
     return _method(criterion, words, costs.newton_steps(work), _caveat(float(order), outline))
 
+
 def _shares_steps(model: Model, n_folds: int) -> bool:
     """Whether the folds of a smooth loss are quicker together than one by one."""
     if model.ridge_scaling == "mean":  # each fold has a ridge of its own
