@@ -78,6 +78,7 @@ bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/everyday.py
 	$(BIN)/python benchmarks/permutations.py
 	$(BIN)/python benchmarks/never_slower.py
+	$(BIN)/python benchmarks/many_folds.py
 	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth
 
 peers: $(VENV)/.installed-dev  ## search six sets by ten packages, each in its own environment; about an hour

@@ -287,6 +287,7 @@ def test_nested_with_a_rule_of_the_users_own(numbers):
         search.honest_score()
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_bbc_of_approximations_says_so(numbers):
     """A finite order is no refit, and what rests on it is no honest score of refits."""
     assert ridge_search().fit(*numbers).honest_score(n_bootstraps=5).is_exact
@@ -402,6 +403,7 @@ def test_comparisons_count_the_groups_of_fit():
     assert divided.compare(0, 3).unit == "row"
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_comparisons_of_estimates_say_so(numbers):
     """A finite order is no refit."""
     rough = ridge_search(order=1, n_confirm=0).fit(*numbers)

@@ -91,6 +91,7 @@ def test_a_killed_search_goes_on_and_repeats_nothing(tmp_path, n_jobs, kills):
     ],
     ids=["grid", "train", "metrics", "confirmed", "pooled", "random"],
 )
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_a_journal_gives_back_what_was_written(tmp_path, runs, kind, grid, options):
     journal = tmp_path / "journal"
     expected = searched(None, grid, kind=kind, **options)

@@ -204,6 +204,7 @@ def test_a_ridge_that_fails_fails_alone(both):
     )
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_what_has_no_sums_holds_the_features(both):
     X, y = regression()
     model = KernelRegressor(gamma=0.4, operator=OPERATORS[0])

@@ -88,6 +88,7 @@ def test_the_bar_moves_within_a_kernel_and_within_a_pass(monkeypatch, every_stat
     assert {8, 25, 50, 58, 75, 100} <= set(shares(terminal.getvalue()))
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_refits_and_later_rounds_have_a_bar(monkeypatch, every_state):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)

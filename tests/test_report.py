@@ -205,6 +205,7 @@ def test_one_candidate_was_not_selected(report, keeps):
     assert "was chosen for it" not in page.words
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_estimates_are_told(report):
     search = FastGridSearchCV(LSSVR(), GRID, cv=5, order=1, n_confirm=0).fit(X, y)
     page = report(search)
@@ -307,6 +308,7 @@ def test_several_metrics_with_and_without_a_winner(report):
     ids=["none", "simplest", "callable", "no_rows", "overlap", "time", "pooled", "order", "many"],
 )
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_every_search_has_a_page(report, how):
     search = FastGridSearchCV(LSSVR(), GRID, **{"cv": 3, **how}).fit(X, y)
     page = report(search)

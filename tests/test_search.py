@@ -659,6 +659,7 @@ def test_progress_is_silent_unless_asked_for(capsys):
     assert "kernel 2/2, 6/6 candidates" in printed
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_confirmation_decides():
     grid = {"alpha": [1e-3, 0.1, 3.0], "gamma": [0.5, 2.0]}
     options = {"cv": 4, "order": 1}

@@ -145,6 +145,7 @@ def test_the_ladder_draws_by_the_seed(monkeypatch):
     assert_array_equal(scores(default), scores(zero))
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_power_iterations_start_from_the_seed():
     options = {"order": 1, "ridge_scaling": "mean", "n_confirm": 0, "model": LSSVR()}
     first, again, other = (search(seed, **options) for seed in (3, 3, 4))

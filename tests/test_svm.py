@@ -297,6 +297,7 @@ def test_separable_data_with_a_huge_penalty():
     )
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
     grid = {"C": np.logspace(-1, 2, 10), "gamma": [0.2]}
     staged = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order="screen").fit(X, LABELS)
@@ -308,6 +309,7 @@ def test_only_what_was_solved_to_libsvms_tolerance_is_called_exact():
         assert_allclose(whole.cv_results_["mean_test_score"], theirs["mean_test_score"], atol=1e-3)
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_steps_of_the_smoothed_loss_are_never_called_exact():
     grid = {"C": [0.1, 1.0], "gamma": [0.2]}
     options = {"cv": ms.KFold(40), "refit": False, "n_confirm": 0, "order": np.inf}

@@ -79,7 +79,7 @@ def _excluded(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Where rounding may have spoilt values; those that are inexact otherwise do not count."""
-    found = [o.condition[_are_spoilt(o)] for o in outcomes if not o.caveat]
+    found = [outcome.condition[_are_spoilt(outcome)] for outcome in outcomes]
     spoilt = [conditions for conditions in found if len(conditions)]
     if not spoilt:
         return

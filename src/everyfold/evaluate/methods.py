@@ -88,6 +88,8 @@ class Method:
         solver's tolerance.
     by_steps : float, optional
         The seconds of one step from the fit on all rows, where that could be asked for instead.
+    caveat_of_steps : str
+        How far off these would be.
     is_of_another_model : bool
         Whether values belong to an approximate kernel, so that refits cannot confirm them.
     fallback : FoldSolver
@@ -102,6 +104,7 @@ class Method:
     memory: int
     caveat: str = ""
     by_steps: float | None = None
+    caveat_of_steps: str = STEP
     is_of_another_model: bool = False
     fallback: FoldSolver[Any] = Refit()  # noqa: RUF009  # immutable
     excludes_identity: bool = False
@@ -341,7 +344,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
         criterion = RefittedRows(model.tolerance, _solver(models))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         cost = costs.refitted_rows(work)
-        method = _method(criterion, REFITTED, cost, by_steps=by_steps)
+        method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
     elif resolved == "exact":
         method = _paths(models, task, work, is_staged=is_staged)
         return replace(method, by_steps=costs.smoothed_steps(work).seconds)

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from everyfold.criteria.paths import RefittedRows
 from everyfold.evaluate.candidates import configured, warn_of_refits
 from everyfold.evaluate.data import Candidate, Data, Task
 from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
-from everyfold.evaluate.methods import SINGLE, STEP
 from everyfold.evaluate.metrics import Side
 from everyfold.evaluate.passes import (
     cut_passes,
@@ -195,9 +193,7 @@ def _quicker(units: Sequence[Unit]) -> str:
     steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
     if seconds <= LONG or steps > SHARE_OF_STEPS * seconds:
         return ""
-    caveat = " ".join(
-        dict.fromkeys(SINGLE if isinstance(m.criterion, RefittedRows) else STEP for m in known)
-    )
+    caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
     return (
         f"order=float('inf') should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
         f"step from the fit on all rows for every fold, which is an approximation. {caveat}"
