@@ -280,6 +280,8 @@ def run_apart(script: Path, options: argparse.Namespace, *, ours: bool) -> Run:
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 OWN_NAMES = re.compile(r"\bFast((?:Grid|Randomized)SearchCV|CalibratedClassifierCV)\b")
+PROGRESS = re.compile(r"\[CV|Fitting \d+ folds|\d+ candidates on |kernel \d+/\d+")
+"""What ``verbose`` prints: of every fit there, of every kernel here."""
 TIMES = re.compile(r"[-+.\deE]+(?=\s*(?:s|ms|sec|secs|seconds|minutes)\b)")
 
 
@@ -295,8 +297,8 @@ def differing_lines(plain: str, ours: str, tolerance: float) -> list[str]:
 
 
 def _lines(text: str) -> list[str]:
-    named = OWN_NAMES.sub(r"\1", text)
-    return [" ".join(line.split()) for line in named.splitlines() if line.strip()]
+    lines = (" ".join(line.split()) for line in OWN_NAMES.sub(r"\1", text).splitlines())
+    return [line for line in lines if line and not PROGRESS.match(line)]
 
 
 def _alike(one: str, other: str, tolerance: float) -> bool:

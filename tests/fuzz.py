@@ -347,9 +347,14 @@ def _check_mean(
     ours, theirs, name = scores
     if _is_squared(final_step(estimator)) or case.routing or None in truths:
         return
+    if any(_is_all_ties(truth) for truth in truths):
+        return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        exact = np.array([rescored(case.scoring, truth, name) for truth in truths])
+        try:
+            exact = np.array([rescored(case.scoring, truth, name) for truth in truths])
+        except ValueError:
+            return  # folds that have no score, as one whose weights are all 0
     known = np.isfinite(exact) & np.isfinite(theirs) & np.isfinite(ours)
     if not known.any():
         return
@@ -360,6 +365,16 @@ def _check_mean(
     off = min(abs(mine - expected), abs(mine - truth))
     words = f"{where}: {name} {mine:.6g}, scikit-learn {expected:.6g}, with a small tol {truth:.6g}"
     _expect(off <= allowed + 1e-9, f"{words}: allowed {allowed:.2g}")
+
+
+def _is_all_ties(shown: Shown) -> bool:
+    """Whether classes are tied in exact arithmetic, as for a constant kernel and equal weights.
+
+    Refits then decide by the rounding of 0, and any label is as good as theirs.
+    """
+    if shown.classes is None or shown.values.ndim > 1:
+        return False
+    return bool(np.median(np.abs(shown.values)) < 1e-12)
 
 
 def _one_row(shown: Shown) -> float:

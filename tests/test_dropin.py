@@ -63,6 +63,8 @@ def test_printed_numbers_are_compared_to_a_tolerance(dropin):
     one = "GridSearchCV() took 3.2 s\nscore 0.9131 of <f at 0x7f01>\n\nbest {'C': 10}"
     near = "FastGridSearchCV()  took 0.1 s\nscore 0.9132 of <f at 0x7f02>\nbest {'C': 10}"
     assert dropin.differing_lines(one, near, 1e-3) == []
+    verbose = "Fitting 5 folds for each of 2 candidates, totalling 10 fits\n"
+    assert dropin.differing_lines(verbose + one, f"kernel 1/2, 2 s\n{near}", 1e-3) == []
     assert len(dropin.differing_lines(one, near, 1e-5)) == 1
     assert len(dropin.differing_lines(one, near.replace("10", "1"), 1e-3)) == 1
     assert len(dropin.differing_lines(one, near.replace("best", "worst"), 1e-3)) == 1
