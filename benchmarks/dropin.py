@@ -34,7 +34,9 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -462,11 +464,12 @@ def compare(options: argparse.Namespace) -> int:
                 print(line, file=output, flush=True)
 
         verdicts = []
-        for script in scripts:
-            name = str(script.relative_to(options.folder))
-            verdicts.append(judge(script, name, options))
-            for line in verdicts[-1].show():
-                say(line)
+        names = [str(script.relative_to(options.folder)) for script in scripts]
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for verdict in pool.map(judge, scripts, names, repeat(options)):
+                verdicts.append(verdict)
+                for line in verdict.show():
+                    say(line)
         for line in summary(verdicts):
             say(line)
     return int(any(v.word in ("differs", "fails with ours") for v in verdicts))
@@ -498,6 +501,7 @@ def read_options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds for a run of a script")
     parser.add_argument("--memory", type=int, default=MEMORY, help="gigabytes for a run")
     parser.add_argument("--scripts", type=int, help="at most so many scripts")
+    parser.add_argument("--jobs", type=int, default=1, help="so many scripts at a time")
     parser.add_argument("--tolerance", type=float, default=1e-3, help="of numbers")
     parser.add_argument("--processor", action="store_true", help="time of the processor")
     parser.add_argument("--warm", action="store_true", help="load compiled code before a script")

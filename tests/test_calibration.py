@@ -128,6 +128,21 @@ def test_an_ensemble_equals_scikit_learn(estimator, data, method):
         np.testing.assert_allclose(own.predict_proba(X), other.predict_proba(X), atol=1e-7)
 
 
+class ReturnsNothing(RandomForestClassifier):
+    """A classifier as scripts have it, whose ``fit`` forgets to return it."""
+
+    def fit(self, X, y):
+        super().fit(X, y)
+
+
+def test_an_ensemble_of_classifiers_whose_fit_returns_nothing():
+    X, y = two_classes(60)
+    model = ReturnsNothing(n_estimators=3, random_state=0)
+    ours = FastCalibratedClassifierCV(model, cv=3, fallback="refit").fit(X, y)
+    theirs = CalibratedClassifierCV(model, cv=3).fit(X, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "estimator", [LSSVC(gamma=0.1), LSSVC(gamma=0.1, class_weight={"no": 3.0}), SVC(gamma=0.1)]
 )

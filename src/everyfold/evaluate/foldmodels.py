@@ -264,7 +264,8 @@ def fit_to(estimator: Estimator, request: Request, train: Index) -> Estimator:
     """The estimator fitted to some rows of a request, with their share of its metadata."""
     rows: tuple[Matrix, Targets] = safe_split(estimator, request.X, request.y, train)
     params = check_method_params(request.X, params=request.metadata.fit, indices=train)
-    return estimator.fit(*rows, **params)
+    estimator.fit(*rows, **params)
+    return estimator  # not what fit returns: in users' classes that may be nothing
 
 
 def _fit(request: Request, train: Index, test: Index) -> tuple[Estimator, Array]:
