@@ -282,8 +282,8 @@ def run_apart(script: Path, options: argparse.Namespace, *, ours: bool) -> Run:
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?(?![\w.])")
 OWN_NAMES = re.compile(r"\bFast((?:Grid|Randomized)SearchCV|CalibratedClassifierCV)\b")
-PROGRESS = re.compile(r"\[CV|Fitting \d+ folds|\d+ candidates on |kernel \d+/\d+")
-"""What ``verbose`` prints: of every fit there, of every kernel here."""
+PROGRESS = re.compile(r"compiling |\[CV|Fitting \d+ folds|\d+ candidates on |kernel \d+/\d+")
+"""What ``verbose`` prints: of every fit there, of every kernel and of compilation here."""
 TIMES = re.compile(r"[-+.\deE]+(?=\s*(?:s|ms|sec|secs|seconds|minutes)\b)")
 
 
