@@ -18,7 +18,15 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score, cross_validate
+from everyfold import (
+    FastGridSearchCV,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    learning_curve,
+    permutation_test_score,
+    validation_curve,
+)
 from everyfold.evaluate import plainfits
 
 LONG, SIDES = make_classification(900, 250, n_informative=9, flip_y=0.1, random_state=0)
@@ -35,6 +43,17 @@ def cheap(monkeypatch):
     """Refits that seem to cost nothing."""
     monkeypatch.setattr(plainfits, "LEAST", 0.0)
     monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.0)
+
+
+def silent(function):
+    """The function, whose warnings are errors."""
+
+    def call(*args, **kwargs):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return function(*args, **kwargs)
+
+    return call
 
 
 def same(ours, theirs):
@@ -205,3 +224,63 @@ def test_a_rule_that_chooses_last_has_held_out_values_too():
     )
     found = ours.out_of_fold(method="decision_function")
     assert_allclose(found.values, known, rtol=1e-10)
+
+
+def test_permutation_tests_are_left_to_scikit_learn_without_a_word():
+    model, folds = LogisticRegression(C=0.5), ms.StratifiedKFold(3)
+    options = {"cv": folds, "n_permutations": 3}
+    ours, theirs = (
+        function(model, LONG, SIDES, random_state=np.random.RandomState(7), **options)
+        for function in (silent(permutation_test_score), ms.permutation_test_score)
+    )
+    assert_array_equal(ours[1], theirs[1])
+    assert ours[::2] == theirs[::2]
+
+
+def test_permutations_of_squared_loss_share_a_factorisation_whatever_a_refit_takes(cheap):
+    model, options = KernelRidge(kernel="rbf"), {"cv": 4, "n_permutations": 5, "verbose": 1}
+    with redirect_stdout(io.StringIO()) as printed:
+        ours = permutation_test_score(model, X, y, **options)
+    assert "5 permutations: " in printed.getvalue()
+    options["verbose"] = 0
+    assert_allclose(ours[1], ms.permutation_test_score(model, X, y, **options)[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True, "train_sizes": [200, 400]}])
+def test_learning_curves_are_left_to_scikit_learn_without_a_word(options):
+    model, options = LogisticRegression(C=0.5), {"cv": 3, "verbose": 1, **options}
+    with redirect_stdout(io.StringIO()) as printed:
+        ours, theirs = (
+            function(model, LONG, SIDES, random_state=np.random.RandomState(7), **options)
+            for function in (silent(learning_curve), ms.learning_curve)
+        )
+    for found, known in zip(ours, theirs, strict=True):
+        assert_array_equal(found, known)
+    assert printed.getvalue().count("Training set sizes") == 2  # once each
+
+
+def test_validation_curves_are_left_to_scikit_learn_without_a_word():
+    options = {"param_name": "C", "param_range": [0.01, 1.0], "cv": 3, "scoring": "neg_log_loss"}
+    ours, theirs = (
+        function(LogisticRegression(), LONG, SIDES, **options)
+        for function in (silent(validation_curve), ms.validation_curve)
+    )
+    for found, known in zip(ours, theirs, strict=True):
+        assert_array_equal(found, known)
+
+
+def test_a_curve_of_two_estimators_is_refitted_in_part(monkeypatch):
+    def seconds(estimator, *_):
+        return 0.0 if isinstance(estimator, RidgeClassifier) else np.inf
+
+    monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "fit_seconds", seconds)
+    model = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+    options = {"param_name": "model", "param_range": [SVC(C=0.1), RidgeClassifier()], "cv": 4}
+    fitted = []
+    monkeypatch.setattr(SVC, "fit", lambda self, *_, **__: fitted.append(self))
+    ours = validation_curve(model, X, two, **options)
+    assert not fitted
+    monkeypatch.undo()
+    for found, known in zip(ours, ms.validation_curve(model, X, two, **options), strict=True):
+        assert_allclose(found, known)

@@ -9,7 +9,6 @@ from functools import partial
 from everyfold.evaluate.data import Data, Outcome, join, noted, without_values
 from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.run import lost, run, score_together
 from everyfold.evaluate.tiles import Unit, gather
@@ -17,9 +16,9 @@ from everyfold.evaluate.workers import WorkerDiedError, map_unordered
 from everyfold.operators.threads import SINGLE_THREAD_ROWS
 
 
-def outcomes_of(data: Data, request: Request) -> dict[int, Outcome]:
-    """The last outcome of every candidate by number, planned and carried out."""
-    done = carry_out(plan(data, request), data, request.options.n_jobs)
+def outcomes_of(made: SearchPlan, data: Data, request: Request) -> dict[int, Outcome]:
+    """The last outcome of every candidate by number, once a plan is carried out."""
+    done = carry_out(made, data, request.options.n_jobs)
     return {outcome.number: outcome for some in done for outcome in some}
 
 

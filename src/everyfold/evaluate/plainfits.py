@@ -19,6 +19,7 @@ from sklearn.svm import SVC, SVR
 
 from everyfold.evaluate.costs import COSTS
 from everyfold.evaluate.data import Candidate, Data
+from everyfold.evaluate.permuted import Versions
 from everyfold.evaluate.request import Request
 from everyfold.evaluate.tiles import KernelPlan, Unit, gather
 from everyfold.models.model import original
@@ -65,7 +66,7 @@ _QUASI_NEWTON = 15
 
 @dataclass(frozen=True)
 class FitSizes:
-    """The sizes of one fit: training rows, columns, stored entries of a row, targets, test rows."""
+    """Sizes of a fit: training rows, columns, stored entries of a row, targets, rows scored."""
 
     rows: float
     features: int
@@ -236,8 +237,9 @@ def _may_refit(data: Data, request: Request) -> bool:
         and options.preprocessing != "once"
         and options.n_confirm in ("auto", 0)
         and options.closed is None
-        and not (request.orders or request.cvs)
         and not any(task.is_pooled or task.lacks_classes for task in data.tasks)
+        # One factorisation for all orders of y: each is one more right-hand side.
+        and not any(isinstance(task.target, Versions) for task in data.tasks)
         and not any(c.model.is_stand_in or c.model.warp for c in data.candidates.values())
     )
 
@@ -262,12 +264,10 @@ def _on_all_folds(data: Data, candidate: Candidate, kernel: KernelPlan) -> float
     targets = task.width if classes is None or candidate.model.voting is None else 1
     tests = float(np.mean(data.sizes))
     n_steps = len(candidate.parts.steps)
-    return sum(
-        count
-        * fit_seconds(
-            candidate.parts.final,
-            FitSizes(data.n - held, kernel.features, kernel.row_entries, targets, tests),
-            n_steps,
-        )
-        for held, count in task.whole.folds.groups
-    )
+    total = 0.0
+    for held, count in task.whole.folds.groups:
+        rows = data.n - held
+        scored = tests + (rows if task.with_train else 0)
+        size = FitSizes(rows, kernel.features, kernel.row_entries, targets, scored)
+        total += count * fit_seconds(candidate.parts.final, size, n_steps)
+    return total

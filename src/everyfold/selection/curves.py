@@ -13,14 +13,15 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 from sklearn.utils import check_random_state, indexable
 
+from everyfold.evaluate.data import Data
 from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.inexact import warn_if_inexact
-from everyfold.evaluate.read import read
+from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.private import translate_train_sizes, warn_or_raise_about_fit_failures
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
-from everyfold.selection.fallback import check_read, check_sped_up, falls_back
+from everyfold.selection.fallback import check_sped_up, falls_back, planned
 from everyfold.selection.functions import route
 from everyfold.selection.results import entries_of
 from everyfold.types import (
@@ -41,7 +42,7 @@ from everyfold.types import (
     Targets,
 )
 
-_WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None)
+_WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None, refits=True)
 _TENTHS = np.linspace(0.1, 1.0, 5)
 
 
@@ -73,7 +74,8 @@ def learning_curve(
     """Training and test scores for training sets of different sizes.
 
     It replaces :func:`sklearn.model_selection.learning_curve`. All sizes and folds share one kernel
-    matrix; every training set is solved separately, because its own rows are scored as well.
+    matrix; every training set is solved separately, because its own rows are scored as well. Where
+    refits of the estimator itself should take less time, the call is left to scikit-learn.
 
     Parameters
     ----------
@@ -134,11 +136,12 @@ def learning_curve(
     splitter = check_cv(cv, y, classifier=is_classifier(estimator))
     splits = list(splitter.split(X, y, **metadata.split))
     sizes = translate_train_sizes(train_sizes, len(splits[0][0]))
-    if verbose > 0:
-        print(f"[learning_curve] Training set sizes: {sizes}")
     subsets = _subsets(splits, sizes, check_random_state(random_state) if shuffle else None)
     request = Request(estimator, [{}], X, y, splits, scorer, metadata, options, _WANTS, cvs=subsets)
-    rows = _entries(request)
+    data, made = planned(request)
+    if verbose > 0:
+        print(f"[learning_curve] Training set sizes: {sizes}")
+    rows = _entries(request, data, made)
     warn_or_raise_about_fit_failures([entry for row in rows for entry in row], error_score)
     names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]
     return sizes, *(np.array([_column(row, name) for row in rows]) for name in names)
@@ -170,7 +173,8 @@ def validation_curve(
     """Training and test scores for different values of a parameter.
 
     It replaces :func:`sklearn.model_selection.validation_curve`. Values that share a kernel are
-    evaluated together, as in a search.
+    evaluated together, as in a search. Where refits of the estimator itself should take less time,
+    the call is left to scikit-learn.
 
     Parameters
     ----------
@@ -215,7 +219,7 @@ def validation_curve(
     check_sped_up(request)
     metadata = route("validation_curve", estimator, cv, scorer, groups, params)
     request = replace(request, metadata=metadata)
-    rows = _entries(request)
+    rows = _entries(request, *planned(request))
     train = np.array([_column(entries, "train_scores") for entries in rows])
     return train, np.array([_column(entries, "test_scores") for entries in rows])
 
@@ -237,10 +241,9 @@ def _subsets(
     return [[(train[:size], test) for train, test in splits] for size in sizes]
 
 
-def _entries(request: Request) -> list[list[Params]]:
+def _entries(request: Request, data: Data, made: SearchPlan) -> list[list[Params]]:
     """What became of every fold of every candidate."""
-    data = check_read(read(request), request)
-    outcomes = outcomes_of(data, request)
+    outcomes = outcomes_of(made, data, request)
     failed = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
     if failed and request.options.error_score == "raise":
         raise failed[0].error

@@ -14,7 +14,8 @@ from sklearn import model_selection
 from everyfold.evaluate.candidates import warn_of_refits
 from everyfold.evaluate.data import Data
 from everyfold.evaluate.plan import SearchPlan
-from everyfold.evaluate.read import not_sped_up
+from everyfold.evaluate.planner import plan
+from everyfold.evaluate.read import not_sped_up, read
 from everyfold.evaluate.request import Request
 from everyfold.types import Params
 
@@ -45,11 +46,23 @@ def check_read(data: Data, request: Request) -> Data:
     return data
 
 
-def check_plan(plan: SearchPlan, request: Request) -> None:
+def check_plan(made: SearchPlan, request: Request) -> None:
     """Leave a request to scikit-learn, without a word, if refits are the plan."""
-    for reason in plan.plain.values():
+    for reason in made.plain.values():
         silent = replace(request.options, fallback="refit")
         raise NotSpedUp(reason, replace(request, options=silent))
+
+
+def planned(request: Request) -> tuple[Data, SearchPlan]:
+    """The data and their plan, unless scikit-learn takes less time for all candidates.
+
+    Where it does for some of them, these are refitted beside the others.
+    """
+    data = check_read(read(request), request)
+    made = plan(data, request)
+    if not data.foreign and made.plain.keys() == data.candidates.keys():
+        check_plan(made, request)
+    return data, made
 
 
 def leave_to_scikit_learn(request: Request, error: Exception) -> NoReturn:

@@ -13,6 +13,7 @@ import numpy as np
 from everyfold.evaluate.data import Data, Outcome, Task
 from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.foldscores import FoldScores
+from everyfold.evaluate.planner import plan
 from everyfold.evaluate.request import Request, Wants
 from everyfold.evaluate.rounds import mean_score
 from everyfold.models.targets import Target
@@ -298,4 +299,4 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all has been said in the search itself
-        return outcomes_of(data, request)[number]
+        return outcomes_of(plan(data, request), data, request)[number]

@@ -15,13 +15,12 @@ from everyfold.criteria.granularity import Granularity
 from everyfold.evaluate.data import Outcome, Task
 from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.inexact import warn_if_inexact
-from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Options, Request, Wants
 from everyfold.models.pipelines import take_apart
 from everyfold.models.private import num_samples, safe_indexing
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
-from everyfold.selection.fallback import check_read, check_sped_up, falls_back
+from everyfold.selection.fallback import check_sped_up, falls_back, planned
 from everyfold.selection.functions import route
 from everyfold.types import (
     Array,
@@ -66,7 +65,8 @@ def permutation_test_score(
     for the same ``random_state``. For squared loss all permutations share one factorisation: each
     is one more right-hand side, at 2 n² flops, also with stratified folds, which differ from one
     permutation to the next. With other losses the permutations share the kernel matrix, and each is
-    solved.
+    solved; where refits of the estimator itself should take less time, the call is left to
+    scikit-learn.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def permutation_test_score(
     metadata = route("permutation_test_score", estimator, cv, scorer, groups, params)
     X, y, groups = indexable(X, y, groups)
     orders = _orders(num_samples(X), groups, n_permutations, check_random_state(random_state))
-    wants = Wants(mean_scores=False, selects_by=None)
+    wants = Wants(mean_scores=False, selects_by=None, refits=True)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
     found = list(_outcomes(request, orders))
     _say([outcome for _, outcome in found], len(orders), verbose)
@@ -152,8 +152,8 @@ def _outcomes(request: Request, orders: list[Index]) -> Iterator[tuple[Task, Out
     if not take_apart(request.estimator, {}).ignores_y:
         requests = (replace(request, y=safe_indexing(request.y, order)) for order in orders)
     for own in requests:
-        data = check_read(read(own), own)
-        for number, outcome in sorted(outcomes_of(data, own).items()):
+        data, made = planned(own)
+        for number, outcome in sorted(outcomes_of(made, data, own).items()):
             yield data.tasks[data.candidates[number].task], outcome
 
 
