@@ -11,6 +11,7 @@ from everyfold.kernels import RBF, Linear, Polynomial
 from everyfold.operators import (
     Dense,
     DenseMatrix,
+    Nystrom,
     Primal,
     Quadratic,
     Responds,
@@ -19,7 +20,7 @@ from everyfold.operators import (
 from everyfold.operators.base import DualModel
 from everyfold.operators.gathered import solve_gathered
 from everyfold.operators.spans import NestedSpans
-from everyfold.operators.symmetric import NotPositiveDefiniteError
+from everyfold.operators.symmetric import DeflatedStack, NotPositiveDefiniteError
 from everyfold.operators.systems import ROUTES, factorise
 from everyfold.svm.kernel32 import Kernel32
 from tests import cases, reference
@@ -214,12 +215,26 @@ class TestResponse:
         B = np.random.default_rng(0).normal(size=(2, 3, 4))
         blocks = response.residual_blocks(rows)
         close(blocks @ response.solve_residual_blocks(rows, B), B)
+        system = response.factored_residual_blocks(rows)
+        close(blocks @ system.solve(B), B)
+        close(blocks @ system.solve(2.0 * B), 2.0 * B)
 
     def test_radius_is_that_of_the_block(self, case):
         response, M, quadratic, *_ = case
         S = np.array([2, 5, 7])
         H = M[np.ix_(S, S)] * (2.0 * quadratic.s[S] ** 2)
         close(response.radius(S[None]), [np.abs(np.linalg.eigvals(H)).max()])
+
+
+def test_factors_of_sets_larger_than_the_rank_are_of_its_size():
+    X = cases.features(40)
+    operator = Nystrom(5).bind(RBF(0.2), X)
+    response = operator.respond(Quadratic(np.linspace(0.5, 1.5, 40), cases.targets(X), True), 0.1)
+    rows = np.arange(40).reshape(2, 20)
+    B = np.random.default_rng(0).normal(size=(2, 20, 3))
+    system = response.factored_residual_blocks(rows)
+    assert isinstance(system, DeflatedStack)
+    close(response.residual_blocks(rows) @ system.solve(B), B)
 
 
 def test_large_blocks_go_through_lapack_and_give_the_same_answer():

@@ -184,6 +184,8 @@ class Predictive(ABC):
     """What an operator must be able to do."""
     uses_threads: ClassVar[bool] = False
     """Whether it runs without the interpreter, so that threads can share the folds out."""
+    compiled: ClassVar[tuple[str, ...]] = ()
+    """The modules of compiled code that it calls, which are loaded on their first use."""
 
     def with_threads(self, threads: int) -> Self:
         """The same criterion with this many threads, if it starts threads itself."""
@@ -205,6 +207,7 @@ class Closed(ABC):
     """A criterion that is one number for each target, without folds; less is better."""
 
     uses_threads: ClassVar[bool] = False
+    compiled: ClassVar[tuple[str, ...]] = ()
     needs_eigenvalues: ClassVar[bool] = False
     """Whether all eigenvalues of the kernel are computed, besides the fits."""
 

@@ -61,6 +61,9 @@ unscaled columns, of which libsvm's rounding is the same, still agree with it.
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
 
 
+_COMPILED, _SINGLES = ("everyfold.svm.core.folds",), ("everyfold.svm.core.singles",)
+
+
 class IndefiniteError(ValueError):
     """A kernel with negative eigenvalues: there may be many minima, and libsvm's is one of them."""
 
@@ -123,6 +126,7 @@ class FoldPaths(FoldSolver[_Shared]):
     raw: RawLibsvm | None = None
 
     uses_threads: ClassVar[bool] = True
+    compiled: ClassVar[tuple[str, ...]] = _COMPILED
 
     def begin(
         self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
@@ -422,6 +426,7 @@ class SingleRows(Predictive):
     tol: float
     width: float = single.SMOOTHING
     """Over which the kink of the loss is smoothed, in standard deviations of y (1 for labels)."""
+    compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
 
     def evaluate(
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
@@ -464,6 +469,7 @@ class RefittedRows(Predictive):
     threads: int = 1
 
     uses_threads: ClassVar[bool] = True
+    compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
 
     def with_threads(self, threads: int) -> RefittedRows:
         """See base class."""
@@ -529,6 +535,7 @@ class SmoothedSteps(Predictive):
     order: float
     width: float = SMOOTHING
     """Over which the kinks are smoothed, in standard deviations of y (1 for labels)."""
+    compiled: ClassVar[tuple[str, ...]] = _COMPILED
 
     def evaluate(
         self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds

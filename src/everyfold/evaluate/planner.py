@@ -9,6 +9,7 @@ from typing import Literal
 
 from everyfold.evaluate.candidates import configured, warn_of_refits
 from everyfold.evaluate.data import Candidate, Data, Task
+from everyfold.evaluate.firstuse import SEARCH, first_use
 from everyfold.evaluate.ladder import Ladder, climbs
 from everyfold.evaluate.meaning import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.evaluate.metrics import Side
@@ -178,7 +179,7 @@ def _sped_up(
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(unit.seconds for unit in expected),
+        estimate=sum(unit.seconds for unit in expected) + _beside(units),
         memory=kept + max(unit.memory for unit in expected),
         notes=(*notes, *more, *stand_in_notes(data)),
         pooled=pooled,
@@ -198,6 +199,12 @@ def _quicker(units: Sequence[Unit]) -> str:
         f"order=float('inf') should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
         f"step from the fit on all rows for every fold, which is an approximation. {caveat}"
     )
+
+
+def _beside(units: Sequence[Unit]) -> float:
+    """Seconds that no unit counts: of the search itself, and of compiled code on its first use."""
+    criteria = [method.criterion for unit in units for method in unit.methods]
+    return SEARCH + first_use(name for criterion in criteria for name in criterion.compiled)
 
 
 def _kept_bytes(data: Data, request: Request) -> int:

@@ -27,6 +27,8 @@ from everyfold.operators.structure import Structure
 from everyfold.operators.sums import ILL, FoldSums, Start, accumulate
 from everyfold.operators.symmetric import (
     EPS,
+    DeflatedStack,
+    FactoredStack,
     NotPositiveDefiniteError,
     cholesky,
     condition_at,
@@ -517,6 +519,14 @@ class LowRankResponse(Response):
         s = self._quadratic.s[:, None]
         pairs = zip(rows, B, strict=True)
         return np.stack([_deflate(self.G[S] * s[S], B_S) for S, B_S in pairs])
+
+    def factored_residual_blocks(self, rows: Index) -> FactoredStack:
+        """See base class; likewise, and 8 m c bytes a set."""
+        if rows.shape[1] <= self.G.shape[1]:
+            return super().factored_residual_blocks(rows)
+        Q = self.G[rows]
+        Q *= self._quadratic.s[rows][:, :, None]
+        return DeflatedStack(Q)
 
     def radius(self, rows: Index) -> Array:
         """See base class; likewise."""

@@ -205,7 +205,7 @@ class Response(ABC):
     def factored_residual_blocks(self, rows: Index) -> FactoredStack:
         """The systems of ``solve_residual_blocks``, for several right-hand sides in turn.
 
-        **Cost** of the blocks, and m³/3 flops a set. Memory 16 m² bytes a set.
+        **Cost** of the blocks, and m³/3 flops a set. Memory 8 m² bytes a set.
         """
         return FactoredStack(self.residual_blocks(rows))
 

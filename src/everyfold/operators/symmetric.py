@@ -198,12 +198,15 @@ def solve_stack(A: Array, B: Array) -> Array:
 class FactoredStack:
     """t symmetric positive definite systems, (t, m, m), for several right-hand sides in turn.
 
-    One that is not positive definite to working precision gives NaN.
+    One that is not positive definite to working precision gives NaN. The factors take the place of
+    the systems, which are large where folds are.
     """
 
     def __init__(self, A: Array) -> None:
         self._A = A
-        self._factors = [lapack.dpotrf(A_k.T, lower=1, clean=0) for A_k in A if A.shape[1] > 1]
+        self._factors = [
+            lapack.dpotrf(A_k.T, lower=1, clean=0, overwrite_a=1) for A_k in A if A.shape[1] > 1
+        ]
 
     def solve(self, B: Array) -> Array:
         """The solutions for (t, m, k) right-hand sides."""
@@ -213,3 +216,16 @@ class FactoredStack:
         for k, (L, info) in enumerate(self._factors):
             solved[k] = np.nan if info else lapack.dpotrs(L, B[k], lower=1)[0]
         return solved
+
+
+class DeflatedStack(FactoredStack):
+    """t systems I − Q Qᵀ of tall Q, (t, m, c), solved through the c×c matrices I − QᵀQ."""
+
+    def __init__(self, Q: Array) -> None:
+        self._Q = Q
+        super().__init__(np.stack([np.eye(Q.shape[2]) - gram(Q_k) for Q_k in Q]))
+
+    def solve(self, B: Array) -> Array:
+        """See base class."""
+        deflated: Array = B + self._Q @ super().solve(self._Q.transpose(0, 2, 1) @ B)
+        return deflated
