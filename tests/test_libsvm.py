@@ -180,6 +180,7 @@ def test_svr_with_no_free_support_vector(epsilon, is_weighted, solver):
     assert_allclose(ours, ms.cross_val_predict(model, *data, **arguments), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:the held-out values:everyfold.InexactWarning")
 def test_coarsely_solved_candidates_have_libsvms_intercept_too():
     """A path of five or more Cs: most are not solved to tolerance, and none may be far off."""
     grid = {"C": [0.0005, 0.001, 0.002, 0.01, 0.02, 1.0, 3.0], "gamma": [0.01]}

@@ -132,10 +132,8 @@ def test_a_test_set_of_one_class_needs_the_positive_label(monkeypatch):
 
 def test_leave_one_out_is_the_mean_loss_of_the_held_out_values():
     model = HuberSVC(gamma=0.3, h=0.2)
-    with pytest.warns(UserWarning, match="approximation"):
-        u = cross_val_predict(model, X, SIGNS, cv=LeaveOneOut(), method="decision_function")
-    with pytest.warns(UserWarning, match="approximation"):
-        found = cross_val_score(model, X, SIGNS, cv=LeaveOneOut(), scoring=huber_hinge_scorer(0.2))
+    u = cross_val_predict(model, X, SIGNS, cv=LeaveOneOut(), method="decision_function")
+    found = cross_val_score(model, X, SIGNS, cv=LeaveOneOut(), scoring=huber_hinge_scorer(0.2))
     assert_allclose(-found.mean(), by_hand(SIGNS, u, 0.2), rtol=1e-10)
 
 

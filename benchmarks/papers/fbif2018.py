@@ -146,8 +146,11 @@ BIAS = ErrorTable(
         *(fbif(10, BIASED, ", bias"), refits(10, BIASED, ", bias")),
     ),
     printed={
-        label: own | {f"{name}, bias": own[name] for name in ("10-FBIF", "10-CV")}
-        for label, own in ERRORS.items()
+        "ionosphere": {
+            f"{name}{end}": ERRORS["ionosphere"][name]
+            for name in ("10-FBIF", "10-CV")
+            for end in ("", ", bias")
+        }
     },
     references={"10-FBIF": "10-CV", "10-FBIF, bias": "10-CV, bias", "10-CV, bias": "10-CV"},
 )
