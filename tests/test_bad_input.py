@@ -291,3 +291,17 @@ def test_only_candidates_that_refuse_a_centred_kernel_fail():
     assert np.isfinite(search.cv_results_["mean_test_score"]).tolist() == [False, True]
     with pytest.raises(ValueError, match="not symmetric"):
         pipeline.set_params(model=LSSVR(kernel="precomputed")).fit(K, y)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.FitFailedWarning")
+@pytest.mark.filterwarnings("ignore:One or more of the test scores")
+@pytest.mark.parametrize("weight", [3, "unbalanced"])
+def test_class_weights_that_are_none(weight):
+    X, labels = np.arange(20.0)[:, None], np.arange(20) % 2
+    with pytest.raises(ValueError, match="class_weight="):
+        LSSVC(class_weight=weight).fit(X, labels)
+    with pytest.raises(ValueError, match="class_weight="):
+        FastGridSearchCV(LSSVC(), {"class_weight": [weight]}, cv=4).fit(X, labels)
+    grid = {"class_weight": [None, weight]}
+    search = FastGridSearchCV(LSSVC(), grid, cv=4).fit(X, labels)
+    assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, True]

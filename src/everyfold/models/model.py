@@ -139,6 +139,14 @@ class Model:
             needs_contrast=self.loss.is_margin and self.intercept,
         )
 
+    def __post_init__(self) -> None:
+        given = self.class_weight
+        if given is not None and given != "balanced" and not isinstance(given, Mapping):
+            raise ValueError(
+                f"class_weight={given!r} is not allowed; use a dict of weights by label, "
+                "'balanced' or None"
+            )
+
     def target(self, y: Targets) -> Target:
         """Read y."""
         return self.reading.read(y)
