@@ -180,7 +180,10 @@ def test_an_ensemble_of_squared_loss_is_one_factorisation(monkeypatch):
         raise AssertionError("a fold was refitted")
 
     monkeypatch.setattr("everyfold.evaluate.foldmodels.fit_to", refit)
-    FastCalibratedClassifierCV(LSSVC(), cv=4).fit(X, y)
+    with pytest.raises(AssertionError, match="refitted"):
+        FastCalibratedClassifierCV(SVC(), cv=4).fit(X, y)  # has no models of folds at hand
+    fitted = FastCalibratedClassifierCV(LSSVC(), cv=4).fit(X, y)
+    assert len(fitted.calibrated_classifiers_) == 4
 
 
 def test_an_ensemble_of_the_winner_of_a_search():

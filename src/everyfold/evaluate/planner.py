@@ -35,8 +35,9 @@ from everyfold.rows.telling import warn
 
 Preprocessing = Literal["none", "per_fold", "once"]
 
-LONG = 10.0
-"""Estimated seconds from which on a plan says what would take a tenth of them."""
+LONG, SHARE = 10.0, 0.1
+"""A plan of more than LONG estimated seconds names the option that should take at most this share
+of them. It is never taken without being asked for."""
 
 _LADDER = (
     "with {} rows all candidates were evaluated at low rank first, and the best on the full "
@@ -48,11 +49,6 @@ _NO_METRIC = (
     "of them), so that none was excluded at low rank, and all were evaluated on the full kernel "
     "matrix of {} rows; refit='<metric>' is faster"
 )
-
-
-LONG, SHARE_OF_STEPS = 10.0, 0.1
-"""An approximation is named where the exact way should take more than LONG seconds, and it at most
-this share of them. It is never taken without being asked for."""
 
 
 def plan(data: Data, request: Request) -> SearchPlan:
@@ -192,7 +188,7 @@ def _quicker(units: Sequence[Unit]) -> str:
     seconds = sum(unit.seconds for unit in units)
     known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
     steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
-    if seconds <= LONG or steps > SHARE_OF_STEPS * seconds:
+    if seconds <= LONG or steps > SHARE * seconds:
         return ""
     caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
     return (
@@ -388,7 +384,7 @@ def _quicker_once(data: Data, made: SearchPlan, request: Request) -> list[str]:
         seconds = sum(unit.seconds for unit in cut(shared, kernels, request.options.order))
     except Exception:  # whatever steps say of all rows, they were not asked
         return []
-    if seconds > made.estimate / 10.0:
+    if seconds > SHARE * made.estimate:
         return []
     return [
         f"the steps are fitted in each of {data.n_folds} folds, as GridSearchCV does, so that each "
