@@ -15,7 +15,7 @@ from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
 from everyfold.criteria import libsvm
 from everyfold.models.private import CompiledLibsvm
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Pair, pair_paths
+from everyfold.svm.paths import Pairs, pair_paths
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
@@ -374,8 +374,8 @@ def test_pairs_in_one_call_are_those_of_libsvm():
     """Rows in any order and of any number, some shared by pairs; Cs in any order."""
     K, weights, Cs = rbf_kernel(X, gamma=0.5), np.linspace(0.5, 2.0, 90), [10.0, 0.5, 2.0]
     chosen = [RNG.permutation(90)[:n] for n in (90, 41, 64)]
-    signs = 2.0 * LABELS - 1.0
-    pairs = [Pair(rows, signs[rows], weights[rows]) for rows in chosen]
+    every, starts = np.concatenate(chosen), np.cumsum([0, 90, 41, 64])
+    pairs = Pairs(starts, every, 2.0 * LABELS[every] - 1.0, weights[every])
     found = pair_paths(Kernel32(K), pairs, Cs, tol=1e-7)
     assert found.converged.all()
     for pair, rows in enumerate(chosen):
@@ -384,7 +384,8 @@ def test_pairs_in_one_call_are_those_of_libsvm():
             fitted.fit(K[np.ix_(rows, rows)], LABELS[rows], sample_weight=weights[rows])
             coef = np.zeros(len(rows))
             coef[fitted.support_] = fitted.dual_coef_[0]
-            assert_allclose(found.coef[pair][k], coef, atol=1e-4 * C)
+            own = found.coef[k, starts[pair] : starts[pair + 1]]
+            assert_allclose(own, coef, atol=1e-4 * C)
             assert_allclose(found.intercept[pair, k], fitted.intercept_[0], atol=1e-4)
 
 

@@ -6,7 +6,7 @@ import pytest
 from everyfold.svm import paths, rows
 from everyfold.svm.core.workspace import LANES, Workspace, aligned, apart, padded, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Pair, hinge_paths, pair_paths
+from everyfold.svm.paths import Pairs, hinge_paths, pair_paths
 from everyfold.svm.rows import RowRemovals, hinge_held_out, hinge_refits
 
 SIZES = (2, 3, 31, 32, 33, 100, 150)
@@ -63,8 +63,9 @@ def test_paths_stay_within_their_memory(guarded, n, flips):
 
 def test_pairs_stay_within_their_memory(guarded):
     K, y = problem(150)
-    sets = [np.arange(m) for m in (2, 33, 150, 64)]
-    pairs = [Pair(some, y[some], np.ones(len(some))) for some in sets]
+    sizes = (2, 33, 150, 64)
+    rows = np.concatenate([np.arange(m) for m in sizes])
+    pairs = Pairs(np.cumsum([0, *sizes]), rows, y[rows], np.ones(len(rows)))
     found = pair_paths(Kernel32(K), pairs, [0.01, 1.0, 1e4], tol=1e-6)
     assert found.converged.all()
 

@@ -12,7 +12,7 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.products import product
 from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Pair
+from everyfold.svm.paths import Pairs
 from everyfold.types import Array, Index
 
 
@@ -44,70 +44,83 @@ class TrainingPairs:
     Attributes
     ----------
     part : Part
+    problems : sequence of Problem
+        Those of all pairs, on all rows.
     codes : int array
         The class of each training row.
-    numbers : list of int
+    numbers : int array
         Which of all pairs these are.
-    problems : list of Problem
-        On the training rows.
-    rows : list of int array
-        The training rows of each pair, by their place among all, one class after the other.
+    pairs : Pairs
+        Their training rows, by their place among all, one class after the other.
     """
 
     part: Part
+    problems: Sequence[Problem]
     codes: Index
-    numbers: list[int]
-    problems: list[Problem]
-    rows: list[Index]
+    numbers: Index
+    pairs: Pairs
 
     @classmethod
     def of(cls, problems: Sequence[Problem], part: Part) -> TrainingPairs:
-        """The pairs of a training set."""
+        """The pairs of a training set.
+
+        All of them together: a few calls of NumPy for each would take longer than their solutions.
+        """
         assert problems[0].classes is not None
         codes = problems[0].classes.codes[part.train]
         order = np.argsort(codes, kind="stable")
-        found = cls(part, codes, [], [], [])
-        for number, problem in enumerate(problems):
-            inside = problem.restrict(part.train)
-            rows = order[inside.w[order] > 0.0]
-            if len(rows) and codes[rows[0]] < codes[rows[-1]]:
-                found.numbers.append(number)
-                found.problems.append(inside)
-                found.rows.append(rows)
-        return found
+        weights, bounds = _weights(problems, part.train[order])
+        labels = np.stack([problem.y[:, 0] for problem in problems])[:, part.train[order]]
+        inside = weights > 0.0
+        has_both = np.all(
+            [(inside & (labels * sign > 0.0)).any(axis=1) for sign in (-1, 1)], axis=0
+        )
+        inside &= has_both[:, None]
+        starts = np.append(0, np.cumsum(np.count_nonzero(inside[has_both], axis=1)))
+        pairs = Pairs(starts, order[np.nonzero(inside)[1]], labels[inside], bounds[inside])
+        return cls(part, problems, codes, np.flatnonzero(has_both), pairs)
+
+    def entries(self, pair: int) -> slice:
+        """Where the rows of a pair are."""
+        first, last = self.pairs.starts[pair : pair + 2].tolist()
+        return slice(first, last)
+
+    def problem(self, pair: int) -> Problem:
+        """The problem of a pair on the training rows."""
+        problem: Problem = self.problems[self.numbers[pair]]
+        return problem.restrict(self.part.train)
 
     def places(self, kernel: ClassKernel, rows: Index) -> Index:
         """Where some of the training rows are in a kernel of these, or of all rows."""
         return kernel.place[rows if self.part.parent is None else self.part.train[rows]]
 
-    def pairs(self, kernel: ClassKernel) -> list[Pair]:
-        """What the solver is given."""
-        return [
-            Pair(self.places(kernel, rows), inside.y[rows, 0], multiples(inside)[rows])
-            for inside, rows in zip(self.problems, self.rows, strict=True)
-        ]
-
-    def predict(self, coefs: Sequence[Array], n_ridges: int) -> Array:
+    def predict(self, coef: Array) -> Array:
         """Values of the test rows without intercepts, (pairs, ridges, test rows).
 
         A class has coefficients in the pairs that it is one of: a product for each class, instead
         of one that is mostly zeros.
         """
-        link = _link(self.part)
-        values = np.zeros((len(self.rows), n_ridges, len(self.part.test)))
-        for code in np.unique(self.codes).tolist():
-            which, parts, own = [], [], np.empty(0, dtype=np.intp)
-            for pair, rows in enumerate(self.rows):
-                first, last = np.searchsorted(self.codes[rows], [code, code + 1]).tolist()
-                if first < last:
-                    which.append(pair)
-                    parts.append(coefs[pair][:, first:last])
-                    own = rows[first:last]
-            if which:
-                columns = own if self.part.parent is None else self.part.train[own]
-                found = product(link.take(columns, axis=1), np.concatenate(parts).T)
-                values[which] += found.T.reshape(len(which), n_ridges, -1)
+        link, n_ridges, rows = _link(self.part), len(coef), self.pairs.rows
+        values = np.zeros((len(self.numbers), n_ridges, len(self.part.test)))
+        owners = np.repeat(np.arange(len(self.numbers)), np.diff(self.pairs.starts))
+        for code in np.unique(self.codes[rows]).tolist():
+            entries = np.flatnonzero(self.codes[rows] == code)
+            which = np.flatnonzero(np.bincount(owners[entries]))
+            own = entries.reshape(len(which), -1)  # the same rows in each of its pairs
+            columns = rows[own[0]] if self.part.parent is None else self.part.train[rows[own[0]]]
+            parts = coef[:, own].reshape(-1, own.shape[1])
+            found = product(link.take(columns, axis=1), parts.T)
+            values[which] += found.T.reshape(n_ridges, len(which), -1).transpose(1, 0, 2)
         return values
+
+
+def _weights(problems: Sequence[Problem], rows: Index) -> tuple[Array, Array]:
+    """Weights of the rows of a training set in every problem, and their multiples of C."""
+    if problems[0].is_balanced or problems[0].ridge_scaling == "mean":
+        inside = [problem.restrict(rows) for problem in problems]
+        return np.stack([some.w for some in inside]), np.stack([multiples(some) for some in inside])
+    weights = np.stack([problem.w for problem in problems])[:, rows]
+    return weights, weights
 
 
 def multiples(problem: Problem) -> Array:

@@ -223,27 +223,39 @@ class FoldPaths(FoldSolver[_Shared]):
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
         values = np.full((k, len(part.test), len(problems)), np.nan)
-        if not pairs.numbers:
+        if not pairs.numbers.size:
             return FoldAnswer(values, np.full(k, np.nan), np.ones(k, dtype=bool))
         tol, stop = self._tolerance, shared.stop
-        paths = pair_paths(kernel.kernel, pairs.pairs(kernel), Cs, tol=tol, stop=stop)
+        places = pairs.places(kernel, pairs.pairs.rows)
+        placed = replace(pairs.pairs, rows=places)
+        paths = pair_paths(kernel.kernel, placed, Cs, tol=tol, stop=stop)
         loose: Mask = paths.play > self._tolerance
         for pair in np.flatnonzero(loose.any(axis=1)).tolist():
             self._put_libsvms(pairs, pair, kernel, paths, loose[pair])
-        held = pairs.predict(paths.coef, k) + paths.intercept[:, :, None]
-        for pair, number in enumerate(pairs.numbers):
-            which = np.flatnonzero(_is_undecided(problems[number], held[pair], self.tol))
-            if which.size:
-                some = [ridges[j] for j in which.tolist()]
-                held[pair, which] = self._libsvm(problems[number], part, some)
+        held = pairs.predict(paths.coef) + paths.intercept[:, :, None]
+        undecided = _is_undecided(
+            problems[0], held.reshape(paths.play.size, len(part.test)), self.tol
+        )
+        undecided = undecided.reshape(paths.play.shape)
+        for pair in np.flatnonzero(undecided.any(axis=1)).tolist():
+            which = np.flatnonzero(undecided[pair])
+            some = [ridges[j] for j in which.tolist()]
+            held[pair, which] = self._libsvm(problems[pairs.numbers[pair]], part, some)
         values[:, :, pairs.numbers] = held.transpose(1, 2, 0)
-        diagonals = [kernel.kernel.diagonal[pairs.places(kernel, rows)] for rows in pairs.rows]
-        precise = [
-            self._is_precise(inside, diagonal, coef)
-            for inside, diagonal, coef in zip(pairs.problems, diagonals, paths.coef, strict=True)
-        ]
-        exact = np.all((paths.converged & np.array(precise)) | loose, axis=0)
+        precise = self._are_precise(pairs, kernel.kernel.diagonal[places], paths.coef)
+        exact = np.all((paths.converged & precise) | loose, axis=0)
         return FoldAnswer(values, np.full(k, np.nan), exact, None, ~np.any(loose, axis=0))
+
+    def _are_precise(self, pairs: TrainingPairs, diagonal: Array, coef: Array) -> Mask:
+        """Whether values of each pair are, (pairs, Cs): one bound for all tells of nearly every."""
+        size, starts = np.sqrt(np.abs(diagonal)), pairs.pairs.starts
+        norms = np.sqrt(np.add.reduceat((coef * size) ** 2, starts[:-1], axis=1))
+        precise: Mask = _ROUNDING * float(size.max()) * norms.T <= _NOISY * self.tol
+        for pair in np.flatnonzero(~precise.all(axis=1)).tolist():
+            own = pairs.entries(pair)
+            found = self._is_precise(pairs.problem(pair), diagonal[own], coef[:, own])
+            precise[pair] = found
+        return precise
 
     def _is_precise(self, inside: Problem, diagonal: Array, coef: Array | None) -> AnyArray:
         """Whether the rounding of the kernel to float32 leaves the values their meaning, by C.
@@ -262,12 +274,13 @@ class FoldPaths(FoldSolver[_Shared]):
         self, pairs: TrainingPairs, pair: int, kernel: ClassKernel, paths: PairPaths, loose: Mask
     ) -> None:
         """Libsvm's own coefficients and intercepts of a pair where the latter may be many."""
-        rows, machine = pairs.rows[pair], Libsvm(self.tol, self.shrinking, self.raw)
+        own, machine = pairs.entries(pair), Libsvm(self.tol, self.shrinking, self.raw)
+        rows, problem = pairs.pairs.rows[own], pairs.problem(pair)
         active = np.sort(rows)  # as the splitter has them
         K = kernel.kernel.double(pairs.places(kernel, active))
         for j in np.flatnonzero(loose).tolist():
-            fit = machine.fit(pairs.problems[pair], active, K, paths.Cs[j])
-            paths.coef[pair][j] = fit.coef[np.searchsorted(active, rows)]
+            fit = machine.fit(problem, active, K, paths.Cs[j])
+            paths.coef[j, own] = fit.coef[np.searchsorted(active, rows)]
             paths.intercept[pair, j] = fit.intercept
 
     def _settle(

@@ -21,9 +21,8 @@ References
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -35,8 +34,8 @@ from everyfold.svm.kernel32 import Kernel32
 
 __all__ = [
     "FoldPaths",
-    "Pair",
     "PairPaths",
+    "Pairs",
     "epsilon_paths",
     "hinge_paths",
     "pair_paths",
@@ -90,9 +89,22 @@ class FoldPaths:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A problem of two classes: some rows of a kernel, their labels -1 and +1, multipliers of C."""
+class Pairs:
+    """Problems of two classes on rows of one kernel, one after the other in each array.
 
+    Attributes
+    ----------
+    starts : int array of shape (n_pairs + 1,)
+        Pair s has the entries from ``starts[s]`` to ``starts[s + 1]`` of the other arrays.
+    rows : int array
+        Numbers of rows of the kernel.
+    y : ndarray
+        Labels -1 and +1; each pair has both.
+    bounds : ndarray
+        Multipliers of C.
+    """
+
+    starts: npt.NDArray[np.intp]
     rows: npt.NDArray[np.intp]
     y: FloatArray
     bounds: FloatArray
@@ -105,13 +117,14 @@ class PairPaths:
     Attributes
     ----------
     Cs : ndarray of shape (n_C,)
-    coef : list of ndarray of shape (n_C, rows of the pair)
+    coef : ndarray of shape (n_C, rows of all pairs)
+        As in :class:`Pairs` one pair after the other.
     intercept, converged, play : ndarray of shape (n_pairs, n_C)
         As in :class:`FoldPaths`.
     """
 
     Cs: FloatArray
-    coef: list[FloatArray]
+    coef: FloatArray
     intercept: FloatArray
     converged: npt.NDArray[np.bool_]
     play: FloatArray
@@ -119,7 +132,7 @@ class PairPaths:
 
 def pair_paths(
     K: Kernel32,
-    pairs: Sequence[Pair],
+    pairs: Pairs,
     Cs: npt.ArrayLike,
     *,
     tol: float = 1e-3,
@@ -133,8 +146,7 @@ def pair_paths(
     Parameters
     ----------
     K : Kernel32
-    pairs : sequence of Pair
-        Each with rows of both classes.
+    pairs : Pairs
     Cs, tol, max_iter, stop
         As in :func:`hinge_paths`.
 
@@ -150,35 +162,25 @@ def pair_paths(
     --------
     >>> import numpy as np
     >>> from everyfold.svm.kernel32 import Kernel32
-    >>> from everyfold.svm.paths import Pair, pair_paths
+    >>> from everyfold.svm.paths import Pairs, pair_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
-    >>> pair = Pair(np.array([0, 2, 3]), np.array([-1.0, 1.0, 1.0]), np.ones(3))
-    >>> paths = pair_paths(Kernel32(np.outer(x, x)), [pair], [10.0], tol=1e-6)
-    >>> paths.coef[0].round(3), paths.intercept.round(3)
+    >>> pair = Pairs(np.array([0, 3]), np.array([0, 2, 3]), np.array([-1.0, 1.0, 1.0]), np.ones(3))
+    >>> paths = pair_paths(Kernel32(np.outer(x, x)), pair, [10.0], tol=1e-6)
+    >>> paths.coef.round(3), paths.intercept.round(3)
     (array([[-0.222,  0.222,  0.   ]]), array([[0.333]]))
     """
-    ridges = _ridges(Cs)
+    ridges, y, w = _ridges(Cs), pairs.y, pairs.bounds
     control = Control(tol, max_iter, 1, keep_coef=True, stop=stop)
-    starts = np.cumsum([0, *(len(pair.rows) for pair in pairs)])
-    rows = np.concatenate([pair.rows for pair in pairs])
-    y, w = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("y", "bounds"))
-    sets = _Sets(rows, starts, y, np.stack([-w * (y < 0), w * (y > 0)]), 0.0)
-    nothing = np.zeros((0, len(rows)))
-    coef, summary = (
-        np.zeros((len(ridges), len(rows))),
-        np.full((len(pairs), len(ridges), 4), np.nan),
-    )
+    sets = _Sets(pairs.rows, pairs.starts, y, np.stack([-w * (y < 0), w * (y > 0)]), 0.0)
+    nothing = np.zeros((0, len(y)))
+    coef = np.zeros((len(ridges), len(y)))
+    summary = np.full((len(pairs.starts) - 1, len(ridges), 4), np.nan)
     order = np.argsort(ridges, kind="stable")
     _call(K, sets, ridges[order], control, (nothing, nothing, coef, summary))
     back = np.argsort(order, kind="stable")
     coef, summary = coef[back], summary[:, back]
-    return PairPaths(
-        ridges,
-        [coef[:, first:last] for first, last in itertools.pairwise(starts.tolist())],
-        summary[..., 0],
-        summary[..., 2] <= tol,
-        _positive(summary[..., 3]),
-    )
+    intercept, _, violation, play = np.moveaxis(summary, 2, 0)
+    return PairPaths(ridges, coef, intercept, violation <= tol, _positive(play))
 
 
 @dataclass(frozen=True)
