@@ -40,6 +40,7 @@ from everyfold import (
     KernelClassifier,
     KernelLogisticClassifier,
     KernelRegressor,
+    cross_val_score,
 )
 from everyfold.evaluate.firstuse import SEARCH
 from everyfold.evaluate.metrics import Side, find_metric
@@ -479,6 +480,32 @@ def test_a_step_that_fails_in_one_fold():
     with pytest.warns(FitFailedWarning, match="too odd a row"):
         slow = ms.GridSearchCV(pipeline, grid, **options).fit(X_odd, y)
     compare(fast, slow)
+
+
+class Unwilling(StandardScaler):
+    """Scales no rows but those it was fitted on, as encoders that meet unknown categories."""
+
+    def transform(self, X, copy=None):
+        if X.shape[0] != self.n_samples_seen_:
+            raise ValueError("unknown rows")
+        return super().transform(X, copy)
+
+
+def test_held_out_rows_that_a_step_does_not_take_are_no_failed_fits():
+    pipeline = Pipeline([("scaler", Unwilling()), ("model", Ridge())])
+    grid, options = {"model__alpha": ALPHAS}, {"cv": ms.KFold(4), "error_score": -5.0}
+    with pytest.warns(UserWarning, match="Scoring failed"):
+        slow = ms.GridSearchCV(pipeline, grid, **options).fit(X, y)
+    with pytest.warns(UserWarning, match="Scoring failed in 12 of 12 folds"):
+        fast = FastGridSearchCV(pipeline, grid, **options).fit(X, y)
+    compare(fast, slow)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        scores = cross_val_score(pipeline, X, y, **options)
+    assert_array_equal(scores, [-5.0] * 4)
+    assert all("could not be scored" in str(warning.message) for warning in said)
+    with pytest.raises(ValueError, match="unknown rows"):
+        cross_val_score(pipeline, X, y, error_score="raise")
 
 
 def test_invalid_values_fail_as_in_scikit_learn():

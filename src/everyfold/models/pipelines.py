@@ -23,6 +23,8 @@ from everyfold.rows.moments import Moments, Scaling
 from everyfold.types import Array, Estimator, Index, Matrix, Params, Targets
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
+HELD_OUT = "The fit succeeded; only the rows that were held out could not be transformed."
+"""A note on errors that scikit-learn counts as failures of a score, not of a fit."""
 
 
 class MetadataError(ValueError):
@@ -311,11 +313,19 @@ def prepare_fold(
         params = check_method_params(whole, params=step.params, indices=train)
         transformer, X_train = step.fit(X_train, y_train, params)
         if len(test):
-            X_test = transformer.transform(X_test)
+            X_test = _held_out(transformer, X_test)
     X_train = read_rows(X_train, takes_any=takes_any)
     if not len(test):
         return X_train, X_train[:0]
     return X_train, read_rows(X_test, takes_any=takes_any)
+
+
+def _held_out(transformer: Estimator, X: Matrix) -> Matrix:
+    try:
+        return transformer.transform(X)
+    except Exception as error:
+        error.add_note(HELD_OUT)
+        raise
 
 
 def plain_numbers(X: Matrix) -> Array | None:

@@ -18,11 +18,12 @@ from everyfold.evaluate.door import outcomes_of
 from everyfold.evaluate.inexact import warn_if_inexact
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Options, Request, Wants
-from everyfold.models.private import translate_train_sizes, warn_or_raise_about_fit_failures
+from everyfold.models.private import translate_train_sizes
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
 from everyfold.selection.fallback import check_sped_up, falls_back, planned
 from everyfold.selection.functions import route
+from everyfold.selection.manyfolds import tell_failures
 from everyfold.selection.results import entries_of
 from everyfold.types import (
     AnyArray,
@@ -142,7 +143,7 @@ def learning_curve(
     if verbose > 0:
         print(f"[learning_curve] Training set sizes: {sizes}")
     rows = _entries(request, data, made)
-    warn_or_raise_about_fit_failures([entry for row in rows for entry in row], error_score)
+    tell_failures([entry for row in rows for entry in row], error_score)
     names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]
     return sizes, *(np.array([_column(row, name) for row in rows]) for name in names)
 

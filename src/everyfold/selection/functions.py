@@ -25,7 +25,7 @@ from everyfold.evaluate.planner import plan
 from everyfold.evaluate.read import read
 from everyfold.evaluate.request import Metadata, Options, Request, Wants
 from everyfold.models.adapters import read_estimator
-from everyfold.models.pipelines import final_step
+from everyfold.models.pipelines import HELD_OUT, final_step
 from everyfold.models.private import BaseSearchCV
 from everyfold.models.targets import Target
 from everyfold.operators.structure import OperatorChoice
@@ -236,15 +236,18 @@ def cross_val_score(
     scores = list(outcome.scores)
     if outcome.failure is not None and error_score == "raise":
         raise outcome.failure.error
-    if len(outcome.failures) == len(scores):
+    is_held_out = [HELD_OUT in failure.trace for failure in outcome.failures.values()]
+    if len(is_held_out) == len(scores) and not any(is_held_out):
         raise ValueError(
             f"all {len(scores)} folds failed, so that there is no score; error_score='raise' shows "
             f"where. The first failure is:\n{outcome.failures[0].trace}"
         ) from outcome.failures[0].error
     for i, failure in sorted(outcome.failures.items()):
+        is_fit = HELD_OUT not in failure.trace
         warn(
-            f"Fold {i} could not be fitted and gets error_score={error_score}: {failure.trace}",
-            FitFailedWarning,
+            f"Fold {i} could not be {'fitted' if is_fit else 'scored'} and gets "
+            f"error_score={error_score}: {failure.trace}",
+            FitFailedWarning if is_fit else UserWarning,
         )
         scores[i] = error_score
     return np.array(scores, dtype=np.float64)

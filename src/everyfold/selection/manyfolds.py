@@ -11,8 +11,10 @@ from everyfold.criteria.base import Failure
 from everyfold.evaluate.data import Data, Outcome
 from everyfold.evaluate.foldscores import MOST_COLUMNS, column, names_of
 from everyfold.evaluate.request import Request
-from everyfold.models.private import MultimetricScorer
-from everyfold.types import Array, Params, Score
+from everyfold.models.pipelines import HELD_OUT
+from everyfold.models.private import MultimetricScorer, warn_or_raise_about_fit_failures
+from everyfold.rows.telling import warn
+from everyfold.types import Array, ErrorScore, Params, Score
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,24 @@ def fit_errors(
             entries += [{"fit_error": failure.trace} for failure in failures]
             entries += [fine] * (size - len(failures))
     return entries
+
+
+def tell_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
+    """Warn of failed folds, or raise if all fits have failed, as scikit-learn does.
+
+    A fold whose fit succeeded, but whose held-out rows could not be transformed, has no score and
+    yet is no failed fit.
+    """
+    traces = [entry["fit_error"] for entry in entries]
+    in_fit = [None if trace and HELD_OUT in trace else trace for trace in traces]
+    unscored = [trace for trace, own in zip(traces, in_fit, strict=True) if trace and not own]
+    if unscored:
+        warn(
+            f"Scoring failed in {len(unscored)} of {len(traces)} folds, whose scores will be set "
+            f"to {error_score}. Details:\n{unscored[0]}",
+            UserWarning,
+        )
+    warn_or_raise_about_fit_failures([{"fit_error": trace} for trace in in_fit], error_score)
 
 
 def failed_score(request: Request) -> Score:

@@ -14,8 +14,14 @@ from everyfold.evaluate.foldscores import MOST_COLUMNS
 from everyfold.evaluate.inexact import ESTIMATED, NEAR_IDENTITY
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
-from everyfold.models.private import insert_error_scores, warn_or_raise_about_fit_failures
-from everyfold.selection.manyfolds import Condensed, condensed, failed_score, fit_errors
+from everyfold.models.private import insert_error_scores
+from everyfold.selection.manyfolds import (
+    Condensed,
+    condensed,
+    failed_score,
+    fit_errors,
+    tell_failures,
+)
 from everyfold.types import Array, Mask, Params, Scorer, Search
 
 
@@ -43,7 +49,7 @@ def tabulate(
     short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
-    warn_or_raise_about_fit_failures(fits, request.options.error_score)
+    tell_failures(fits, request.options.error_score)
     if callable(search.scoring):
         insert_error_scores(out, request.options.error_score)
     means = _formatted(search, params, out, found)

@@ -17,7 +17,6 @@ from everyfold.models.private import (
     aggregate_score_dicts,
     insert_error_scores,
     normalize_score_results,
-    warn_or_raise_about_fit_failures,
 )
 from everyfold.operators.structure import OperatorChoice
 from everyfold.rows import RowSource
@@ -25,6 +24,7 @@ from everyfold.rows.folds import Folds
 from everyfold.rows.sources import as_rows
 from everyfold.selection.fallback import falls_back
 from everyfold.selection.functions import evaluate, routed
+from everyfold.selection.manyfolds import tell_failures
 from everyfold.selection.results import entries_of, sizes_of
 from everyfold.types import (
     Array,
@@ -147,7 +147,7 @@ def _check_source(X: Matrix, needs_rows: bool) -> None:
 
 def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:
     """The times of all folds; failures are told, and get their score."""
-    warn_or_raise_about_fit_failures(entries, error_score)
+    tell_failures(entries, error_score)
     if is_callable:
         insert_error_scores(entries, error_score)
     return {
