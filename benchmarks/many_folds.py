@@ -16,29 +16,18 @@ read from ``../shared/data`` beside the project, and are skipped without it.
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import argparse
-import platform
 import sys
-import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 from sklearn.datasets import (
     load_breast_cancer,
     load_diabetes,
     load_digits,
     load_iris,
-    load_svmlight_file,
     load_wine,
     make_friedman1,
 )
@@ -54,43 +43,28 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import SVC, SVR
 
+from comparing import Rows, seconds, shared, use_one_thread
 from everyfold import FastGridSearchCV
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 ROWS, GROUPS, DIFFERENCE = 300, 25, 1e-3
-Rows = tuple[Any, Any]
-
-
-def _own(load: Callable[..., Rows]) -> Callable[[], Rows]:
-    return lambda: load(return_X_y=True)
-
-
-def _shared(name: str) -> Callable[[], Rows]:
-    def rows() -> Rows:
-        X, y = load_svmlight_file(str(SHARED / f"{name}.svm.gz"))
-        return X.toarray(), y
-
-    return rows
-
-
-CLASSES: dict[str, Callable[[], Rows]] = {
-    "cancer": _own(load_breast_cancer),
-    "iris": _own(load_iris),
-    "wine": _own(load_wine),
-    "digits": _own(load_digits),
+CLASSES: dict[str, Callable[..., Rows]] = {
+    "cancer": load_breast_cancer,
+    "iris": load_iris,
+    "wine": load_wine,
+    "digits": load_digits,
     **{
-        name: _shared(name)
+        name: shared(name)
         for name in (
             "heart", "german.numer", "diabetes", "australian", "ionosphere", "sonar",
             "liver-disorders", "a1a",
         )
     },
 }  # fmt: skip
-NUMBERS: dict[str, Callable[[], Rows]] = {
-    "diabetes": _own(load_diabetes),
-    "friedman": lambda: make_friedman1(ROWS, 10, noise=1.0, random_state=0),
+NUMBERS: dict[str, Callable[..., Rows]] = {
+    "diabetes": load_diabetes,
+    "friedman": lambda return_X_y: make_friedman1(ROWS, 10, noise=1.0, random_state=0),
     **{
-        name: _shared(name)
+        name: shared(name)
         for name in (
             "abalone", "bodyfat", "cpusmall", "housing", "mg", "mpg", "pyrim", "space_ga",
             "triazines", "eunite2001",
@@ -144,7 +118,7 @@ class Case:
     def rows(self) -> tuple[Any, Any, Any]:
         """A sample of the rows, and groups."""
         sets = NUMBERS if self.kind.name == "SVR" else CLASSES
-        X, y = sets[self.set]()
+        X, y = sets[self.set](return_X_y=True)
         own = np.random.default_rng(0).permutation(len(y))[:ROWS]
         X, y = np.asarray(X, dtype=float)[own], y[own]
         groups = np.random.default_rng(1).permutation(len(y)) % GROUPS
@@ -218,29 +192,19 @@ def measure(case: Case) -> Line:
     ours = FastGridSearchCV(kind.model, kind.grid, **options)
     theirs = GridSearchCV(kind.model, kind.grid, **options)
     fit = {"groups": groups} if case.folds == "groups" else {}
-    taken = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for search in (ours, theirs, ours):
-            start = time.process_time()
-            search.fit(X, y, **fit)
-            taken.append(time.process_time() - start)
+    first, known, second = (seconds(search, X, y, **fit) for search in (ours, theirs, ours))
     gap, lost = gap_of(ours, theirs, is_relative=kind.name == "SVR")
-    seconds = taken[1], (taken[0] + taken[2]) / 2.0
-    return Line(case, len(y), len(np.unique(y)), gap, lost, *seconds)
+    return Line(case, len(y), len(np.unique(y)), gap, lost, known, (first + second) / 2.0)
 
 
 def measure_steps(case: Case, cv: Any) -> tuple[float, float]:
     """How far the means of steps are off the exact ones, and the ratio of their times."""
     X, y, _ = case.rows()
     kind, taken, tables = case.kind, [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for order in ("auto", float("inf")):
-            options = {"cv": cv, "scoring": kind.scoring, "refit": False, "order": order}
-            start = time.process_time()
-            tables.append(FastGridSearchCV(kind.model, kind.grid, n_confirm=0, **options).fit(X, y))
-            taken.append(time.process_time() - start)
+    for order in ("auto", float("inf")):
+        options = {"cv": cv, "scoring": kind.scoring, "refit": False, "order": order}
+        tables.append(FastGridSearchCV(kind.model, kind.grid, n_confirm=0, **options))
+        taken.append(seconds(tables[-1], X, y))
     gap, _ = gap_of(tables[1], tables[0], is_relative=kind.name == "SVR")
     return gap, taken[0] / taken[1]
 
@@ -271,7 +235,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a seventh of the lines")
     parser.add_argument("--steps", action="store_true", help="measure steps instead")
     asked = parser.parse_args()
-    print(f"Python {platform.python_version()}, scikit-learn {sklearn.__version__}, one thread")
+    use_one_thread()
     chosen = [
         case
         for case in cases(quick=asked.quick)
@@ -290,10 +254,8 @@ def main() -> None:
         return
     print(f"{'':<45} {'differ':>8} {'lost':>8} {'sklearn':>8} {'ours':>8} {'ratio':>7}")
     for kind in (KINDS[1], KINDS[2]):  # compile
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            few = np.random.default_rng(0).normal(size=(40, 2))
-            FastGridSearchCV(kind.model, kind.grid, cv=3).fit(few, np.arange(40) % 3)
+        few = np.random.default_rng(0).normal(size=(40, 2))
+        seconds(FastGridSearchCV(kind.model, kind.grid, cv=3), few, np.arange(40) % 3)
     lines = []
     for case in usable:
         lines.append(measure(case))

@@ -14,24 +14,15 @@ Run with ``python benchmarks/never_slower.py [--only text svr] [--clock processo
 
 from __future__ import annotations
 
-import os
-
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import argparse
-import platform
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import (
@@ -39,7 +30,6 @@ from sklearn.datasets import (
     load_diabetes,
     load_digits,
     load_iris,
-    load_svmlight_file,
     load_wine,
     make_classification,
     make_friedman1,
@@ -53,6 +43,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, PolynomialFeatures, StandardScaler, scale
 from sklearn.svm import SVC, SVR
 
+from comparing import SHARED, Rows, seconds, shared, use_one_thread
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -62,11 +53,8 @@ from everyfold import (
     KernelRegressor,
 )
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 SLOWER, SECONDS, DIFFERENCE = 0.95, 0.1, 3e-3
 """The least ratio, seconds that never count, and the largest difference of a mean score."""
-
-Rows = tuple[Any, Any]
 
 
 def _scaled(load: Callable[..., Rows]) -> Callable[[], Rows]:
@@ -116,14 +104,6 @@ def _text(n: int = 2000, p: int = 10000, k: int = 2) -> Callable[[], Rows]:
 def _text_numbers() -> Rows:
     X, y = _text()()
     return X, X[:, :200].sum(axis=1).A1 + 0.1 * np.random.default_rng(1).normal(size=len(y))
-
-
-def _shared(name: str) -> Callable[[], Rows]:
-    def rows() -> Rows:
-        X, y = load_svmlight_file(str(SHARED / f"{name}.svm.gz"))
-        return scale(X.toarray()), y
-
-    return rows
 
 
 @dataclass(frozen=True)
@@ -226,11 +206,12 @@ CASES = [
     Case("HuberSVC", _classes(400, 10), HuberSVC(), {"C": [0.1, 1.0, 10.0], "gamma": [0.1]}),
     Case("KernelRegressor, smooth tube", _friedman(400), KernelRegressor("smooth_epsilon"),
          {"alpha": [0.01, 0.1, 1.0], "gamma": [0.1]}),
-    Case("* SVC, german.numer", _shared("german.numer"), SVC(), BOXES, 10, is_fresh=True),
-    Case("* LogisticRegression, a1a", _shared("a1a"), LogisticRegression(), CS, is_fresh=True),
-    Case("* SVR, space_ga", _shared("space_ga"), SVR(), {"C": [0.1, 1.0], "gamma": [0.1, 1.0]}, 3,
+    Case("* SVC, german.numer", _scaled(shared("german.numer")), SVC(), BOXES, 10, is_fresh=True),
+    Case("* LogisticRegression, a1a", _scaled(shared("a1a")), LogisticRegression(), CS,
          is_fresh=True),
-    Case("* Ridge, triazines", _shared("triazines"), Ridge(), ALPHAS, 10, is_fresh=True),
+    Case("* SVR, space_ga", _scaled(shared("space_ga")), SVR(),
+         {"C": [0.1, 1.0], "gamma": [0.1, 1.0]}, 3, is_fresh=True),
+    Case("* Ridge, triazines", _scaled(shared("triazines")), Ridge(), ALPHAS, 10, is_fresh=True),
 ]  # fmt: skip
 
 
@@ -283,17 +264,12 @@ def measure(case: Case, clock: Callable[[], float], repeats: int) -> Line:
     ours = FastGridSearchCV(clone(case.model), case.grid, **options)
     theirs = GridSearchCV(clone(case.model), case.grid, **options)
     taken: dict[str, list[float]] = {"ours": [], "theirs": []}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        ours.fit(X, y)  # compiles
-        while len(taken["ours"]) < repeats and sum(taken["ours"] + taken["theirs"]) < 10.0:
-            for name, search in (("ours", ours), ("theirs", theirs)):
-                start = clock()
-                search.fit(X, y)
-                taken[name].append(clock() - start)
-    seconds = {name: float(np.median(found)) for name, found in taken.items()}
+    seconds(ours, X, y)  # compiles
+    while len(taken["ours"]) < repeats and sum(taken["ours"] + taken["theirs"]) < 10.0:
+        for name, search in (("ours", ours), ("theirs", theirs)):
+            taken[name].append(seconds(search, X, y, clock))
     how = "; ".join(words for words, _ in ours.plan_.methods)
-    both = seconds["theirs"], seconds["ours"]
+    both = float(np.median(taken["theirs"])), float(np.median(taken["ours"]))
     return Line(case.name, *both, gap_of(ours, theirs), how, len(y))
 
 
@@ -310,7 +286,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--known", action="store_true", help="leave out the fresh rows")
     asked = parser.parse_args()
-    print(f"Python {platform.python_version()}, scikit-learn {sklearn.__version__}, one thread")
+    use_one_thread()
     print(f"{'':<34} {'sklearn':>8} {'ours':>8} {'ratio':>7} {'differ':>8}")
     failed = 0
     for case in CASES:
