@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine, make_classification
 from sklearn.exceptions import DataConversionWarning
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import euclidean_distances, rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import SVC, SVR
@@ -403,3 +403,37 @@ def test_folds_without_a_class_have_the_pairs_of_the_others(steps, solver):
     params = {f"{prefix}sample_weight": weights}
     _, ours, theirs = tables(model, grid, (X, y), params=params, cv=splits)
     assert_array_equal(ours, theirs)
+
+
+# -- scikit-learn's examples in which scores differ ------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [1, 24])
+def test_labels_differ_where_the_tolerance_decides(seed):
+    """Plot_nested_cross_validation_iris: a value that libsvm, solving finer, has on our side."""
+    (rows, y), options = IRIS, {"C": 100.0, "gamma": 0.01, "decision_function_shape": "ovo"}
+    cv, found = ms.KFold(4, shuffle=True, random_state=seed), []
+    for own, tol in ((cross_val_predict, 1e-3), *((ms.cross_val_predict, t) for t in (1e-3, 1e-9))):
+        model = SVC(tol=tol, **options)
+        found.append(own(model, rows, y, cv=cv, method="decision_function"))
+    ours, theirs, fine = found
+    turned = (ours > 0.0) != (theirs > 0.0)
+    assert np.all(np.abs(fine[turned]) < 5e-3)
+    assert_allclose(ours, fine, atol=0.015)
+
+
+@pytest.mark.parametrize("gamma", [1e-4, 1e-5, 1e-6])
+def test_a_nearly_constant_kernel_is_solved_without_the_constant(gamma):
+    """Plot_successive_halving_heatmap: float32 takes the digits of libsvm's kernel.
+
+    A constant added to the kernel changes no solution, so that the truth is libsvm's without it.
+    """
+    rows, y = make_classification(n_samples=1000, random_state=np.random.RandomState(0))
+    C, cv, options = 1e5, ms.StratifiedKFold(5), {"method": "decision_function"}
+    K = np.expm1(-gamma * euclidean_distances(rows, squared=True)) / gamma
+    model = SVC(kernel="precomputed", C=C * gamma, tol=1e-6)
+    truth = ms.cross_val_predict(model, K, y, cv=cv, **options)
+    ours = cross_val_predict(SVC(C=C, gamma=gamma), rows, y, cv=cv, **options)
+    theirs = ms.cross_val_predict(SVC(C=C, gamma=gamma), rows, y, cv=cv, **options)
+    assert_allclose(ours, truth, atol=0.015)
+    assert np.abs(theirs - truth).max() > 0.03
