@@ -17,6 +17,7 @@ from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, Rid
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+from sklearn.tree import DecisionTreeClassifier
 
 from everyfold import (
     FastGridSearchCV,
@@ -27,7 +28,7 @@ from everyfold import (
     permutation_test_score,
     validation_curve,
 )
-from everyfold.evaluate import plainfits
+from everyfold.evaluate import plainfits, refits
 
 LONG, SIDES = make_classification(900, 250, n_informative=9, flip_y=0.1, random_state=0)
 CS = {"C": [0.01, 0.1, 1.0]}
@@ -284,3 +285,112 @@ def test_a_curve_of_two_estimators_is_refitted_in_part(monkeypatch):
     monkeypatch.undo()
     for found, known in zip(ours, ms.validation_curve(model, X, two, **options), strict=True):
         assert_allclose(found, known)
+
+
+@pytest.fixture(params=["refits", "shared"])
+def timed(request, monkeypatch):
+    """Searches are decided by timing a fold, whose refit seems to take no time, or very long."""
+    monkeypatch.setattr(plainfits, "TIMED_FROM", 0.0)
+    monkeypatch.setattr(plainfits, "WITHIN", 1e30)
+    monkeypatch.setattr(plainfits, "TRIAL", np.inf)
+    seconds, fit, calls = 0.0 if request.param == "refits" else 1e6, refits.fit_and_score, []
+
+    def fit_and_score(*args, **kwargs):
+        calls.append(kwargs["parameters"])
+        return {**fit(*args, **kwargs), "fit_time": seconds, "score_time": 0.0}
+
+    monkeypatch.setattr(refits, "fit_and_score", fit_and_score)
+    return request.param == "refits", calls
+
+
+TIMED = [
+    (LogisticRegression(), {"C": [0.1, 1.0, 10.0]}, X, two),
+    (RidgeClassifier(), {"alpha": [0.1, 1.0]}, FLOWERS, KINDS),
+    (SVC(), {"C": [0.1, 1.0]}, FLOWERS, KINDS),
+    (make_pipeline(StandardScaler(), SVR()), {"svr__C": [0.1, 1.0]}, X, y),
+    (KernelRidge(kernel="rbf"), {"gamma": [0.1, 1.0]}, X, both),
+]
+
+
+@pytest.mark.parametrize(("estimator", "grid", "rows", "target"), TIMED)
+@pytest.mark.parametrize("keeps", ["best", "all"])
+def test_a_timed_fold_decides(timed, estimator, grid, rows, target, keeps):
+    is_refitted, calls = timed
+    options = {"cv": 4, "return_train_score": True}
+    ours = FastGridSearchCV(estimator, grid, keep_predictions=keeps, **options).fit(rows, target)
+    theirs = ms.GridSearchCV(estimator, grid, **options).fit(rows, target)
+    n_fits = 4 * len(ours.cv_results_["params"])
+    assert len(calls) == (n_fits if is_refitted else 1)
+    assert set(ours.cv_results_["status"]) == {"refitted" if is_refitted else "exact"}
+    assert ("the cheapest here" in str(ours.plan_)) is is_refitted
+    for name in ("mean_test_score", "mean_train_score", "std_test_score"):
+        tolerance = 1e-12 if is_refitted else 2e-3
+        assert_allclose(ours.cv_results_[name], theirs.cv_results_[name], rtol=tolerance)
+    known = ms.cross_val_predict(ours.best_estimator_, rows, target, cv=4)
+    assert_allclose(ours.out_of_fold().values, known, rtol=2e-3)
+
+
+def test_the_plan_says_that_a_fold_will_be_timed(timed):
+    _, calls = timed
+    found = FastGridSearchCV(LogisticRegression(), CS, cv=4).plan(X, two)
+    assert not calls
+    assert "decided by timing the first fold" in str(found)
+    assert found.candidates == 3
+    assert found.methods[0][1] == 3
+    assert pickle.loads(pickle.dumps(found)).estimate == found.estimate
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_journal_keeps_what_a_timed_fold_decided(timed, tmp_path, n_jobs, monkeypatch):
+    is_refitted, calls = timed
+    search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0, 9.0]}, cv=4, journal=tmp_path / "kept")
+    first = search.fit(FLOWERS, KINDS).cv_results_
+    lines = (tmp_path / "kept").read_bytes().splitlines(keepends=True)
+    (tmp_path / "kept").write_bytes(b"".join(lines[:3]))  # killed after the trial and one unit
+    calls.clear()
+    opposite = 1e6 if is_refitted else 0.0
+    fit = refits.fit_and_score
+    monkeypatch.setattr(
+        refits, "fit_and_score", lambda *a, **k: {**fit(*a, **k), "fit_time": opposite}
+    )
+    again = search.set_params(n_jobs=n_jobs).fit(FLOWERS, KINDS).cv_results_
+    if n_jobs == 1:
+        assert len(calls) == (10 if is_refitted else 0)
+    assert_array_equal(again["status"], first["status"])
+    assert_array_equal(again["mean_test_score"], first["mean_test_score"])
+
+
+def test_a_timed_fold_beside_candidates_that_nothing_speeds_up(timed):
+    is_refitted, _ = timed
+    model = Pipeline([("model", SVC())])
+    grid = {"model": [SVC(C=0.1), SVC(), DecisionTreeClassifier(random_state=0)]}
+    ours = FastGridSearchCV(model, grid, cv=4, fallback="refit").fit(X, two)
+    theirs = ms.GridSearchCV(model, grid, cv=4).fit(X, two)
+    kinds = ["refitted" if is_refitted else "exact"] * 2
+    assert ours.cv_results_["status"].tolist() == [*kinds, "refitted"]
+    assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"])
+
+
+def test_a_timed_fold_that_fails_decides_nothing(timed):
+    grid = {"pca__n_components": [2, 9, 9]}  # of 5 columns
+    options = {"cv": 3, "error_score": -9.0}
+    model = make_pipeline(PCA(), Ridge())
+    with pytest.warns(FitFailedWarning):
+        theirs = ms.GridSearchCV(model, grid, **options).fit(X, y)
+    with pytest.warns(FitFailedWarning):
+        ours = FastGridSearchCV(model, grid, **options).fit(X, y)
+    assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"])
+
+
+def test_a_long_search_is_decided_by_timing_a_fold(monkeypatch):
+    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.05)
+    monkeypatch.setattr(plainfits, "TIMED_FROM", 1e-3)
+    model, grid = KernelRidge(kernel="rbf"), {"alpha": np.logspace(-2, 2, 20), "gamma": [0.1, 1.0]}
+    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
+    assert "timing" not in str(found)  # refits are far slower
+    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.0005)
+    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
+    assert "timing" in str(found)
+    monkeypatch.setattr(plainfits, "TIMED_FROM", 60.0)
+    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
+    assert "timing" not in str(found)

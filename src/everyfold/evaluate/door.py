@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from everyfold.evaluate.data import Data, Outcome, join, noted, without_values
+from everyfold.evaluate.data import REFITTED, Data, Outcome, join, noted, without_values
 from everyfold.evaluate.journal import Journal
 from everyfold.evaluate.plan import SearchPlan
 from everyfold.evaluate.request import Request
@@ -34,11 +34,10 @@ def carry_out(
     """
     data = data.prepared(plan.kind, plan.pooled).refitting(plan.plain)
     history: list[list[Outcome]] = []
-    units = plan.rounds.first
+    units, waiting = plan.rounds.first, _Waiting(data)
     while units:
         history.append([])
         data.watch.begin_round(units)
-        waiting = _Waiting(data)
         for outcomes in _mapped(units, data, n_jobs, journal):
             complete = outcomes
             if not plan.rounds.takes_parts:
@@ -144,6 +143,8 @@ class _Waiting:
         self._parts: dict[int, list[Outcome]] = {}
         self._left: dict[int, int] = {}
         """How many folds of a candidate are still to come."""
+        self._trials: dict[int, Outcome] = {}
+        """Folds that were refitted to see how long that takes: other refits go on from there."""
 
     def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
         """Candidates whose last folds are among these; a pass over a source has all of them."""
@@ -152,15 +153,24 @@ class _Waiting:
             return
         yield from (outcome for outcome in outcomes if outcome.look)
         for outcome in outcomes:
+            is_refitted, number = outcome.status == REFITTED, outcome.number
+            if outcome.look and is_refitted:
+                self._trials[number] = noted(outcome, look=0)
             if outcome.look:
                 continue
-            number = outcome.number
-            self._parts.setdefault(number, []).append(outcome)
-            left = self._left.get(number, self._data.folds_of(number)) - len(outcome.folds)
-            self._left[number] = left
-            if left == 0:
+            if is_refitted and number in self._trials:
+                self._add(self._trials.pop(number))
+            if self._add(outcome) == 0:
                 del self._left[number]
                 yield self._whole(number)
+
+    def _add(self, outcome: Outcome) -> int:
+        """Take some folds of a candidate; how many are left."""
+        number = outcome.number
+        self._parts.setdefault(number, []).append(outcome)
+        left = self._left.get(number, self._data.folds_of(number)) - len(outcome.folds)
+        self._left[number] = left
+        return left
 
     def _whole(self, number: int) -> Outcome:
         whole = join(self._parts.pop(number))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from sklearn.kernel_ridge import KernelRidge
@@ -47,6 +47,14 @@ _CLEARLY = 5.0
 Estimates of Newton fits of some hundred to some thousand rows are too small by up to as much, more
 than those of refits (500 to 3000 rows, 20 to 384 columns, 5 to 50 folds).
 """
+
+TIMED_FROM, WITHIN = 2.0, 5.0
+"""Estimated seconds from which on a timed refit decides, and within which factor the estimates of
+both ways have to be for it. Estimates of refits are off by as much: they do not know how many
+iterations a penalty takes."""
+
+TRIAL = 0.1
+"""The share of the other work that a timed refit may take; it is lost if refits are not chosen."""
 
 _CALLS = 1.5e-3
 """Seconds of a fit and its score that do not depend on its rows: clones, checks, calls."""
@@ -179,16 +187,32 @@ class PlainFits:
     words: str
 
 
+@dataclass(frozen=True)
+class Doubt:
+    """Refits of all candidates, done if the time of one says that all take less than a limit."""
+
+    fits: Mapping[int, PlainFits]
+    limit: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidates that are to be refitted, and what a timed refit should decide instead."""
+
+    fits: Mapping[int, PlainFits] = field(default_factory=dict)
+    doubt: Doubt | None = None
+
+
 def plain_fits(
     data: Data, kernels: Sequence[KernelPlan], units: Sequence[Unit], request: Request
-) -> dict[int, PlainFits]:
+) -> Choice:
     """The candidates that are to be refitted on all folds instead of what ``units`` do.
 
     All candidates of one estimator go the same way: where that takes the least time, or where its
     solver is known to stop so far from the minimum that scores differ from those of the minimum.
     """
     if not _may_refit(data, request):
-        return {}
+        return Choice()
     ours = _seconds_of(units)
     theirs = {
         candidate.number: _on_all_folds(data, candidate, kernel)
@@ -199,15 +223,35 @@ def plain_fits(
     stopped = {c.number for kernel in loose for c in kernel.candidates if _is_logistic(c)}
     is_quick = sum(ours.values()) < LEAST
     found: dict[int, PlainFits] = {}
-    for own in gather(data.candidates.values(), lambda c: str(type(c.parts.final))):
+    doubt = None
+    by_class = gather(data.candidates.values(), lambda c: str(type(c.parts.final)))
+    for own in by_class:
         numbers = [candidate.number for candidate in own]
         if stopped.issuperset(numbers):
             found |= {k: PlainFits(theirs[k], STOPPED) for k in numbers}
             continue
-        least = _margin(own[0]) * sum(ours[k] for k in numbers)
-        if not is_quick and sum(theirs[k] for k in numbers) < least:
-            found |= {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}
-    return found
+        limit = _margin(own[0]) * sum(ours[k] for k in numbers)
+        total = sum(theirs[k] for k in numbers)
+        fits = {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}
+        if not is_quick and total < limit:
+            found |= fits
+        if len(by_class) == 1 and _may_time(data, request) and _is_close(total, limit, data):
+            doubt = Doubt(fits, limit)
+    return Choice(found, doubt)
+
+
+def _may_time(data: Data, request: Request) -> bool:
+    """Whether the work of one search is to be done, and held-out scores of it are asked for."""
+    wants, options = request.wants, request.options
+    is_search = wants.selects_by is not None and options.repeats == 1
+    return is_search and request.scorer is not None and data.n_folds > 1
+
+
+def _is_close(total: float, limit: float, data: Data) -> bool:
+    """Whether estimates of refits and of other work are long, and too close to each other."""
+    trial = total / (len(data.candidates) * data.n_folds)
+    is_long = max(total, limit) > TIMED_FROM
+    return is_long and limit < WITHIN * total < WITHIN**2 * limit and trial < TRIAL * limit
 
 
 def _margin(candidate: Candidate) -> float:

@@ -76,8 +76,8 @@ class SearchPlan:
     pooled : tuple of str
         The scores that are computed for all held-out rows together.
     plain : dict
-        The candidates that are refitted though they might be sped up, and why: nothing takes less
-        time, for example.
+        The candidates that are refitted, or may be once a fold was timed, though they might be
+        sped up, and why: nothing takes less time, for example.
     hint : str
         The option that approximates, with its error, where the exact way should take long.
     candidates, operator, methods, exact, confirmed, seconds
@@ -110,8 +110,8 @@ class SearchPlan:
 
     @property
     def units(self) -> Sequence[Unit]:
-        """Those of the first round."""
-        return self.rounds.first
+        """Those of the first round, without a trial."""
+        return self.rounds.planned
 
     @property
     def candidates(self) -> int:

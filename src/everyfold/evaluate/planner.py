@@ -20,10 +20,10 @@ from everyfold.evaluate.passes import (
     traffic_notes,
     worker_bytes,
 )
-from everyfold.evaluate.plainfits import PlainFits, plain_fits
+from everyfold.evaluate.plainfits import Choice, Doubt, plain_fits
 from everyfold.evaluate.plan import SearchPlan, some
 from everyfold.evaluate.rankcurve import RankCurve, with_open_ranks
-from everyfold.evaluate.refits import Beside, Confirm, plain_units, refit_units
+from everyfold.evaluate.refits import Beside, Confirm, Timed, plain_units, refit_units
 from everyfold.evaluate.request import Options, Request
 from everyfold.evaluate.rounds import Once, Rounds
 from everyfold.evaluate.scores import Judge, by_name
@@ -48,6 +48,10 @@ _NO_METRIC = (
     "no single metric decides between the candidates (there are several, and refit names none "
     "of them), so that none was excluded at low rank, and all were evaluated on the full kernel "
     "matrix of {} rows; refit='<metric>' is faster"
+)
+_TIMED = (
+    "decided by timing the first fold: shared work should take about {:.2g} s, refits of the "
+    "estimator itself about {:.2g} s, and one of them tells what they really take"
 )
 
 
@@ -134,11 +138,18 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
-    refits: dict[int, PlainFits] = {}
+    choice = Choice()
     if not with_open_ranks(data):
-        refits = plain_fits(data, kernels, cut(data, kernels, options.order), request)
-    if not refits:
-        return _sped_up(data, kernels, request, kind, notes, pooled)
+        choice = plain_fits(data, kernels, cut(data, kernels, options.order), request)
+    refits = choice.fits
+    if choice.doubt is not None or not refits:
+        try:
+            made = _sped_up(data, kernels, request, kind, notes, pooled)
+        except MemoryError:  # refits need less
+            if not refits:
+                raise
+        else:
+            return made if choice.doubt is None else _timed(made, data, choice.doubt)
     units, seconds = plain_units(data, refits), sum(own.seconds for own in refits.values())
     reasons = {number: own.words for number, own in refits.items()}
     left = {k: own for k, own in data.candidates.items() if k not in refits}
@@ -151,6 +162,17 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     return replace(
         made, rounds=Beside(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
     )
+
+
+def _timed(made: SearchPlan, data: Data, doubt: Doubt) -> SearchPlan:
+    """The plan that one refit decides between this one and refits of all candidates."""
+    seconds = sum(own.seconds for own in doubt.fits.values())
+    reasons = {number: own.words for number, own in doubt.fits.items()}
+    rounds = Timed(made.rounds, plain_units(data, doubt.fits), doubt.limit)
+    note = _TIMED.format(made.estimate, seconds)
+    estimate = made.estimate if doubt.limit <= seconds else seconds
+    notes = (*made.notes, note)
+    return replace(made, rounds=rounds, estimate=estimate, plain=reasons, notes=notes)
 
 
 def _sped_up(

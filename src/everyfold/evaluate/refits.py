@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.base import clone
@@ -37,6 +38,11 @@ class _Around(Rounds):
     def first(self) -> Sequence[Unit]:  # type: ignore[override]
         """See base class."""
         return self.inner.first
+
+    @property
+    def planned(self) -> Sequence[Unit]:
+        """See base class."""
+        return self.inner.planned
 
     @property
     def climbs(self) -> bool:
@@ -118,6 +124,11 @@ class Beside(_Around):
         """See base class."""
         return [*self.inner.first, *self.units]
 
+    @property
+    def planned(self) -> Sequence[Unit]:
+        """See base class."""
+        return [*self.inner.planned, *self.units]
+
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         return self.inner.after(_without_refitted(history), data)
@@ -127,12 +138,60 @@ class Beside(_Around):
         return self.inner.restated(_without_refitted(history), data)
 
 
+@dataclass(frozen=True)
+class Timed(_Around):
+    """One refit of a fold, whose time decides between other rounds and refits of all candidates.
+
+    Attributes
+    ----------
+    inner : Rounds
+    units : sequence of Unit
+        The refits: one for every candidate and fold.
+    limit : float
+        The seconds of all refits below which they are done.
+    """
+
+    units: Sequence[Unit]
+    limit: float
+
+    @cached_property
+    def trial(self) -> Unit:
+        """The first fold of a candidate in the middle of the grid, whose penalty is no extreme."""
+        firsts = [unit for unit in self.units if unit.folds == (0,)]
+        return replace(firsts[len(firsts) // 2], look=1)
+
+    @property
+    def first(self) -> Sequence[Unit]:  # type: ignore[override]
+        """See base class."""
+        return [self.trial]
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        if not self._refits(history):
+            later = history[1:]
+            return self.inner.after(later, data) if later else self.inner.first
+        known = replace(self.trial, look=0)
+        return [unit for unit in self.units if unit != known] if len(history) == 1 else ()
+
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class."""
+        return () if self._refits(history) else self.inner.restated(history[1:], data)
+
+    def _refits(self, history: History) -> bool:
+        """Whether all refits should take less than the limit, by the seconds of the trial."""
+        (trial,) = (outcome for outcome in history[0] if outcome.look)
+        factor = 1.0  # a fit that fails tells nothing of the others
+        if not trial.failures:
+            factor = sum(trial.seconds) / self.trial.seconds
+        return factor * sum(unit.seconds for unit in self.units) < self.limit
+
+
 def _before_refits(history: History) -> History:
     return [round_ for round_ in history if not any(outcome.is_refit for outcome in round_)]
 
 
 def _without_refitted(history: History) -> History:
-    return [[o for o in outcomes if o.status != REFITTED] for outcomes in history]
+    return [[o for o in outcomes if o.look or o.status != REFITTED] for outcomes in history]
 
 
 def refit_units(data: Data) -> list[Unit]:
@@ -162,10 +221,11 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     """Fit and score the estimators of a unit on its folds, as scikit-learn would."""
     folds = range(data.n_folds) if unit.folds is None else unit.folds
     words = unit.methods[0].words
-    return [
+    found = [
         _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds], words)
         for number in unit.numbers
     ]
+    return [noted(outcome, look=unit.look) for outcome in found]
 
 
 def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
@@ -175,7 +235,7 @@ def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
     results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
     words = unit.methods[0].words
     found = [_outcome(data, number, folds, results, words) for number in unit.numbers]
-    return [replace(o, failures=dict.fromkeys(folds, failure)) for o in found]
+    return [noted(o, failures=dict.fromkeys(folds, failure), look=unit.look) for o in found]
 
 
 def _outcome(

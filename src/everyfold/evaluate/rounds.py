@@ -27,6 +27,11 @@ class Rounds(ABC):
     """The units of the first round."""
 
     @property
+    def planned(self) -> Sequence[Unit]:
+        """The units that say what is going to be done; a trial before them does not."""
+        return self.first
+
+    @property
     def climbs(self) -> bool:
         """Whether candidates begin at low rank, and only the best get further."""
         return False

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,11 @@ class _Run:
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
+
+    @cached_property
+    def alone(self) -> frozenset[int]:
+        """The candidates that are refitted beside kernels."""
+        return frozenset(self.plan.refitted)
 
     @property
     def climbs(self) -> bool:
@@ -263,7 +268,6 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             state.history |= {outcome.number: outcome for outcome in outcomes}
             return
         new = [o.number for o in outcomes if o.number not in state.history]
-        is_alone = outcomes[0].status == REFITTED
         for outcome in outcomes:
             if outcome.failure is not None and self.error_score == "raise":
                 raise outcome.failure.error
@@ -274,7 +278,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
                 state.rungs.append((outcome.number, outcome.rank, score))
             if not outcome.is_refit and outcome.number in state.data.candidates:
                 state.keeper.take(outcome, state.data)
-        if is_alone:
+        if outcomes[0].number in state.alone:
             return
         if new:
             state.progress.advance(new)
@@ -311,7 +315,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             fitted = state.keeper.fitted(number)
             if fitted is not None:
                 outcome = with_values(fitted, data)
-            elif number in state.plan.plain:
+            elif state.history[number].status == REFITTED:
                 outcome = refitted_again(data, number)
             else:
                 outcome = evaluate_again(state.request, data, number)
