@@ -4,6 +4,7 @@ import io
 import pickle
 import warnings
 from contextlib import redirect_stdout
+from itertools import count
 
 import numpy as np
 import pytest
@@ -291,6 +292,7 @@ def test_a_curve_of_two_estimators_is_refitted_in_part(monkeypatch):
 def timed(request, monkeypatch):
     """Searches are decided by timing a fold, whose refit seems to take no time, or very long."""
     monkeypatch.setattr(plainfits, "TIMED_FROM", 0.0)
+    monkeypatch.setattr(plainfits, "LONG", 0.0)
     monkeypatch.setattr(plainfits, "WITHIN", 1e30)
     monkeypatch.setattr(plainfits, "TRIAL", np.inf)
     seconds, fit, calls = 0.0 if request.param == "refits" else 1e6, refits.fit_and_score, []
@@ -300,6 +302,7 @@ def timed(request, monkeypatch):
         return {**fit(*args, **kwargs), "fit_time": seconds, "score_time": 0.0}
 
     monkeypatch.setattr(refits, "fit_and_score", fit_and_score)
+    monkeypatch.setattr(refits, "process_time", count(step=1e6).__next__)
     return request.param == "refits", calls
 
 
@@ -382,15 +385,26 @@ def test_a_timed_fold_that_fails_decides_nothing(timed):
     assert_allclose(ours.cv_results_["mean_test_score"], theirs.cv_results_["mean_test_score"])
 
 
-def test_a_long_search_is_decided_by_timing_a_fold(monkeypatch):
-    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.05)
-    monkeypatch.setattr(plainfits, "TIMED_FROM", 1e-3)
+@pytest.mark.parametrize(
+    ("seconds", "is_timed"), [(1e-5, True), (5e-4, True), (2e-3, False), (0.05, False)]
+)
+def test_a_long_search_is_decided_by_timing_a_fold(monkeypatch, seconds, is_timed):
+    """200 refits of so many seconds each, beside work of about 0.05 s."""
+    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: seconds)
+    monkeypatch.setattr(plainfits, "TIMED_FROM", 0.0)
+    monkeypatch.setattr(plainfits, "LONG", 0.0)
     model, grid = KernelRidge(kernel="rbf"), {"alpha": np.logspace(-2, 2, 20), "gamma": [0.1, 1.0]}
-    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
-    assert "timing" not in str(found)  # refits are far slower
-    monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.0005)
-    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
-    assert "timing" in str(found)
+    search, rows, target = FastGridSearchCV(model, grid), np.tile(X, (5, 1)), np.tile(y, 5)
+    assert ("timing" in str(search.plan(rows, target))) is is_timed
     monkeypatch.setattr(plainfits, "TIMED_FROM", 60.0)
-    found = FastGridSearchCV(model, grid, cv=5).plan(np.tile(X, (5, 1)), np.tile(y, 5))
-    assert "timing" not in str(found)
+    monkeypatch.setattr(plainfits, "LONG", 60.0)
+    assert "timing" not in str(search.plan(rows, target))
+
+
+def test_logistic_regression_whose_solver_is_slow_is_not_refitted():
+    rows, labels = make_classification(2000, 60, n_informative=9, flip_y=0.1, random_state=0)
+    rows *= np.logspace(0.0, 2.0, 60)  # hundreds of iterations of lbfgs
+    search = FastGridSearchCV(LogisticRegression(max_iter=3000), {"C": np.logspace(-2, 2, 12)})
+    assert "timing" in str(search.plan(rows, labels))
+    search.fit(rows, labels)
+    assert set(search.cv_results_["status"]) == {"exact"}

@@ -35,23 +35,30 @@ STOPPED = (
 )
 """The method of candidates that are refitted for their scores to be those of scikit-learn."""
 
-LEAST = 0.015
+LEAST = 0.025
 """Seconds of other work from which on refits are considered.
 
 Below, estimates are mostly fixed costs, and nobody waits for the difference.
 """
 
-_CLEARLY = 5.0
+_CLEARLY = 1.5
 """How many times as long refits of LogisticRegression should take to be avoided.
 
-Estimates of Newton fits of some hundred to some thousand rows are too small by up to as much, more
-than those of refits (500 to 3000 rows, 20 to 384 columns, 5 to 50 folds).
+Estimates of Newton fits are too small by as much and more where penalties are weak (C = 100 with
+900 to 1000 rows and 200 to 500 columns).
 """
 
-TIMED_FROM, WITHIN = 2.0, 5.0
-"""Estimated seconds from which on a timed refit decides, and within which factor the estimates of
-both ways have to be for it. Estimates of refits are off by as much: they do not know how many
-iterations a penalty takes."""
+TIMED_FROM = 0.3
+"""Seconds of other work from which on the time of one refit decides whether the others are done.
+
+Estimates do not know how many iterations a solver takes: those of LogisticRegression were 15 times
+too small on columns of different size (2000 to 6000 rows, 60 to 150 columns). Where refits are
+done, the timed one is among them; below, a first call may take longer than all it tells about.
+"""
+
+LONG, WITHIN = 2.0, 5.0
+"""Where other work should take less time than refits, a timed refit decides only if that is so many
+seconds, and refits are estimated at no more than so many times as long."""
 
 TRIAL = 0.1
 """The share of the other work that a timed refit may take; it is lost if refits are not chosen."""
@@ -235,7 +242,7 @@ def plain_fits(
         fits = {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}
         if not is_quick and total < limit:
             found |= fits
-        if len(by_class) == 1 and _may_time(data, request) and _is_close(total, limit, data):
+        if len(by_class) == 1 and _may_time(data, request) and _is_doubtful(total, limit, data):
             doubt = Doubt(fits, limit)
     return Choice(found, doubt)
 
@@ -247,11 +254,12 @@ def _may_time(data: Data, request: Request) -> bool:
     return is_search and request.scorer is not None and data.n_folds > 1
 
 
-def _is_close(total: float, limit: float, data: Data) -> bool:
-    """Whether estimates of refits and of other work are long, and too close to each other."""
+def _is_doubtful(total: float, limit: float, data: Data) -> bool:
+    """Whether the time of one refit is worth knowing, by the estimates of refits and other work."""
+    if total < limit:
+        return limit > TIMED_FROM
     trial = total / (len(data.candidates) * data.n_folds)
-    is_long = max(total, limit) > TIMED_FROM
-    return is_long and limit < WITHIN * total < WITHIN**2 * limit and trial < TRIAL * limit
+    return limit > LONG and total < WITHIN * limit and trial < TRIAL * limit
 
 
 def _margin(candidate: Candidate) -> float:
