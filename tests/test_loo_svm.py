@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import sklearn.model_selection as ms
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_wine, make_classification
+from sklearn.datasets import load_iris, load_wine, make_classification
 from sklearn.metrics import average_precision_score, make_scorer, roc_auc_score
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
@@ -476,3 +476,33 @@ def test_rounding_frees_no_support_vector_that_takes_over_a_coefficient(seed):
         true = hinge_paths(K, y, [C], held, tol=1e-6).decision[np.arange(len(rows)), 0, rows]
         assert_allclose(left.values, true, atol=1e-3)
         assert (left.violation < -1e-3).all()  # the bias has room, which is said
+
+
+# -- kernels of which float32 keeps few digits ---------------------------------------------------
+
+
+@pytest.mark.parametrize("C", [1e-2, 1e8])
+def test_nearly_constant_kernels_are_linear_in_the_limit(C):
+    """In float32 all entries of such a kernel are 1, unless this is taken off first."""
+    rows, labels, gamma = X[:60], np.arange(60) % 3 == 0, 1e-8
+    labels ^= rows[:, 0] > 0.5
+    options = {"cv": ms.LeaveOneOut(), "method": "decision_function"}
+    ours = cross_val_predict(SVC(C=C, gamma=gamma), rows, labels, **options)
+    linear = SVC(C=2.0 * C * gamma, kernel="linear", tol=1e-12)
+    true = refits(linear, rows, labels, method="decision_function")
+    assert roc_auc_score(labels, ours) == pytest.approx(roc_auc_score(labels, true), abs=5e-3)
+    assert_allclose(ours, true, atol=5e-3 * np.std(true))
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_the_rounding_of_the_kernel_decides_is_not_called_exact(n_classes):
+    flowers, kinds = load_iris(return_X_y=True)
+    some = np.flatnonzero(kinds >= 3 - n_classes)
+    options = {"scoring": margin, "cv": ms.LeaveOneOut(), "n_confirm": 0, "refit": False}
+    if n_classes > 2:
+        options["scoring"] = make_scorer(
+            lambda y, u: float(u[0, 0]), response_method="decision_function"
+        )
+    search = FastGridSearchCV(SVC(gamma=0.01), {"C": [1.0, 1e3, 1e9]}, **options)
+    search.fit(flowers[some], kinds[some])
+    assert search.cv_results_["is_exact"].tolist() == [True, True, False]

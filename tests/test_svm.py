@@ -6,7 +6,7 @@ import sklearn.model_selection as ms
 from joblib import effective_n_jobs, parallel_config
 from joblib.parallel import BACKENDS, SequentialBackend, ThreadingBackend
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.datasets import load_iris, make_classification, make_regression
+from sklearn.datasets import load_diabetes, load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -440,3 +440,73 @@ def test_what_the_rounding_of_the_kernel_decides_is_not_called_exact(first):
     search = FastGridSearchCV(SVC(gamma=0.01), grid, cv=3, n_confirm=0)
     search.fit(flowers[first:], kinds[first:])
     assert search.cv_results_["is_exact"].tolist() == [True, True, False]
+
+
+# -- values that differ by few tolerances --------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("steps", [(), (StandardScaler(with_std=False),)], ids=["all", "per fold"])
+def test_small_targets_are_solved_as_finely_as_they_need(kernel, steps):
+    """The tolerance has the unit of y: libsvm's own R² is off by up to 0.02 here."""
+    rows, y = load_diabetes(return_X_y=True)
+    some = np.random.default_rng(3).permutation(len(y))[:70]
+    rows, y = 100.0 * rows[some], 1e-3 * y[some]
+    machine = make_pipeline(*steps, SVR(kernel=kernel, gamma=1e-3, epsilon=0.02))
+    grid = {"svr__C": [0.1, 1.0]}
+    found = FastGridSearchCV(machine, grid, cv=4, n_confirm=0).fit(rows, y).cv_results_
+    machine.set_params(svr__tol=1e-8)
+    truth = ms.GridSearchCV(machine, grid, cv=4).fit(rows, y).cv_results_
+    assert_allclose(found["mean_test_score"], truth["mean_test_score"], atol=3e-4)
+    assert found["is_exact"].all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("steps", [(), (StandardScaler(with_std=False),)], ids=["all", "per fold"])
+@pytest.mark.filterwarnings("ignore:the best candidate")
+def test_values_that_differ_by_few_tolerances_rank_rows(n_classes, steps):
+    """A small C, alone, in a grid, and solved to the last digits."""
+    rows, labels = lines(n_classes)
+    unequal = np.flatnonzero((labels > 0) | (np.arange(120) % 3 > 0))
+    rows, labels = rows[unequal], labels[unequal]
+    Cs, options = [1e-5, 1e-4, 1e-3], {"cv": 4, "scoring": "roc_auc"}
+    if n_classes > 2:
+        options["scoring"] = share_in_order
+    machine = make_pipeline(*steps, SVC(gamma=0.02))
+    grid = FastGridSearchCV(machine, {"svc__C": Cs}, n_confirm=0, **options).fit(rows, labels)
+    scores = grid.cv_results_["mean_test_score"]
+    machine.set_params(svc__tol=1e-10)
+    truth = ms.GridSearchCV(machine, {"svc__C": Cs}, **options).fit(rows, labels)
+    assert_allclose(scores, truth.cv_results_["mean_test_score"], atol=1e-6)
+    machine.set_params(svc__tol=1e-3)
+    for C, score in zip(Cs, scores, strict=True):
+        alone = FastGridSearchCV(machine, {"svc__C": [C]}, n_confirm=0, **options)
+        alone.fit(rows, labels)
+        assert_allclose(alone.cv_results_["mean_test_score"], [score], atol=1e-6)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("steps", [(), (StandardScaler(with_std=False),)], ids=["all", "per fold"])
+@pytest.mark.filterwarnings("ignore:the best candidate")
+def test_nearly_constant_kernels_rank_rows_at_a_small_cost(n_classes, steps):
+    """Rounded to float32 all entries are alike; without what they have in common they differ."""
+    rows, labels = lines(n_classes)
+    unequal = np.flatnonzero(np.arange(120) % 5 >= n_classes - labels - 1)
+    rows, labels = rows[unequal], labels[unequal]
+    gamma, Cs = 1e-8, np.array([1e-2, 1.0])
+    scoring = "roc_auc" if n_classes == 2 else share_in_order
+    narrow = make_pipeline(*steps, SVC(gamma=gamma))
+    found = FastGridSearchCV(narrow, {"svc__C": Cs}, cv=4, n_confirm=0, scoring=scoring)
+    found.fit(rows, labels)
+    linear = make_pipeline(*steps, SVC(kernel="linear", tol=1e-12))
+    limit = ms.GridSearchCV(linear, {"svc__C": 2.0 * Cs * gamma}, cv=4, scoring=scoring)
+    expected = limit.fit(rows, labels).cv_results_["mean_test_score"]
+    assert_allclose(found.cv_results_["mean_test_score"], expected, atol=2e-3)
+
+
+def share_in_order(machine, rows, labels):
+    """The share of pairs of rows that decision values put in the order of their labels."""
+    values = machine.decision_function(rows)
+    values = values[:, -1] - values[:, 0]
+    pairs = labels[:, None] > labels
+    return float((values[:, None] > values)[pairs].mean())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -15,8 +15,15 @@ from everyfold.criteria.libsvm import Libsvm, RawLibsvm
 from everyfold.criteria.loop import FoldAnswer, FoldSolver, Stage, fit_parts
 from everyfold.criteria.pairs import ClassKernel, TrainingPairs, multiples
 from everyfold.criteria.single import (
+    FLAT,
+    NOISY,
+    ROUNDING,
     check_fits,
+    finer,
     hold_out_by_refits,
+    is_decided,
+    most_noise,
+    rounding,
     solve_paths,
     tips,
     unit_of,
@@ -29,7 +36,7 @@ from everyfold.solve import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import FoldPaths as Solved
 from everyfold.svm.paths import PairPaths, Stop, pair_paths
-from everyfold.types import AnyArray, Array, Mask
+from everyfold.types import AnyArray, Array, Index, Mask
 
 SMOOTHING = 0.05
 """Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
@@ -46,16 +53,6 @@ NEARLY_CONSTANT = 0.9
 """Kernels whose smallest entry is above this share of the largest are read without a constant.
 
 In float32 the constant would take the digits that decide. Below, less than one digit is gained.
-"""
-
-_ROUNDING = 6e-8
-"""Of an entry of the kernel in float32, relative."""
-
-_NOISY = 50.0
-"""Tolerances by which rounding may change values that are called exact.
-
-At 0.05 of a margin labels begin to turn (iris, gamma = 0.01, C = 1e7), while linear kernels of
-unscaled columns, of which libsvm's rounding is the same, still agree with it.
 """
 
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
@@ -93,9 +90,10 @@ class FoldPaths(FoldSolver[_Shared]):
 
     Training sets of a kernel of all rows are solved on that kernel, in which held-out rows have a
     bound of 0; their decision values come along. A pair of classes is solved on its own rows. Where
-    no support vector is free, so that the intercept may be any point of an interval, where most
-    held-out values are within the tolerance of 0, and where the kernel is not positive
-    semi-definite, libsvm itself fits the training set.
+    held-out values differ by less than a hundred tolerances, they are solved finer, so that they do
+    not depend on where the solver started. Where no support vector is free, so that the intercept
+    may be any point of an interval, where most held-out values are within the tolerance of 0, and
+    where the kernel is not positive semi-definite, libsvm itself fits the training set.
 
     Parameters
     ----------
@@ -111,11 +109,14 @@ class FoldPaths(FoldSolver[_Shared]):
         As in libsvm.
     raw : RawLibsvm, optional
         A quicker way to libsvm than its estimators.
+    reads_signs : bool, default=False
+        Whether nothing but the signs of held-out values is asked for.
 
     Notes
     -----
     **Cost** about 1 ns a pair step and row; some thousand steps a fold.
-    **Exact?** To ``tol``, like libsvm itself; after a coarse stage only what was solved again.
+    **Exact?** To ``tol``, like libsvm itself, or finer; after a coarse stage only what was solved
+    again.
     """
 
     tol: float
@@ -124,6 +125,7 @@ class FoldPaths(FoldSolver[_Shared]):
     penalties: tuple[tuple[float, float], ...] = ()
     shrinking: bool = True
     raw: RawLibsvm | None = None
+    reads_signs: bool = False
 
     uses_threads: ClassVar[bool] = True
     compiled: ClassVar[tuple[str, ...]] = _COMPILED
@@ -189,28 +191,19 @@ class FoldPaths(FoldSolver[_Shared]):
         bounds = np.zeros(problem.n)
         np.add.at(bounds, part.train, multiples(inside))
         y = problem.y[:, 0]
-        paths = self._paths(y, bounds, inside, ridges, shared.kernel, shared, start)
-        values = paths.decision[0][:, part.test]
-        loose = self._settle(problem, part, ridges, paths, values)
-        unknown = np.full(len(ridges), np.nan)
         assert isinstance(shared.kernel, Kernel32)
-        sure = paths.converged[0] & self._is_precise(inside, shared.kernel.diagonal, _coef(paths))
-        coef = None if self.coarse is None else _coef(paths)
-        return FoldAnswer(values[:, :, None], unknown, sure | loose, coef, ~loose)
+        task = _Task(problem, inside, part, y, bounds, shared.kernel, shared.stop, is_whole=True)
+        return self._solve(task, ridges, start)
 
     def _on_training_rows(
         self, problem: Problem, part: Part, ridges: Sequence[float], shared: _Shared
     ) -> FoldAnswer:
         """The training set has a kernel of its own; a product predicts its test rows."""
         inside = problem.restrict(part.train)
-        y, kernel = inside.y[:, 0], self._single(having(part.operator, DenseMatrix), ridges)
-        paths = self._paths(y, multiples(inside), inside, ridges, kernel, shared, None)
-        assert paths.coef is not None
-        values = product(part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
-        loose = self._settle(problem, part, ridges, paths, values)
-        unknown = np.full(len(ridges), np.nan)
-        sure = paths.converged[0] & self._is_precise(inside, kernel.diagonal, paths.coef[0])
-        return FoldAnswer(values[:, :, None], unknown, sure | loose, None, ~loose)
+        y, bounds = inside.y[:, 0], multiples(inside)
+        kernel = self._single(having(part.operator, DenseMatrix), ridges)
+        task = _Task(problem, inside, part, y, bounds, kernel, shared.stop, is_whole=False)
+        return self._solve(task, ridges, None)
 
     def _pairs(
         self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
@@ -218,8 +211,8 @@ class FoldPaths(FoldSolver[_Shared]):
         """Every pair of classes on its own rows."""
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
         if kernel is None:
-            own = having(part.operator, DenseMatrix)
-            kernel = ClassKernel.of(self._single(own, ridges), pairs.codes)
+            made = self._single(having(part.operator, DenseMatrix), ridges)
+            kernel = ClassKernel.of(made, pairs.codes)
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
         values = np.full((k, len(part.test), len(problems)), np.nan)
@@ -229,7 +222,7 @@ class FoldPaths(FoldSolver[_Shared]):
         places = pairs.places(kernel, pairs.pairs.rows)
         placed = replace(pairs.pairs, rows=places)
         paths = pair_paths(kernel.kernel, placed, Cs, tol=tol, stop=stop)
-        loose: Mask = paths.play > self._tolerance
+        loose: Mask = paths.play > tol
         for pair in np.flatnonzero(loose.any(axis=1)).tolist():
             self._put_libsvms(pairs, pair, kernel, paths, loose[pair])
         held = pairs.predict(paths.coef) + paths.intercept[:, :, None]
@@ -237,37 +230,43 @@ class FoldPaths(FoldSolver[_Shared]):
             problems[0], held.reshape(paths.play.size, len(part.test)), self.tol
         )
         undecided = undecided.reshape(paths.play.shape)
+        diagonal, sure = kernel.kernel.diagonal[places], paths.converged
+        if self._is_steep(ridges, diagonal):
+            sure &= self._are_precise(pairs, diagonal, paths.coef)
+        refined = {}
+        for pair, j in self._close(problems[0], held, paths.spread).tolist():
+            if sure[pair, j] and not (loose[pair, j] or undecided[pair, j]):
+                tol, own = finer(held[pair, j], paths.spread[pair, j], self.tol), placed.alone(pair)
+                found = pair_paths(kernel.kernel, own, [Cs[j]], tol=tol, stop=stop)
+                refined[pair, j], paths.coef[j, pairs.entries(pair)] = found, found.coef[0]
+                paths.intercept[pair, j] = found.intercept[0, 0]
+                loose[pair, j] = found.play[0, 0] > self.tol
+                if loose[pair, j]:
+                    self._put_libsvms(pairs, pair, kernel, paths, np.arange(k) == j)
+        if refined:
+            held = pairs.predict(paths.coef) + paths.intercept[:, :, None]
+        for (pair, j), found in refined.items():
+            noise = rounding(diagonal[pairs.entries(pair)], found.coef)[0]
+            error = max(found.violation[0, 0], noise)
+            about = found.spread[0, 0], found.play[0, 0]
+            sure[pair, j] = is_decided(pairs.problem(pair), held[pair, j], error, *about)
         for pair in np.flatnonzero(undecided.any(axis=1)).tolist():
             which = np.flatnonzero(undecided[pair])
             some = [ridges[j] for j in which.tolist()]
             held[pair, which] = self._libsvm(problems[pairs.numbers[pair]], part, some)
         values[:, :, pairs.numbers] = held.transpose(1, 2, 0)
-        precise = self._are_precise(pairs, kernel.kernel.diagonal[places], paths.coef)
-        exact = np.all((paths.converged & precise) | loose, axis=0)
+        exact = np.all(sure | loose, axis=0)
         return FoldAnswer(values, np.full(k, np.nan), exact, None, ~np.any(loose, axis=0))
 
     def _are_precise(self, pairs: TrainingPairs, diagonal: Array, coef: Array) -> Mask:
         """Whether values of each pair are, (pairs, Cs): one bound for all tells of nearly every."""
         size, starts = np.sqrt(np.abs(diagonal)), pairs.pairs.starts
         norms = np.sqrt(np.add.reduceat((coef * size) ** 2, starts[:-1], axis=1))
-        precise: Mask = _ROUNDING * float(size.max()) * norms.T <= _NOISY * self.tol
+        precise: Mask = ROUNDING * float(size.max()) * norms.T <= NOISY * self.tol
         for pair in np.flatnonzero(~precise.all(axis=1)).tolist():
             own = pairs.entries(pair)
-            found = self._is_precise(pairs.problem(pair), diagonal[own], coef[:, own])
-            precise[pair] = found
-        return precise
-
-    def _is_precise(self, inside: Problem, diagonal: Array, coef: Array | None) -> AnyArray:
-        """Whether the rounding of the kernel to float32 leaves the values their meaning, by C.
-
-        Rounding errors of the entries have random signs, so that those of values grow with the
-        length of the coefficients. Without these C is too small for it.
-        """
-        if coef is None:
-            return np.array(True)
-        size = np.sqrt(np.abs(diagonal))
-        noise = _ROUNDING * float(np.median(size)) * np.linalg.norm(coef * size, axis=1)
-        precise: Mask = noise <= max(_NOISY * self.tol, 1e-3 * float(np.std(inside.y)))
+            noise = rounding(diagonal[own], coef[:, own])
+            precise[pair] = noise <= most_noise(pairs.problem(pair), self.tol)
         return precise
 
     def _put_libsvms(
@@ -283,20 +282,6 @@ class FoldPaths(FoldSolver[_Shared]):
             paths.coef[j, own] = fit.coef[np.searchsorted(active, rows)]
             paths.intercept[pair, j] = fit.intercept
 
-    def _settle(
-        self, problem: Problem, part: Part, ridges: Sequence[float], paths: Solved, values: Array
-    ) -> Mask:
-        """Put libsvm's own values where b may be many things.
-
-        That is where no support vector is free, and where most held-out values are within the
-        tolerance of 0, as on a kernel near the identity: their signs are those of b's last digits.
-        """
-        loose: Mask = paths.play[0] > self._tolerance
-        which = np.flatnonzero(loose | _is_undecided(problem, values, self.tol))
-        if which.size:
-            values[which] = self._libsvm(problem, part, [ridges[j] for j in which.tolist()])
-        return loose
-
     def _libsvm(self, problem: Problem, part: Part, ridges: Sequence[float]) -> Array:
         machine = Libsvm(self.tol, self.shrinking, self.raw)
         return machine.held_out(problem, part, [self._C(ridge) for ridge in ridges])
@@ -311,70 +296,124 @@ class FoldPaths(FoldSolver[_Shared]):
     def _single(
         self, operator: DenseMatrix, ridges: Sequence[float], *, is_made: bool = False
     ) -> Kernel32:
-        """The kernel as the solver reads it; one that is only to be made is made in float32.
-
-        An exponential in float32 is off by some units in the last place. Where C is large that
-        changes labels, so that the kernel is made in float64 and rounded, as libsvm does. A
-        constant that is common to all entries is taken off before: coefficients sum up to 0, so
-        that it changes no solution.
-        """
-        diagonal, is_made = operator.diagonal(), is_made or operator.is_made
-        if not self._is_steep(ridges, diagonal):
-            return (
-                Kernel32(operator.K) if is_made else Kernel32.filled(diagonal, operator.write_rows)
-            )
-        constant = _constant(operator, diagonal)
-        if is_made:
-            return Kernel32(operator.K - constant if constant else operator.K)
-
-        def write(rows: slice, out: AnyArray) -> None:
-            made = np.empty(out.shape)
-            operator.write_rows(rows, made)
-            made -= constant
-            np.copyto(out, made, casting="same_kind")
-
-        return Kernel32.filled(diagonal - constant, write)
+        is_steep = self._is_steep(ridges, operator.diagonal())
+        return _kernel32(operator, is_steep, is_made=is_made or operator.is_made)
 
     def _is_steep(self, ridges: Sequence[float], diagonal: Array) -> bool:
         return max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max()) > STEEP
 
-    def _paths(
-        self,
-        y: Array,
-        bounds: Array,
-        inside: Problem,
-        ridges: Sequence[float],
-        kernel: Any,
-        shared: _Shared,
-        start: Array | None,
-    ) -> Solved:
-        begin = None if start is None else start[None]
-        keep = self.coarse is not None or kernel is not shared.kernel
-        keep |= self._is_steep(ridges, kernel.diagonal)
+    def _solve(self, task: _Task, ridges: Sequence[float], start: Array | None) -> FoldAnswer:
+        """Solve a training set, and have libsvm's own values where b may be many things.
+
+        That is where no support vector is free, and where most held-out values are within the
+        tolerance of 0, as on a kernel near the identity: their signs are those of b's last digits.
+        """
         Cs = np.array([self._C(ridge) for ridge in ridges])
-        return solve_paths(
-            inside,
-            kernel,
-            y,
-            Cs,
-            bounds[None],
-            self._tolerance,
-            start=begin,
-            keep=keep,
-            stop=shared.stop,
-        )
+        paths = task.paths(Cs, self._tolerance, None if start is None else start[None])
+        assert paths.coef is not None
+        values, coef, sure = task.held(paths), paths.coef[0], paths.converged[0]
+        loose: Mask = paths.play[0] > self._tolerance
+        undecided = _is_undecided(task.problem, values, self.tol)
+        if self._is_steep(ridges, task.kernel.diagonal):
+            sure &= rounding(task.kernel.diagonal, coef) <= most_noise(task.inside, self.tol)
+        for (k,) in self._close(task.problem, values, paths.spread[0]).tolist():
+            if paths.converged[0, k] and not (loose[k] or undecided[k]):
+                sure[k], loose[k] = self._refine(task, Cs, k, paths, values)
+        which = np.flatnonzero(loose | undecided)
+        if which.size:
+            some = [ridges[j] for j in which.tolist()]
+            values[which] = self._libsvm(task.problem, task.part, some)
+        kept, unknown = None if self.coarse is None else coef, np.full(len(Cs), np.nan)
+        return FoldAnswer(values[:, :, None], unknown, sure | loose, kept, ~loose)
+
+    def _refine(
+        self, task: _Task, Cs: Array, k: int, paths: Solved, values: Array
+    ) -> tuple[bool, bool]:
+        """Solve one C finer; whether its values are decided now, and whether b may be many."""
+        assert paths.coef is not None
+        own = slice(k, k + 1)
+        tol = finer(values[k], paths.spread[0, k], self.tol)
+        found = task.paths(Cs[own], tol, paths.coef[:, own])
+        assert found.coef is not None
+        values[own] = task.held(found)
+        error = max(found.violation[0, 0], rounding(task.kernel.diagonal, found.coef[0])[0])
+        spread, play = found.spread[0, 0], found.play[0, 0]
+        return is_decided(task.inside, values[k], error, spread, play), play > self.tol
+
+    def _close(self, problem: Problem, values: Array, spread: Array) -> Index:
+        """Where values differ so little that the tolerance is seen in what is asked for.
+
+        ``values`` has an axis more than ``spread``, the last, of test rows.
+        """
+        is_close: Mask = spread < FLAT * self.tol
+        if self.coarse is not None or not is_close.any():
+            return np.empty((0, spread.ndim), dtype=np.intp)
+        if self.reads_signs and problem.loss.is_margin:
+            is_close &= np.abs(values).min(axis=-1, initial=np.inf) < FLAT * self.tol
+        return np.argwhere(is_close)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A training set on a kernel of its own rows, or of the whole data."""
+
+    problem: Problem
+    inside: Problem
+    part: Part
+    y: Array
+    bounds: Array
+    kernel: Kernel32
+    stop: Stop
+    is_whole: bool
+
+    def paths(self, Cs: Array, tol: float, start: Array | None) -> Solved:
+        given = self.inside, self.kernel, self.y, Cs, self.bounds[None], tol
+        return solve_paths(*given, start=start, keep=True, stop=self.stop)
+
+    def held(self, paths: Solved) -> Array:
+        """The values of test rows, by C."""
+        assert paths.coef is not None
+        if self.is_whole:
+            values: Array = paths.decision[0][:, self.part.test]
+        else:
+            values = product(self.part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
+        return values
+
+
+def _kernel32(operator: DenseMatrix, is_steep: bool, *, is_made: bool) -> Kernel32:
+    """The kernel as the solver reads it; one that is only to be made is made in float32.
+
+    An exponential in float32 is off by some units in the last place. Where C is large that changes
+    labels, so that the kernel is made in float64 and rounded, as libsvm does. A constant that is
+    common to all entries is taken off before: coefficients sum up to 0, so that it changes no
+    solution.
+    """
+    diagonal = operator.diagonal()
+    constant = _constant(operator, diagonal)
+    if is_made:
+        return Kernel32(operator.K - constant if constant else operator.K)
+    if not (is_steep or constant):
+        return Kernel32.filled(diagonal, operator.write_rows)
+
+    def write(rows: slice, out: AnyArray) -> None:
+        made = np.empty(out.shape)
+        operator.write_rows(rows, made)
+        made -= constant
+        np.copyto(out, made, casting="same_kind")
+
+    return Kernel32.filled(diagonal - constant, write)
 
 
 def _constant(operator: DenseMatrix, diagonal: Array) -> float:
     """What nearly all entries of a kernel consist of, by its first rows; 0 if they differ."""
-    some = np.empty((min(operator.n, 32), operator.n))
-    operator.write_rows(slice(0, len(some)), some)
-    least = float(some.min())
-    return least if least > NEARLY_CONSTANT * float(diagonal.max()) else 0.0
-
-
-def _coef(paths: Solved) -> Array | None:
-    return None if paths.coef is None else paths.coef[0]
+    least = 0.0
+    for count in (1, min(operator.n, 32)):  # the first row nearly always says that they differ
+        some = np.empty((count, operator.n))
+        operator.write_rows(slice(0, count), some)
+        least = float(some.min())
+        if not least > NEARLY_CONSTANT * float(diagonal.max()):
+            return 0.0
+    return least
 
 
 def _is_indefinite(problems: Sequence[Problem], part: Part) -> bool:
@@ -448,7 +487,7 @@ class SingleRows(Predictive):
         matrix = having(operator, DenseMatrix)
         _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Kernel32(matrix.K)
+        kernel = _kernel32(matrix, is_steep=True, is_made=True)
         y, bounds = problem.y[:, 0], problem.w[None]
         paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
         check_fits(paths)
@@ -461,8 +500,8 @@ class SingleRows(Predictive):
             loose = np.flatnonzero(is_loose | tips(problem, Cs, paths))
         if loose.size:
             fitted = hold_out_by_refits(problem, kernel, Cs[loose], folds, tol=self.tol)
-            for k, record in zip(loose.tolist(), fitted, strict=True):
-                records[k] = record
+            for k, record, is_precise in zip(loose.tolist(), *fitted, strict=True):
+                records[k] = replace(record, is_exact=record.is_exact & is_precise)
         yield from records
 
 
@@ -495,10 +534,11 @@ class RefittedRows(Predictive):
         matrix = having(operator, DenseMatrix)
         _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
-        kernel = Kernel32(matrix.K)
-        records = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
-        for ridge, record in zip(ridges, records, strict=True):
-            yield self._settled(problem, matrix, ridge, folds, record)
+        kernel = _kernel32(matrix, is_steep=True, is_made=True)
+        found = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
+        for ridge, record, is_precise in zip(ridges, *found, strict=True):
+            settled = self._settled(problem, matrix, ridge, folds, record)
+            yield replace(settled, is_exact=settled.is_exact & is_precise)
 
     def _settled(
         self,

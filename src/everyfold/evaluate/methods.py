@@ -341,7 +341,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
     needs_refits = resolved == "exact" or (model.loss.is_margin and task.needs_values)
     if needs_refits and is_single and not _changes_ridge(model, task):
         _check_full(work)
-        criterion = RefittedRows(model.tolerance, _solver(models))
+        criterion = RefittedRows(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         cost = costs.refitted_rows(work)
         method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
@@ -362,7 +362,7 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
         words = _series_words(float(resolved), outline) + _smoothed_words(model, steps.width)
         caveat = _caveat(float(resolved), outline)
         method = _method(steps, words, costs.smoothed_steps(work), caveat)
-    return replace(method, fallback=_solver(models))
+    return replace(method, fallback=_solver(models, task))
 
 
 def _smoothed_words(model: Model, width: float) -> str:
@@ -376,7 +376,7 @@ def _changes_ridge(model: Model, task: Task) -> bool:
     return model.ridge_scaling == "mean" and not task.weights.all()
 
 
-def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
+def _solver(models: Sequence[Model], task: Task, coarse: float | None = None) -> FoldPaths:
     penalties = tuple((model.ridges[0], model.penalty) for model in models)
     model = models[0]
     return FoldPaths(
@@ -385,6 +385,7 @@ def _solver(models: Sequence[Model], coarse: float | None = None) -> FoldPaths:
         penalties=penalties,
         shrinking=model.shrinking,
         raw=CompiledLibsvm(),
+        reads_signs=not task.needs_values,
     )
 
 
@@ -399,15 +400,15 @@ def _check_full(work: Workload) -> None:
 def _paths(models: Sequence[Model], task: Task, work: Workload, *, is_staged: bool) -> Method:
     _check_full(work)
     words = "support vector paths in C of every fold, to libsvm's tolerance"
-    criterion, caveat = _solver(models), ""
+    criterion, caveat = _solver(models, task), ""
     is_staged = is_staged and not task.target.has_pairs
     if is_staged:
         caveat = SCREENED
         words = (
             "support vector paths in C of every fold, the best of each kernel to libsvm's tolerance"
         )
-        criterion = _solver(models, max(COARSE, models[0].tolerance))
+        criterion = _solver(models, task, max(COARSE, models[0].tolerance))
     problems = models[0].problems(task.target, task.weights)
     sizes = tuple(int(np.count_nonzero(problem.w)) for problem in problems)
     cost = costs.fold_paths(work, sizes, is_staged=is_staged)
-    return _method(criterion, words, cost, caveat, fallback=_solver(models))
+    return _method(criterion, words, cost, caveat, fallback=_solver(models, task))

@@ -75,6 +75,8 @@ class FoldPaths:
         The length of the interval of biases that are all solutions, where no support vector is
         free; 0 where there is one bias. ``intercept`` is the middle; libsvm's is that or an end, as
         rounding decides.
+    spread : ndarray of shape (n_folds, n_C)
+        Standard deviation of the decision values of training rows.
     coef : ndarray of shape (n_folds, n_C, n) or None
         Signed dual coefficients β, kept if asked for; what `start` takes.
     """
@@ -85,6 +87,7 @@ class FoldPaths:
     violation: FloatArray
     converged: npt.NDArray[np.bool_]
     play: FloatArray
+    spread: FloatArray
     coef: FloatArray | None = None
 
 
@@ -109,6 +112,12 @@ class Pairs:
     y: FloatArray
     bounds: FloatArray
 
+    def alone(self, pair: int) -> Pairs:
+        """One of them."""
+        first, last = self.starts[pair : pair + 2].tolist()
+        own = slice(first, last)
+        return Pairs(np.array([0, last - first]), self.rows[own], self.y[own], self.bounds[own])
+
 
 @dataclass(frozen=True)
 class PairPaths:
@@ -119,15 +128,17 @@ class PairPaths:
     Cs : ndarray of shape (n_C,)
     coef : ndarray of shape (n_C, rows of all pairs)
         As in :class:`Pairs` one pair after the other.
-    intercept, converged, play : ndarray of shape (n_pairs, n_C)
+    intercept, violation, converged, play, spread : ndarray of shape (n_pairs, n_C)
         As in :class:`FoldPaths`.
     """
 
     Cs: FloatArray
     coef: FloatArray
     intercept: FloatArray
+    violation: FloatArray
     converged: npt.NDArray[np.bool_]
     play: FloatArray
+    spread: FloatArray
 
 
 def pair_paths(
@@ -174,13 +185,14 @@ def pair_paths(
     sets = _Sets(pairs.rows, pairs.starts, y, np.stack([-w * (y < 0), w * (y > 0)]), 0.0)
     nothing = np.zeros((0, len(y)))
     coef = np.zeros((len(ridges), len(y)))
-    summary = np.full((len(pairs.starts) - 1, len(ridges), 4), np.nan)
+    summary = np.full((len(pairs.starts) - 1, len(ridges), 5), np.nan)
     order = np.argsort(ridges, kind="stable")
     _call(K, sets, ridges[order], control, (nothing, nothing, coef, summary))
     back = np.argsort(order, kind="stable")
     coef, summary = coef[back], summary[:, back]
-    intercept, _, violation, play = np.moveaxis(summary, 2, 0)
-    return PairPaths(ridges, coef, intercept, violation <= tol, _positive(play))
+    intercept, _, violation, play, spread = np.moveaxis(summary, 2, 0)
+    converged = violation <= tol
+    return PairPaths(ridges, coef, intercept, violation, converged, _positive(play), spread)
 
 
 @dataclass(frozen=True)
@@ -433,7 +445,7 @@ def _solve_folds(
     starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
     decision = np.full(shape, np.nan)
     coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
-    summary = np.full((*shape[:2], 4), np.nan)
+    summary = np.full((*shape[:2], 5), np.nan)
     stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
     nothing, none = np.zeros((0, shape[2])), np.zeros(0, dtype=np.intp)
     running, whole = replace(control, stop=stop), np.array([0, shape[2]])
@@ -462,6 +474,7 @@ def _solve_folds(
         violation=violation,
         converged=violation <= control.tol,
         play=_positive(summary[..., 3]),
+        spread=summary[..., 4],
         coef=coef[:, back] if control.keep_coef else None,
     )
 

@@ -19,6 +19,7 @@ from everyfold.svm.core.state import (
     play_of_bias,
     prepare,
     set_box,
+    spread,
 )
 from everyfold.svm.core.workspace import LANES
 
@@ -81,9 +82,9 @@ def fold_paths(
     kernel, and of the last axis of all other arrays. Without any ``rows`` there is one, on all.
     ``unit`` holds the bounds l and h for C = 1. ``start``, ``decision`` and ``coef`` have a row for
     each C, or none: for starting from the former C, and for what is not asked for. ``summary`` has
-    the columns intercept, iterations, violation, play of the intercept. ``leaps`` is the address of
-    :class:`everyfold.svm.leaps.Leaps`. The last arguments are a workspace for rows of the kernel up
-    to ``widest``.
+    the columns intercept, iterations, violation, play of the intercept, spread of the values of
+    training rows. ``leaps`` is the address of :class:`everyfold.svm.leaps.Leaps`. The last
+    arguments are a workspace for rows of the kernel up to ``widest``.
     """
     memory = Memory(widest, pointer(floats), pointer(doubles), pointer(integers))
     every, part, room, halt = pointer(K), pointer(kernel), pointer(active), pointer(stop)
@@ -100,7 +101,7 @@ def fold_paths(
             submatrix(every, K.shape[1], onward(pointer(rows), first), n, own, width)
         s = blank(ON_ALL, own, onward(labels, first), n, width, eps, memory)
         scale = prepare(s)
-        drift, spent, violation, b, play = 0.0, 0, 0.0, 0.0, 0.0
+        drift, spent, violation, b, play, differ = 0.0, 0, 0.0, 0.0, 0.0, 0.0
         for c in range(n_C):
             at, factor = c * total + first, 1.0
             if is_started:
@@ -120,13 +121,14 @@ def fold_paths(
                 spent, violation, drift = solve(
                     s, memory, room, scale, drift, tol, max_iter, patience, halt, leaps
                 )
-                b, play = bias(s), play_of_bias(s)
+                b, play, differ = bias(s), play_of_bias(s), spread(s)
             if is_held:
                 for k in range(n):
                     held[at + k] = s.exact[k] + s.p[k] + b
             if is_kept:
                 copy(s.beta, onward(kept, at), n)
-            report = onward(told, 4 * (problem * n_C + c))
+            report = onward(told, 5 * (problem * n_C + c))
             report[0], report[1], report[2], report[3] = b, spent, violation, play
+            report[4] = differ
             if halt[0] != 0:
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, cast
 
 import numpy as np
@@ -248,3 +249,17 @@ def play_of_bias(s: Rows) -> float:
         if beta > lo + near:
             bottom = minimum(bottom, (-eps if beta > near else eps) - s.exact[k])
     return bottom - top
+
+
+@compiled
+def spread(s: Rows) -> float:
+    """The standard deviation of the values of rows that may have a coefficient."""
+    count, first, total, square = 0, 0.0, 0.0, 0.0
+    for k in range(s.n):
+        if s.lo[k] < s.hi[k]:
+            value = s.exact[k] + s.p[k]
+            first = value if count == 0 else first  # near the mean, where these are all alike
+            count += 1
+            total += value - first
+            square += (value - first) ** 2
+    return math.sqrt(maximum(square / count - (total / count) ** 2, 0.0))
