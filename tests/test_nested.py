@@ -5,6 +5,7 @@ import pytest
 import sklearn
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -15,7 +16,7 @@ from sklearn.model_selection import (
 )
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.model_selection import cross_validate as their_validate
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
@@ -31,6 +32,7 @@ from everyfold import (
     cross_validate,
 )
 from everyfold.criteria.refit import Refit
+from everyfold.evaluate import plainfits
 from everyfold.evaluate.data import Outcome
 from everyfold.evaluate.race import Race
 from everyfold.evaluate.tiles import Group, Unit
@@ -105,6 +107,29 @@ def test_three_classes_and_weights(shared):
     ours, theirs = both(SVC(), COSTS, X, y, inner=3, cv=3, params=params)
     assert shared
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+
+
+def test_candidates_that_are_better_refitted_leave_the_others_their_shared_work(
+    labels, shared, monkeypatch
+):
+    X, y = labels
+    monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(
+        plainfits,
+        "fit_seconds",
+        lambda own, *_: 0.0 if isinstance(own, LogisticRegression) else np.inf,
+    )
+    grid = [
+        {"m": [LogisticRegression()], "m__C": [0.1, 1.0]},
+        {"m": [SVC()], "m__C": [0.1, 1.0, 10.0], "m__gamma": [0.03, 0.3]},
+    ]
+    model = Pipeline([("m", SVC())])
+    ours, theirs = both(model, grid, X, y, inner=3, cv=4)
+    np.testing.assert_array_equal(ours, theirs)
+    assert shared
+    ours, theirs = both(model, grid[:1], X, y, inner=3, cv=4)
+    np.testing.assert_array_equal(ours, theirs)
+    assert len(shared) == 1  # refits alone share nothing
 
 
 def test_weights_count_within_as_in_the_loop(numbers, shared):

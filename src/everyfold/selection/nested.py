@@ -172,7 +172,8 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             made = plan(data, asked)
         except ValueError:  # a search that fails, which the folds of all of them report
             return []
-        check_plan(made, request)
+        if made.plain.keys() == data.candidates.keys():  # refits alone share nothing
+            check_plan(made, request)
         if data.foreign or data.refused or not made.rounds.climbs:
             return []
         parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
@@ -191,7 +192,7 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     options = replace(
         asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
     )
-    wants = Wants(mean_scores=False, pools=False, selects_by=None)
+    wants = Wants(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
     data = read(asked)
@@ -199,7 +200,10 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     _check(request, _reason_of_models(data))
     bounds = np.cumsum([0, *(len(own.splits) for own in inner)])
     groups = [tuple(range(a, b)) for a, b in pairwise(bounds)]
-    made = _raced(plan(data, asked), data, groups, request.estimator)
+    made = plan(data, asked)
+    if made.plain.keys() == data.candidates.keys():  # not in a search alone, which is quick
+        made = plan(data, replace(asked, wants=replace(wants, refits=False)))
+    made = _raced(made, data, groups, request.estimator)
     parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
     _check(request, "folds fail" if parts is None else "")
     table = _Table(request.estimator, asked, data, parts or {})
