@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.base import clone, is_classifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import KFold, LeaveOneOut, RepeatedKFold
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, RepeatedKFold
 from sklearn.model_selection import cross_val_predict as by_refits
 
 from everyfold import (
@@ -113,3 +113,30 @@ def test_folds_share_the_factorisations_of_the_fit_on_all_rows(estimator, monkey
     assert few <= 25
     assert many <= 45  # a fold here and there may be fitted by itself
     assert repeated <= 150  # one by one they take more than 250
+
+
+@pytest.mark.parametrize("C", [1e6, 1e10, 1e14])
+def test_nothing_of_the_held_out_rows_is_left_at_a_large_penalty(C):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 25))
+    y = (X[:, 0] + rng.normal(size=60) > 0.0).astype(int)
+    # Training rows are separable, so that forces at the minimum are tiny beside those at f = 0.
+    estimator = KernelLogisticClassifier(kernel="linear", C=C)
+    how = "decision_function"
+    found = cross_val_predict(estimator, X, y, cv=KFold(4), method=how)
+    wanted = by_refits(estimator, X, y, cv=KFold(4), method=how)
+    assert_allclose(found, wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    assert np.mean((found > 0.0) == y) < 0.9
+
+
+def test_extreme_penalties_of_logistic_regression_are_its_own():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 25))
+    y = (X[:, 0] + rng.normal(size=60) > 0.4).astype(int)
+    grid = [{"C": [1e-20, 1.0, 1e15]}, {"class_weight": [{0: 1e12}, {1: 1e-14}]}]
+    options = {"cv": KFold(4), "refit": False, "scoring": "neg_log_loss"}
+    fast = FastGridSearchCV(LogisticRegression(tol=1e-8), grid, fallback="refit", **options)
+    fast.fit(X, y)
+    slow = GridSearchCV(LogisticRegression(tol=1e-8), grid, **options).fit(X, y)
+    scores = "mean_test_score"
+    assert_allclose(fast.cv_results_[scores], slow.cv_results_[scores], rtol=1e-4)

@@ -17,6 +17,7 @@ from everyfold.operators.base import (
     Splits,
     StructureError,
 )
+from everyfold.operators.symmetric import EPS
 from everyfold.solve import Fit, Problem, solve_path
 from everyfold.types import Array, Route
 
@@ -121,9 +122,18 @@ class Refit(FoldSolver[Starts | None]):
 
 
 def _side_by_side(fits: Sequence[Fit]) -> RidgeModels:
-    """The solutions of fits, with an infinite condition number where one did not converge."""
+    """The solutions of fits, with an infinite condition number where one did not converge.
+
+    What rounding leaves of tiny forces counts as if it came from a system as ill-conditioned.
+    """
+    conditions = [max(fit.condition, fit.resolution / EPS) for fit in fits]
     return RidgeModels(
         np.stack([fit.solution.coef for fit in fits]),
         np.stack([fit.solution.intercept for fit in fits]),
-        np.array([fit.condition if fit.is_converged else np.inf for fit in fits]),
+        np.array(
+            [
+                condition if fit.is_converged else np.inf
+                for condition, fit in zip(conditions, fits, strict=True)
+            ]
+        ),
     )

@@ -28,7 +28,15 @@ from everyfold.operators.base import Responds, Response
 from everyfold.operators.products import product
 from everyfold.operators.symmetric import EPS, FactoredStack
 from everyfold.rows.folds import Fold, Folds, Stack
-from everyfold.solve import STATIONARITY, Fit, Problem, has_flat_intercept, solve_path
+from everyfold.solve import (
+    RESOLVED,
+    STATIONARITY,
+    Fit,
+    Problem,
+    has_flat_intercept,
+    relative_forces,
+    solve_path,
+)
 from everyfold.types import Array, Index, Mask
 
 _STEPS = 30
@@ -220,6 +228,8 @@ class _Batch:
         self.done = np.zeros(t, dtype=bool)
         self.is_out = np.zeros(t, dtype=bool)
         """The folds in which no row left out acts any more."""
+        self.moved = np.full(t, np.inf)
+        """How far each fold has moved in its last step, relative to its values."""
         self.U, self.phi = np.repeat(start.u, t, axis=1), np.repeat(start.phi, t, axis=1)
 
     def run(self) -> tuple[Array, Mask]:
@@ -237,7 +247,7 @@ class _Batch:
             violation = self._violation(E, g)
             D = w * loss.curvature(y, U)
             if step:  # before the first step the rows left out still act
-                is_done = self._finish(live, violation, D)
+                is_done = self._finish(live, violation, np.abs(g).sum(axis=0), D)
                 stalls[live] += violation > 0.5 * before[live]
                 kept = ~is_done & (stalls[live] < _STALLS) & np.isfinite(violation)
                 live, E, D, violation = live[kept], E[:, kept], D[:, kept], violation[kept]
@@ -270,14 +280,17 @@ class _Batch:
             F += (self.U[:, live] - F).mean(axis=0)
         self.phi[:, live], self.U[:, live] = phi, F
 
-    def _finish(self, live: Index, violation: Array, D: Array) -> Mask:
+    def _finish(self, live: Index, violation: Array, total: Array, D: Array) -> Mask:
         """Keep the values of the folds that are at their minimum."""
         start = self.start
         U, w = self.U[:, live], self.w[:, live]
-        dual = np.abs(start.operator.coefficients(self.phi[:, live])).sum(axis=0) / (2 * start.rho)
-        terms = D.max(axis=0, initial=0.0) * dual * start.largest
-        terms = np.maximum(terms, start.operator.size_of_sums(start.total, start.largest))
-        is_done: Mask = violation <= np.maximum(STATIONARITY, _ROUNDING * terms / start.size)
+        coef = start.operator.coefficients(self.phi[:, live]) / (2.0 * start.rho)
+        terms = D.max(axis=0, initial=0.0) * np.abs(coef).sum(axis=0) * start.largest
+        terms = np.maximum(terms, start.operator.size_of_sums(1.0, start.largest) * total)
+        forces = relative_forces(start.operator, start.largest, start.rho, coef, start.size)
+        is_resolved = (violation <= RESOLVED * forces) | (self.moved[live] <= RESOLVED)
+        limit = np.maximum(STATIONARITY, _ROUNDING * terms / start.size)
+        is_done: Mask = is_resolved & (violation <= limit)
         if start.problem.intercept and start.problem.loss.is_piecewise_quadratic:
             # Which of many intercepts is taken is for a fit of the fold alone to say.
             is_done &= ~has_flat_intercept(start.problem.loss, start.y, U, w)
@@ -342,6 +355,8 @@ class _Batch:
         share = self._share(live, step_u, step_phi)
         self.is_out[live] |= share == 1.0
         self.U[:, live] += share * step_u
+        size = np.maximum(1.0, np.abs(self.U[:, live]).max(axis=0))
+        self.moved[live] = np.abs(step_u).max(axis=0) / size
         self.phi[:, live] += share * step_phi
 
     def _share(self, live: Index, step_u: Array, step_phi: Array) -> Array:

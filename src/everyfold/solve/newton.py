@@ -18,6 +18,10 @@ from everyfold.types import Array, Index
 STATIONARITY = 1e-10
 """The relative violation of the conditions of a minimum at which Newton's method has converged."""
 
+RESOLVED = 1e-7
+"""The relative error of f at a minimum, a tenth of what is called exact. It counts where a small
+ridge leaves forces that are small beside those at u = 0."""
+
 MAX_STEPS = 200
 _OVERSHOOT = 0.1
 _RISE = 1e-9
@@ -46,6 +50,9 @@ class Fit:
     converged : bool array of shape (q,)
         Whether each target is a minimum, to ``STATIONARITY`` or to the rounding of its own values
         where that is larger. One that is not must not be used.
+    resolution : float
+        The relative error of f, at most: the largest violation relative to the forces at the
+        minimum, or how far another step would go.
     """
 
     rho: float
@@ -56,11 +63,26 @@ class Fit:
     converged: NDArray[np.bool_]
     responses: tuple[Response | None, ...] = ()
     """Those of the last Newton step of each target, if they were to be kept."""
+    resolution: float = 0.0
 
     @property
     def is_converged(self) -> bool:
         """Whether all targets are."""
         return bool(self.converged.all())
+
+
+def relative_forces(
+    operator: Responds, largest: float, rho: float, coef: Array, size: float
+) -> Array:
+    """The forces 2ρa that hold functions with these coefficients, of shape (p, t), by ``size``.
+
+    Where a small ridge leaves a tiny part of the forces at u = 0, any function that separates the
+    classes violates the conditions of a minimum by as little: a violation must be small beside
+    these. Functions below 1 count as 1. ``largest`` is the largest k(x, x).
+    """
+    unit = 1.0 / (operator.size_of_sums(1.0, largest) or largest or 1.0)
+    held: Array = 2.0 * rho * np.maximum(np.abs(coef).max(axis=0, initial=0.0), unit) / size
+    return held
 
 
 def has_flat_intercept(loss: Loss, y: Array, u: Array, w: Array) -> NDArray[np.bool_]:
@@ -172,6 +194,7 @@ def newton_all(
         np.array([part.violation for part in parts]),
         np.array([part.is_converged for part in parts]),
         tuple(part.response for part in parts),
+        max(part.resolution for part in parts),
     )
 
 
@@ -185,6 +208,7 @@ class _Outcome:
     condition: float
     is_converged: bool
     response: Response | None
+    resolution: float
 
 
 @dataclass(frozen=True)
@@ -206,7 +230,8 @@ class _Newton:
     def run(self, start: tuple[Array, float] | None) -> _Outcome:
         """The minimiser, and how it was found; a start that leads nowhere is forgotten."""
         outcome = self._run(start)
-        return outcome if outcome.is_converged or start is None else self._run(None)
+        is_done = outcome.is_converged and outcome.resolution <= RESOLVED
+        return outcome if is_done or start is None else self._run(None)
 
     def _run(self, start: tuple[Array, float] | None) -> _Outcome:
         point = self._start(start)
@@ -214,8 +239,10 @@ class _Newton:
         response: Response | None = None
         violation = self._violation(point)
         for step in range(MAX_STEPS):
-            if violation <= self.enough:
-                return _Outcome(self._settle(point), step, violation, condition, True, response)
+            forces = self._forces(point)
+            if violation <= self.enough * min(1.0, RESOLVED * forces / STATIONARITY):
+                resolution = violation / forces
+                return self._ended(point, step, violation, condition, response, resolution)
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():
                 target = self._flat(model, point)
@@ -224,14 +251,44 @@ class _Newton:
                 condition = response.condition
             moved, after = target, self._violation(target)
             if after > 0.5 * violation or self._rises(point, target):
-                if violation <= self._limit(point):  # rounding is all that is left
-                    settled = self._settle(point)
-                    return _Outcome(settled, step, violation, condition, True, response)
+                resolution = min(violation / forces, self._distance(point, target))
+                if violation <= self._limit(point, resolution):  # rounding is all that is left
+                    return self._ended(point, step, violation, condition, response, resolution)
                 moved = self._search(point, target)
                 after = self._violation(moved)
             point, violation = moved, after
-        is_converged = violation <= self._limit(point)
-        return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response)
+        resolution = violation / self._forces(point)
+        is_converged = violation <= self._limit(point, resolution)
+        return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response, resolution)
+
+    def _ended(
+        self,
+        point: _Iterate,
+        step: int,
+        violation: float,
+        condition: float,
+        response: Response | None,
+        resolution: float,
+    ) -> _Outcome:
+        """At a minimum."""
+        return _Outcome(self._settle(point), step, violation, condition, True, response, resolution)
+
+    def _distance(self, point: _Iterate, target: _Iterate) -> float:
+        """How far f and b would move at most, at any row, relative to the fitted values."""
+        coef, f = target.coef - point.coef, target.f - point.f
+        norm = max(self.operator.inner(coef, coef, f), 0.0)
+        size = max(1.0, float(np.abs(point.u).max(initial=0.0)))
+        return float(np.sqrt(norm * self.largest) + abs(target.b - point.b)) / size
+
+    def _forces(self, point: _Iterate) -> float:
+        """Those at the minimum, if this is it, relative to those at u = 0."""
+        coef = point.coef[:, None]
+        return float(relative_forces(self.operator, self.largest, self.rho, coef, self.size)[0])
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest k(x, x)."""
+        return float(np.abs(self.operator.diagonal()).max())
 
     def _step(self, model: NewtonModel, point: _Iterate) -> tuple[_Iterate, Response]:
         """The minimum of the Newton model; where f has coordinates, as a change of these.
@@ -257,17 +314,20 @@ class _Newton:
         f = self.operator.evaluate(coef[:, None])[:, 0]
         return _Iterate(coef, f, point.b + float(change.intercept[0])), response
 
-    def _limit(self, point: _Iterate) -> float:
+    def _limit(self, point: _Iterate, resolution: float) -> float:
         """``STATIONARITY``, or what rounding in f = K a can do to the forces if that is more.
+
+        A point whose values are not known to be those of the minimum is none at ``STATIONARITY``.
 
         Coordinates of forces are sums, of which symmetry may leave nothing but their rounding.
         """
         y, w = self.problem.y[:, self.column], self.problem.w
         stiffest = float((w * self.problem.loss.curvature(y, point.u)).max(initial=0.0))
-        largest = float(np.abs(self.operator.diagonal()).max())
-        terms = stiffest * float(np.abs(point.coef).sum()) * largest
-        terms = max(terms, self.operator.size_of_sums(self.total, largest))
-        return max(STATIONARITY, _ROUNDING * terms / self.size)
+        terms = stiffest * float(np.abs(point.coef).sum()) * self.largest
+        total = float(np.abs(self._slope(point.u)).sum())
+        terms = max(terms, self.operator.size_of_sums(total, self.largest))
+        enough = STATIONARITY if resolution <= RESOLVED else 0.0
+        return max(enough, _ROUNDING * terms / self.size)
 
     def _settle(self, point: _Iterate) -> _Iterate:
         """Where a whole interval of b is optimal, also from one of its ends: take its middle.
