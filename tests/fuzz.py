@@ -63,6 +63,7 @@ from tests.fuzz_sides import (
     tightened,
     tightened_grid,
     tolerance,
+    without_unused_probabilities,
 )
 
 REFUSALS = (
@@ -301,7 +302,7 @@ def _record(case: Case, functions: dict[str, Any], *, tight: bool = False) -> Re
     recorder = Recorder()
     changes: dict[str, Any] = {"scoring": recorder, "error_score": np.nan}
     quiet = replace(case, routing=False, facts=case.facts)
-    estimator = case.estimator
+    estimator = without_unused_probabilities(case)
     if tight:
         quiet, estimator = replace(quiet, X=in_double(case.X)), tightened(estimator)
     if case.is_search:

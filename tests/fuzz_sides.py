@@ -20,6 +20,7 @@ from sklearn.utils.metaestimators import available_if
 
 import everyfold
 from everyfold import InexactWarning
+from everyfold.evaluate.metrics import may_ask_for_probabilities
 from tests.fuzz_cases import Case
 
 ROUNDING = 1e-8
@@ -244,6 +245,24 @@ def tightened(estimator: Any) -> Any:
     estimator = clone(estimator)
     final = final_step(estimator)
     final.set_params(**_TIGHT.get(type(final), {}))
+    return estimator
+
+
+def without_unused_probabilities(case: Case) -> Any:
+    """The estimator of a case, an SVC without probabilities unless the score may ask for them.
+
+    A scorer that keeps what it sees looks at probabilities wherever there are any. The library
+    leaves an SVC whose probabilities are asked for to refits: its own decision values, of which
+    the score was, would not be among what is kept.
+    """
+    scorers = case.scoring if isinstance(case.scoring, list) else [case.scoring]
+    scorers = list(case.scoring.values()) if isinstance(case.scoring, dict) else scorers
+    read = [get_scorer(one) if isinstance(one, str) else one for one in scorers]
+    final = final_step(case.estimator)
+    if not getattr(final, "probability", False) or any(map(may_ask_for_probabilities, read)):
+        return case.estimator
+    estimator = clone(case.estimator)
+    final_step(estimator).set_params(probability=False)
     return estimator
 
 

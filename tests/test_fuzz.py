@@ -10,10 +10,10 @@ from sklearn.svm import SVC
 
 from everyfold.evaluate import journal, run
 from everyfold.models import targets
-from tests.fuzz import EDITED, Difference, _check_mean, compare, examine
+from tests.fuzz import EDITED, Difference, _check_mean, _record, compare, examine
 from tests.fuzz_cases import CALLS, make_case
 from tests.fuzz_models import KINDS, USER_STEPS
-from tests.fuzz_sides import Shown
+from tests.fuzz_sides import FASTER, SLOWER, Shown, call, rescored
 
 CHUNK = 10
 
@@ -73,6 +73,17 @@ def test_means_may_be_off_by_one_row_or_as_much_as_scikit_learn_is():
     check([1, 1, 0.8, 0.9], [1, 1, 0.7, 0.9])
     with pytest.raises(Difference, match="mean"):
         check([1, 1, 0.8, 0.9], exact)
+
+
+def test_values_behind_scores_are_those_of_the_side_that_has_them():
+    case = make_case(74084)  # near ties of an SVC that could have probabilities; none are asked for
+    assert case.estimator.probability
+    ours, theirs = _record(case, FASTER), _record(case, SLOWER)
+    mine, expected = ours.show(0, 0, 5), theirs.show(0, 0, 5)
+    assert not np.array_equal(mine.values, expected.values)
+    found = call(case, FASTER).result.cv_results_["split0_test_score"][5]
+    assert rescored(case.scoring, mine, "score") == found
+    assert examine(74084).outcome == "agree"
 
 
 def test_a_seed_gives_the_same_case_again():
