@@ -40,6 +40,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import explained_variance_score, get_scorer
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, SVR
 
@@ -322,6 +323,14 @@ def _record(case: Case, functions: dict[str, Any], *, tight: bool = False) -> Re
     return Records(ids, recorder.records)
 
 
+SINGLE = 3e-7
+"""By how much a score of SVC and SVR may be off that of its recorded values.
+
+Equal rows, which kernels in single precision tell apart, have one value where a scorer reads
+values, as the recording one does, and not where errors alone are asked for.
+"""
+
+
 def _check_cell(
     case: Case, estimator: Any, scores: tuple[float, float, str], cells: Any, where: str
 ) -> None:
@@ -334,7 +343,8 @@ def _check_cell(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             again = rescored(case.scoring, mine, name)
-        _expect(_close(ours, again, 1e-9), f"{words}: but its own values have {again:.10g}")
+        near = SINGLE if isinstance(final_step(estimator), SVC | SVR) else 1e-9
+        _expect(_close(ours, again, near), f"{words}: but its own values have {again:.10g}")
     _expect(_same(mine.y, truth.y), f"{words}: other rows are scored")
     check_values(case, estimator, mine, theirs, truth, words)
 
@@ -345,13 +355,14 @@ def _check_mean(
     """A mean over folds that is that of refits, to one row in one fold or a thousandth.
 
     A thousandth is what libsvm's usual ``tol`` leaves open in a score of values; one row is the
-    least by which a score of labels can differ. Where scikit-learn's own refits are further from
-    those with a small ``tol``, the library may be as far. Squared loss has passed a closer test.
+    least by which a score of labels can differ, or as many as are tied. Where scikit-learn's own
+    refits are further from those with a small ``tol``, fold by fold, the library may be as far; in
+    scores of numbers, which no row bounds, twice as far. Squared loss has passed a closer test.
     """
     ours, theirs, name = scores
     if _is_squared(final_step(estimator)) or case.routing or None in truths:
         return
-    if any(_is_all_ties(truth) for truth in truths):
+    if any(_is_all_ties(truth) for truth in truths) or _is_void(case.scoring, name, truths):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -363,9 +374,14 @@ def _check_mean(
     if not known.any():
         return
     mine, expected, truth = (float(np.mean(v[known])) for v in (ours, theirs, exact))
-    row = max(_one_row(shown) for shown in truths) / np.count_nonzero(known)
+    row = max(_one_row(shown) for shown in truths)
+    row = max(row, sum(_tied_rows(shown) * _one_row(shown) for shown in truths))
+    row /= np.count_nonzero(known)
     size = np.max(np.abs(exact[known]))  # 1 for scores of labels; rows, where these are counted
-    allowed = max(1e-3 * size, row * size, abs(expected - truth))
+    spread = float(np.mean(np.abs(theirs - exact)[known]))
+    if not case.facts.get("classes"):
+        spread *= 2.0
+    allowed = max(1e-3 * size, row * size, spread)
     off = min(abs(mine - expected), abs(mine - truth))
     words = f"{where}: {name} {mine:.6g}, scikit-learn {expected:.6g}, with a small tol {truth:.6g}"
     _expect(off <= allowed + 1e-9, f"{words}: allowed {allowed:.2g}")
@@ -381,6 +397,22 @@ def _is_all_ties(shown: Shown) -> bool:
         return False
     size = np.median(np.abs(shown.values))
     return bool(size < 1e-12 or np.ptp(shown.values) < 1e-12 * size)
+
+
+def _tied_rows(shown: Shown) -> int:
+    """How many rows get their class from the rounding of 0, as if all rows are the same."""
+    if shown.classes is None:
+        return 0
+    size = np.abs(clipped(shown.values)).max(initial=1.0)
+    return int(np.count_nonzero(in_doubt(shown, 1e-12 * size)))
+
+
+def _is_void(scoring: Any, name: str, truths: list[Any]) -> bool:
+    """Whether a score of single rows is 0/0, of which weights leave any quotient of roundings."""
+    scorer = scoring[name] if isinstance(scoring, dict) else scoring
+    scorer = get_scorer(name if isinstance(scoring, list) else scorer) if scorer else None
+    is_ratio = getattr(scorer, "_score_func", None) is explained_variance_score
+    return is_ratio and any(len(shown.y) == 1 and shown.weights is not None for shown in truths)
 
 
 def _one_row(shown: Shown) -> float:

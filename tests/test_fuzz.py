@@ -6,14 +6,15 @@ from dataclasses import replace
 import joblib
 import numpy as np
 import pytest
-from sklearn.svm import SVC
+from sklearn.linear_model import Ridge
+from sklearn.svm import SVC, SVR
 
 from everyfold.evaluate import journal, run
 from everyfold.models import targets
-from tests.fuzz import EDITED, Difference, _check_mean, _record, compare, examine
+from tests.fuzz import EDITED, Difference, _check_cell, _check_mean, _record, compare, examine
 from tests.fuzz_cases import CALLS, make_case
 from tests.fuzz_models import KINDS, USER_STEPS
-from tests.fuzz_sides import FASTER, SLOWER, Shown, call, rescored
+from tests.fuzz_sides import FASTER, SLOWER, Shown, call, in_doubt, rescored
 
 CHUNK = 10
 
@@ -84,6 +85,71 @@ def test_values_behind_scores_are_those_of_the_side_that_has_them():
     found = call(case, FASTER).result.cv_results_["split0_test_score"][5]
     assert rescored(case.scoring, mine, "score") == found
     assert examine(74084).outcome == "agree"
+
+
+def regression(**changes):
+    """A case of SVR whose truth has these values, and a check of scores that are to be its own."""
+    case = replace(make_case(1), routing=False, estimator=SVR(), facts={}, **changes)
+    y = np.arange(4.0)
+    truths = [Shown(None, y, y + error, values=y + error) for error in (0.1, 0.2)]
+
+    def check(ours, theirs, truths=truths, name="score"):
+        scores = np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float), name
+        _check_mean(case, case.estimator, scores, truths, "mean")
+
+    return check
+
+
+def test_means_may_be_off_by_what_the_tolerance_does_to_each_fold():
+    check = regression(scoring="neg_median_absolute_error")
+    theirs = [-0.11, -0.19]  # whose mean is that of the truth
+    check([-0.09, -0.18], theirs)
+    with pytest.raises(Difference, match="mean"):
+        check([-0.09, -0.16], theirs)
+    with pytest.raises(Difference, match="mean"):
+        check([-0.09, -0.18], [-0.1, -0.2])
+
+
+def test_scores_of_svms_are_those_of_their_values_to_single_precision():
+    y = np.arange(4.0)
+    case = replace(make_case(1), y=y, routing=False, facts={}, scoring="neg_mean_squared_error")
+    shown = Shown(None, y, y + 0.1, values=y + 0.1)
+
+    def check(model, score):
+        _check_cell(case, model, (score, -0.01, "score"), [shown] * 3, "fold 0")
+
+    check(SVR(), -0.01 + 1e-7)
+    for model, off in ((SVR(), 1e-6), (Ridge(), 1e-7)):
+        with pytest.raises(Difference, match="its own values"):
+            check(model, -0.01 + off)
+
+
+def test_weighted_single_rows_have_no_explained_variance():
+    check = regression(scoring=["explained_variance", "neg_max_error"])
+    single = [Shown(None, np.ones(1), *2 * [np.ones(1)], weights=np.ones(1))] * 2
+    check([1.0, 0.0], [1.0, 1.0], single, "explained_variance")
+    with pytest.raises(Difference, match="mean"):
+        check([-1.0, 0.0], [0.0, 0.0], single, "neg_max_error")
+    whole = [Shown(None, np.arange(4.0), *2 * [np.arange(4.0)], weights=np.ones(4))] * 2
+    with pytest.raises(Difference, match="mean"):
+        check([1.0, 0.0], [1.0, 1.0], whole, "explained_variance")
+
+
+def test_rows_that_rounding_puts_into_a_class_may_be_in_another():
+    case = make_case(1)
+    case = replace(case, scoring="accuracy", routing=False, estimator=SVC())
+    y = np.repeat([0, 1, 2], 4)
+    pairs = np.where([y == 0, y == 0, y < 2], 1.0, -1.0).T
+    pairs[:3, 0] = [0.0, 1e-16, -1e-16]
+    truth = Shown(None, y, y, values=pairs, pairs=pairs, classes=np.arange(3))
+    assert in_doubt(truth, 1e-9).tolist() == [True] * 3 + [False] * 9
+
+    def check(accuracy):
+        _check_mean(case, SVC(), (np.full(2, accuracy), np.ones(2), "score"), [truth] * 2, "mean")
+
+    check(0.5)  # three of the four rows of a class
+    with pytest.raises(Difference, match="mean"):
+        check(0.2)
 
 
 def test_a_seed_gives_the_same_case_again():

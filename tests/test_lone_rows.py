@@ -102,6 +102,17 @@ def test_several_scorers_need_one_that_decides():
         assert np.isfinite(search.cv_results_["mean_test_mse"]).all()
 
 
+def test_a_score_that_does_not_decide_and_says_nothing_is_called_so():
+    both = ["explained_variance", "neg_mean_squared_error"]
+    search = FastGridSearchCV(
+        Ridge(), GRID, cv=LOO, scoring=both, refit="neg_mean_squared_error", pooled=False
+    )
+    saying = "explained_variance_score of one row is the same whatever is predicted"
+    with pytest.warns(UserWarning, match=saying):
+        search.fit(X, y)
+    assert any(saying in note for note in search.plan_.notes)
+
+
 # -- said with a warning -------------------------------------------------------------------------
 
 

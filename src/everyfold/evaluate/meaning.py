@@ -216,8 +216,11 @@ def _is_binary(target: Target) -> bool:
 
 
 def meanings(scorers: Mapping[str, Scorer], side: Side) -> list[str]:
-    """What is to be said of scorers that are something else on single rows, if all folds are."""
+    """What is to be said of scorers that are something else on single rows, if all folds are.
+
+    Or nothing, where that is a number: scikit-learn itself warns of NaN.
+    """
     if not len(side.parts) or side.sizes.max() > 1:
         return []
     found = [alone(scorer) for scorer in scorers.values()]
-    return [str(known) for known in found if known is not None and known.instead is not None]
+    return [str(known) for known in found if known is not None and not known.is_nan]
