@@ -173,9 +173,12 @@ SCALED = StandardScaler().fit_transform(CANCER[0][:80]), CANCER[1][:80]
         (SVR(gamma=0.1), {"epsilon": [0.1, 1e-310, 1e300]}, NUMBERS),
         (KernelRidge(kernel="rbf"), {"gamma": [0.1, 1e300, 1e-310]}, NUMBERS),
         (KernelRidge(kernel="rbf", gamma=0.1), {"alpha": [1.0, 1e300, 1e-310]}, NUMBERS),
+        (KernelRidge(kernel="poly"), {"degree": [3, 60, 300]}, NUMBERS),
+        (KernelRidge(kernel="poly"), {"coef0": [1.0, 1e6, 1e12], "gamma": [0.1, 1e9]}, NUMBERS),
         (Ridge(), {"alpha": [1.0, 1e300, 1e-310]}, NUMBERS),
         (LogisticRegression(max_iter=1000), {"C": [1.0, 1e-320, 1e-300]}, TWO),
         (LogisticRegression(max_iter=1000), {"class_weight": [None, {0: 1e300}]}, SCALED),
+        (LogisticRegression(max_iter=1000), {"class_weight": [None, {0: 1e10}]}, SCALED),
     ],
 )
 def test_extreme_candidates_leave_the_others_alone(estimator, grid, data):
