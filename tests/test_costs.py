@@ -178,6 +178,64 @@ def test_the_first_search_counts_the_loading_of_compiled_code():
     assert compiling > 3.0 > loading > 0.3 > ready > 0.01
 
 
+class TestLeavingOutRows:
+    """Of support vector machines: what it takes depends on the rows, not on their number alone."""
+
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(500, 20))
+    mixed = (rows[:, 0] + 2.0 * rng.normal(size=500) > 0.0).astype(int)
+    apart = (rows[:, 0] > 0.0).astype(int)
+
+    def seconds(self, model, target, rows=rows, **grid):
+        plan = self.plan(model, target, rows, **grid)
+        (unit,) = plan.units
+        return unit.methods[0].seconds
+
+    def plan(self, model, target, rows=rows, **grid):
+        scoring = "neg_mean_squared_error" if isinstance(model, SVR) else "accuracy"
+        search = FastGridSearchCV(model, grid, cv=LeaveOneOut(), scoring=scoring)
+        return search.plan(rows, target)
+
+    @pytest.mark.parametrize("machine", [SVC, SVR])
+    def test_linear_kernels_take_more_at_a_large_penalty(self, machine):
+        small, large = (
+            self.seconds(machine(kernel="linear", C=C), self.mixed) for C in (0.001, 10.0)
+        )
+        assert large > 10.0 * small
+        at_both = self.seconds(machine(kernel="linear"), self.mixed, C=[0.001, 10.0])
+        assert at_both == pytest.approx(small + large, rel=0.2)
+
+    def test_classes_that_stand_apart_take_less(self):
+        model = SVC(kernel="linear")
+        far = self.rows + 3.0 * np.outer(2 * self.apart - 1, np.eye(20)[0])
+        mixed, apart = self.seconds(model, self.mixed), self.seconds(model, self.apart, far)
+        assert mixed > 5.0 * apart
+
+    def test_what_is_known_of_the_rows_is_the_same_for_a_matrix_of_products(self):
+        models = (SVC(kernel=kernel, C=10.0) for kernel in ("linear", "precomputed"))
+        known = self.rows, self.rows @ self.rows.T
+        one, other = (
+            self.seconds(m, self.mixed, rows) for m, rows in zip(models, known, strict=True)
+        )
+        assert one == pytest.approx(other, rel=0.01)
+
+    def test_a_kernel_that_fails_is_left_to_the_evaluation(self):
+        assert self.seconds(SVC(kernel=lambda A, B: 1 / 0), self.mixed) > 0.0
+
+    @pytest.mark.parametrize(("C", "is_told"), [(0.001, False), (10.0, True)])
+    def test_a_long_plan_names_the_step(self, C, is_told, monkeypatch):
+        """Its share of the time is what decides, whatever is long."""
+        monkeypatch.setattr("everyfold.evaluate.planner.LONG", 0.0)
+        plan = self.plan(SVC(kernel="linear", C=C), self.mixed)
+        assert ("order=float('inf')" in str(plan)) is is_told
+
+    def test_refits_never_take_less_than_those_that_start_from_all_rows(self, monkeypatch):
+        monkeypatch.setattr("everyfold.evaluate.plainfits.fit_seconds", lambda *_: 0.0)
+        monkeypatch.setattr("everyfold.evaluate.plainfits.LEAST", 0.0)
+        assert not self.plan(SVC(kernel="linear", C=10.0), self.mixed).plain
+        assert self.plan(KernelRidge(kernel="rbf"), self.mixed).plain
+
+
 NYSTROM = {
     "squared, 5 folds": ("KernelRegressor('squared'", 8000, "KFold(5)"),
     "squared, 200 folds": ("KernelRegressor('squared'", 8000, "KFold(200)"),

@@ -186,6 +186,8 @@ class Predictive(ABC):
     """Whether it runs without the interpreter, so that threads can share the folds out."""
     compiled: ClassVar[tuple[str, ...]] = ()
     """The modules of compiled code that it calls, which are loaded on their first use."""
+    starts_from_all: ClassVar[bool] = False
+    """Whether it does what refits do, each from the solution on all rows, so that it is quicker."""
 
     def with_threads(self, threads: int) -> Self:
         """The same criterion with this many threads, if it starts threads itself."""
@@ -208,6 +210,7 @@ class Closed(ABC):
 
     uses_threads: ClassVar[bool] = False
     compiled: ClassVar[tuple[str, ...]] = ()
+    starts_from_all: ClassVar[bool] = False
     needs_eigenvalues: ClassVar[bool] = False
     """Whether all eigenvalues of the kernel are computed, besides the fits."""
 

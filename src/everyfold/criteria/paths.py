@@ -522,6 +522,7 @@ class RefittedRows(Predictive):
 
     uses_threads: ClassVar[bool] = True
     compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
+    starts_from_all: ClassVar[bool] = True
 
     def with_threads(self, threads: int) -> RefittedRows:
         """See base class."""

@@ -85,8 +85,8 @@ _CACHED_ROWS, _FROM_MEMORY = 3000, 1.5
 _COARSE_SHARE = 0.7
 """What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
 
-_SUPPORT, _LEFT_STEPS = 0.5, 150
-"""The share of support vectors, and the pair steps of a fit without one of them."""
+SUPPORT, LEFT_STEPS = 0.5, 150.0
+"""The share of support vectors, and the pair steps of a fit without one of them, at the least."""
 
 _DOUBTFUL = 0.05
 """The share of rows that one step leaves in doubt, so that they are left out by pair steps."""
@@ -116,6 +116,10 @@ class Workload:
     """Whether a support vector machine tells classes apart; it fits numbers else."""
     is_per_fold: bool = False
     """Whether every fold has a kernel of its own, and there is none of all rows."""
+    support: float = SUPPORT
+    """Support vectors of all machines at one C, by the number of rows."""
+    left_steps: float = LEFT_STEPS
+    """Pair steps of a fit without one of them."""
 
     @property
     def n_folds(self) -> int:
@@ -236,7 +240,7 @@ def fold_paths(
 def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
     """A fit on all rows, and one without each support vector, for every C."""
     n = float(work.n)
-    each = _SUPPORT * n * (_LEFT_STEPS * n * cost.pair + cost.call)
+    each = work.support * n * (work.left_steps * n * cost.pair + cost.call)
     seconds = cost.entry32 * n**2 + _path(work, n, n, cost) + work.ridges * each
     return Cost(seconds, 24 * work.n**2)
 
@@ -244,9 +248,9 @@ def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
 def single_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
     """A fit on all rows, a step for each row, and pair steps for the few in doubt."""
     n = float(work.n)
-    free = _SUPPORT * n
+    free = SUPPORT * n
     step = (cost.cube_cholesky + cost.cube_inverse) * free**3 + cost.block_gram * n * free**2
-    doubtful = _DOUBTFUL * n * _LEFT_STEPS * n * cost.pair
+    doubtful = _DOUBTFUL * n * LEFT_STEPS * n * cost.pair
     seconds = cost.entry32 * n**2 + _path(work, n, n, cost)
     return Cost(seconds + work.ridges * (step + doubtful), 32 * work.n**2)
 

@@ -7,7 +7,7 @@ any kernel exists, from the outline of its structure.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +27,12 @@ from everyfold.evaluate.closed import closed_cost, closed_words
 from everyfold.evaluate.costs import Cost, Workload
 from everyfold.evaluate.data import Task
 from everyfold.evaluate.exact import own_ridge, plan_exact
+from everyfold.evaluate.pilots import Pilot
 from everyfold.models.model import Model
 from everyfold.models.private import CompiledLibsvm
 from everyfold.operators.base import Outline
 from everyfold.solve import Problem
-from everyfold.types import Order, Route
+from everyfold.types import Matrix, Order, Route
 
 MANY_FOLDS = 20
 """Beyond this number of folds nobody wants refits of the estimator itself, and sums over the rows
@@ -135,8 +136,17 @@ def check_order(model: Model, order: Order) -> None:
         )
 
 
-def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
-    """The method for candidates that differ in their ridge only."""
+def choose_method(
+    models: Sequence[Model],
+    task: Task,
+    outline: Outline,
+    order: Order,
+    rows: Callable[[], Matrix],
+) -> Method:
+    """The method for candidates that differ in their ridge only.
+
+    ``rows`` are asked for where no size tells how long a method takes.
+    """
     model = models[0]
     if outline.response_rank is not None:
         _check_responses(model, task, outline)
@@ -149,7 +159,7 @@ def choose_method(models: Sequence[Model], task: Task, outline: Outline, order: 
     elif model.loss.is_smooth:
         method = _newton(models, task, outline, order)
     else:
-        method = _support_vectors(models, task, outline, order)
+        method = _support_vectors(models, task, outline, order, rows)
     seconds = method.seconds + costs.overhead(len(models), len(task.whole.folds))
     return replace(
         method,
@@ -327,7 +337,13 @@ def _shares_steps(model: Model, n_folds: int) -> bool:
 # -- support vector machines -------------------------------------------------------------------
 
 
-def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+def _support_vectors(
+    models: Sequence[Model],
+    task: Task,
+    outline: Outline,
+    order: Order,
+    rows: Callable[[], Matrix],
+) -> Method:
     model, folds, work = models[0], task.whole.folds, _work(models, task, outline)
     resolved = _resolved(order, outline)
     is_split = outline.is_per_fold or outline.only_splits
@@ -343,7 +359,8 @@ def _support_vectors(models: Sequence[Model], task: Task, outline: Outline, orde
         _check_full(work)
         criterion = RefittedRows(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
-        cost = costs.refitted_rows(work)
+        pilot = Pilot(models, model.problems(task.target, task.weights), rows)
+        cost = costs.refitted_rows(pilot.tells(work))
         method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
     elif resolved == "exact":
         method = _paths(models, task, work, is_staged=is_staged)

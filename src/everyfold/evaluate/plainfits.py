@@ -228,6 +228,7 @@ def plain_fits(
     }
     loose = [kernel for kernel in kernels if _is_loose(data, kernel)]
     stopped = {c.number for kernel in loose for c in kernel.candidates if _is_logistic(c)}
+    warm = _warm(units)
     is_quick = sum(ours.values()) < LEAST
     found: dict[int, PlainFits] = {}
     doubt = None
@@ -236,6 +237,8 @@ def plain_fits(
         numbers = [candidate.number for candidate in own]
         if stopped.issuperset(numbers):
             found |= {k: PlainFits(theirs[k], STOPPED) for k in numbers}
+            continue
+        if not warm.isdisjoint(numbers):
             continue
         limit = _margin(own[0]) * sum(ours[k] for k in numbers)
         total = sum(theirs[k] for k in numbers)
@@ -294,6 +297,12 @@ def _may_refit(data: Data, request: Request) -> bool:
         and not any(isinstance(task.target, Versions) for task in data.tasks)
         and not any(c.model.is_stand_in or c.model.warp for c in data.candidates.values())
     )
+
+
+def _warm(units: Sequence[Unit]) -> set[int]:
+    """The candidates whose folds start from what all rows say, and take less than refits do."""
+    groups = (group for unit in units for own in unit.groups for group in own)
+    return {k for g in groups if g.method.criterion.starts_from_all for k in g.numbers}
 
 
 def _seconds_of(units: Sequence[Unit]) -> dict[int, float]:

@@ -138,13 +138,14 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
-    choice = Choice()
+    choice, full = Choice(), None
     if not with_open_ranks(data):
-        choice = plain_fits(data, kernels, cut(data, kernels, options.order), request)
+        full = cut(data, kernels, options.order)
+        choice = plain_fits(data, kernels, full, request)
     refits = choice.fits
     if choice.doubt is not None or not refits:
         try:
-            made = _sped_up(data, kernels, request, kind, notes, pooled)
+            made = _sped_up(data, kernels, request, kind, notes, pooled, full)
         except MemoryError:  # refits need less
             if not refits:
                 raise
@@ -182,11 +183,12 @@ def _sped_up(
     kind: Preprocessing,
     notes: list[str],
     pooled: tuple[str, ...],
+    full: list[Unit] | None = None,
 ) -> SearchPlan:
-    """The plan of candidates that share work."""
+    """The plan of candidates that share work; ``full`` are its units, if they are cut already."""
     options = request.options
     _check_structures(data, kernels)
-    rounds, more = _rounds(data, kernels, request)
+    rounds, more = _rounds(data, kernels, request, full)
     units, expected = rounds.first, rounds.expected(data)
     kept = _kept_bytes(data, request)
     _check_workers(units, kept + max(unit.memory for unit in units), data, options.n_jobs)
@@ -256,7 +258,7 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
 
 
 def _rounds(
-    data: Data, kernels: Sequence[KernelPlan], request: Request
+    data: Data, kernels: Sequence[KernelPlan], request: Request, full: list[Unit] | None
 ) -> tuple[Rounds, list[str]]:
     """The rounds, and what is to be said about them."""
     options = request.options
@@ -270,7 +272,7 @@ def _rounds(
             f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
             "which these are; use refit='<metric>', or n_confirm=0"
         )
-    full = cut(data, kernels, options.order)
+    full = full or cut(data, kernels, options.order)
     seconds = options.repeats * sum(unit.seconds for unit in full)
     is_large = options.closed is None and climbs(data, kernels, options.order, seconds)
     if is_large and metric is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 from scipy.sparse import issparse
@@ -151,7 +152,8 @@ class KernelPlan:
             if not members[0].model.loss.has_constant_curvature:
                 members.sort(key=lambda candidate: -candidate.model.ridges[0])
             models = [candidate.model for candidate in members]
-            method = choose_method(models, data.tasks[members[0].task], self.outline, order)
+            task, rows = data.tasks[members[0].task], partial(rows_of, data, members[0])
+            method = choose_method(models, task, self.outline, order, rows)
             groups.append(Group(tuple(candidate.number for candidate in members), method))
         return tuple(groups)
 
