@@ -31,7 +31,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 CALL = "from everyfold.cli import main; main()"
-ONE_EACH = f"import everyfold.evaluate.passes as passes; passes.LONGEST = 0.0; {CALL}"
+ONE_EACH = f"import everyfold.engine.planning.pass_sizes as passes; passes.LONGEST = 0.0; {CALL}"
 """The shell, and the same with a pass for every kernel, which small sets do not have."""
 
 

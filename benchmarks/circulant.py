@@ -25,12 +25,12 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.criteria import GCV, Folds, HeldOut
-from everyfold.criteria.paths import SingleRows
+from everyfold.crossval import GCV, Folds, HeldOut
+from everyfold.crossval.svm import SingleRows
 from everyfold.kernels import RBF
 from everyfold.losses import Hinge, Squared
 from everyfold.operators import Circulant, CirculantWarning, Dense, Structure
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 RAETSCH = Path(__file__).resolve().parents[2] / "shared" / "data" / "raetsch"
 REPEATS = 9

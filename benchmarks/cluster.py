@@ -26,11 +26,12 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
+from everyfold.io.arrays import ArrayRows
+from everyfold.io.blocks import array_batches
+from everyfold.io.dask import DaskRows
+from everyfold.io.samples import Held
 from everyfold.kernels import RBF
-from everyfold.operators.sums import FoldSums, Start, accumulate
-from everyfold.rows.batches import array_batches
-from everyfold.rows.memory import Held
-from everyfold.streams import ArrayRows, DaskRows
+from everyfold.operators.gram import FoldSums, Start, accumulate
 
 FEATURES, FOLDS, KERNELS, RIDGES, PARTITION = 10, 5, 2, 8, 50_000
 WANTED = 1.4

@@ -20,11 +20,11 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV
-from everyfold.criteria import GACV, Folds, HeldOut
+from everyfold.crossval import GACV, Folds, HeldOut
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge
 from everyfold.operators import DenseMatrix
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 SETS = ["heart", "ionosphere", "diabetes", "german.numer", "liver-disorders", "sonar"]

@@ -1,4 +1,4 @@
-"""Measure the constants of the cost model in ``everyfold.evaluate.costs`` on this machine.
+"""Measure the constants of the cost model in ``everyfold.engine.planning.costs`` on this machine.
 
 Choices of the planner need only their ratios, estimates the constants themselves. Run it on a quiet
 machine, compare with what is in use, and paste the last lines into ``CostModel``;
@@ -25,14 +25,14 @@ from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV
-from everyfold.criteria.heldout import HeldOut
-from everyfold.evaluate.costs import COSTS, CostModel
+from everyfold.crossval.closed_form import HeldOut
+from everyfold.engine.planning.costs import COSTS, CostModel
+from everyfold.folds import Folds
 from everyfold.kernels import RBF
+from everyfold.linalg.ridge_systems import Cholesky, Eigen, Tridiagonal
 from everyfold.losses import Squared
 from everyfold.operators import DenseMatrix
-from everyfold.operators.systems import Cholesky, Eigen, Tridiagonal
-from everyfold.rows.folds import Folds
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import hinge_paths
 

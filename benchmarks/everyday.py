@@ -63,11 +63,11 @@ from everyfold import (
     InexactWarning,
     cross_val_score,
 )
-from everyfold.criteria import Folds, HeldOut
+from everyfold.crossval import Folds, HeldOut
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.operators import CirculantWarning
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 COSTS = {"C": np.logspace(-1, 3, 5), "gamma": np.logspace(-3, 0, 6)}

@@ -37,13 +37,7 @@ from sklearn.model_selection import RandomizedSearchCV
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from everyfold import (
-    LSSVC,
-    LSSVR,
-    FastGradientSearchCV,
-    FastGridSearchCV,
-    FastRandomizedSearchCV,
-)
+from everyfold import LSSVC, LSSVR, FastGradientSearchCV, FastGridSearchCV, FastRandomizedSearchCV
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 CELLS = Path(__file__).with_name("results") / "gradient.jsonl"

@@ -36,8 +36,8 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
+from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
-from everyfold.streams import ArrayRows
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 GAMMA = 0.1

@@ -37,8 +37,8 @@ from sklearn.svm import SVC, SVR
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV, KernelClassifier, KernelRegressor, Nystrom
-from everyfold.evaluate.costs import COSTS, CostModel
-from everyfold.streams import ArrayRows
+from everyfold.engine.planning.costs import COSTS, CostModel
+from everyfold.io.arrays import ArrayRows
 
 RIDGES = np.logspace(-3, 1, 8).tolist()
 CS = np.logspace(-1, 2, 8).tolist()
@@ -46,7 +46,7 @@ GAMMAS = [0.03, 0.1, 0.3]
 WARM = 150
 """Rows of the search before the measured one."""
 
-COMPILED = "everyfold.operators.gathered", "everyfold.svm.core.folds", "everyfold.svm.core.singles"
+COMPILED = "everyfold.linalg.batched", "everyfold.svm.core.drivers", "everyfold.svm.core.drivers"
 """Modules that are loaded when they are first needed, with a compiler of 150 MB."""
 
 SECONDS_WITHIN, MEMORY_WITHIN = 2.0, 1.5

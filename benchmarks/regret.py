@@ -33,7 +33,7 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-import everyfold.evaluate.ladder as ladder
+import everyfold.engine.adaptive.low_rank_first as ladder
 from everyfold import FastGridSearchCV
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"

@@ -21,13 +21,13 @@ from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
 from threadpoolctl import threadpool_limits
 
-from everyfold.criteria import Folds, HeldOut
-from everyfold.evaluate.exact import plan_exact
+from everyfold.crossval import Folds, HeldOut
+from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF
+from everyfold.linalg.blas import blas_threads
 from everyfold.losses import Squared
 from everyfold.operators import Dense
-from everyfold.operators.threads import blas_threads
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 GAMMA = 0.5
 RIDGES = np.logspace(-4, 2, 16)

@@ -25,11 +25,11 @@ from sklearn.svm import SVC, SVR
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV, InexactWarning
-from everyfold.criteria import GACV
+from everyfold.crossval import GACV
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge
 from everyfold.operators import DenseMatrix
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 GAMMAS = np.logspace(-3.5, 1, 8)

@@ -27,11 +27,11 @@ from threadpoolctl import threadpool_limits
 
 import everyfold
 from everyfold import LSSVC, Dense, FastGridSearchCV
-from everyfold.criteria import Folds
-from everyfold.evaluate.exact import plan_exact
+from everyfold.crossval import Folds
+from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 AGREEMENT = 1e-6
 """Largest relative difference between the two sides that passes for rounding."""

@@ -21,14 +21,14 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold.criteria import Folds
-from everyfold.evaluate.bind import FoldRows
-from everyfold.evaluate.data import Candidate, Data
+from everyfold.adapters.pipelines import take_apart
+from everyfold.adapters.sklearn import read_estimator
+from everyfold.crossval import Folds
+from everyfold.engine.execution.kernel_builder import FoldRows
+from everyfold.engine.records import Candidate, Data
+from everyfold.estimators import LSSVR
 from everyfold.kernels import RBF, Linear, Polynomial, Precomputed
 from everyfold.losses import Squared
-from everyfold.models.adapters import read_estimator
-from everyfold.models.estimators import LSSVR
-from everyfold.models.pipelines import take_apart
 from everyfold.operators import (
     Circulant,
     Dense,
@@ -41,7 +41,7 @@ from everyfold.operators import (
     Responds,
 )
 from everyfold.operators.base import Made, Splits
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 N, D = 30, 3
 

@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVR
 
 from everyfold import FastGridSearchCV
-from everyfold.evaluate.journal import JournalError
+from everyfold.engine.code_digests import JournalError
 
 HELPERS = "fuzz_helpers"
 MODULE = "fuzz_user_code"

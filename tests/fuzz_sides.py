@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 
 import everyfold
 from everyfold import InexactWarning
-from everyfold.evaluate.metrics import may_ask_for_probabilities
+from everyfold.engine.scoring.metrics import may_ask_for_probabilities
 from tests.fuzz_cases import Case
 
 ROUNDING = 1e-8

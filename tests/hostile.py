@@ -26,7 +26,7 @@ import skops.io
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 
-from everyfold.cli.modelfile import TRUSTED
+from everyfold.cli.model_file import TRUSTED
 from tests.shell import Done, Hanging, run
 
 MOST_BYTES = 1_000_000

@@ -44,7 +44,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.streams import ArrayRows
+from everyfold.io.arrays import ArrayRows
 
 SUGAR, PROGRESS = load_diabetes(return_X_y=True)
 SUGAR, PROGRESS = 20.0 * SUGAR[:120], PROGRESS[:120] / 100.0

@@ -17,10 +17,10 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
 )
-from everyfold.criteria import Folds, HeldOut, Refit
+from everyfold.crossval import Folds, HeldOut, Refit
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 from tests.cases import rbf
 from tests.test_tfbif import fit
 

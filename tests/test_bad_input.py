@@ -21,7 +21,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.criteria import Folds
+from everyfold.crossval import Folds
 from tests import cases, reference
 
 X = cases.features(24)
@@ -220,8 +220,8 @@ def test_rank_one_kernels_give_the_refits_answer():
 
 
 def test_memory_is_refused_before_work(monkeypatch):
-    monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
-    monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("everyfold.linalg.memory.TRIFLE", 0)
+    monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 1000)
     with pytest.raises(MemoryError, match="n_samples=24 rows needs about"):
         cross_val_predict(LSSVR(), X, y)
 

@@ -179,7 +179,7 @@ def test_an_ensemble_of_squared_loss_is_one_factorisation(monkeypatch):
     def refit(*args, **kwargs):
         raise AssertionError("a fold was refitted")
 
-    monkeypatch.setattr("everyfold.evaluate.foldmodels.fit_to", refit)
+    monkeypatch.setattr("everyfold.engine.kept_models.fit_to", refit)
     with pytest.raises(AssertionError, match="refitted"):
         FastCalibratedClassifierCV(SVC(), cv=4).fit(X, y)  # has no models of folds at hand
     fitted = FastCalibratedClassifierCV(LSSVC(), cv=4).fit(X, y)
@@ -405,8 +405,8 @@ def test_bad_input_is_refused(calibrated, data, words, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work began")
 
-    monkeypatch.setattr("everyfold.selection.functions.carry_out", work)
-    monkeypatch.setattr("everyfold.selection.search.carry_out", work)
+    monkeypatch.setattr("everyfold.functions.cross_val.carry_out", work)
+    monkeypatch.setattr("everyfold.search.base.carry_out", work)
     with pytest.raises(ValueError, match=words):
         calibrated.fit(*data())
 

@@ -12,9 +12,10 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
-from everyfold.criteria import GCV, Folds, HeldOut, Refit
-from everyfold.evaluate.exact import plan_exact
+from everyfold.crossval import GCV, Folds, HeldOut, Refit
+from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.losses import Logistic, Squared
 from everyfold.operators import (
     CirculantMatrix,
@@ -24,10 +25,9 @@ from everyfold.operators import (
     Quadratic,
     StructureError,
 )
-from everyfold.operators.base import Response
-from everyfold.operators.grid import Grid, balance, nearest_factors
-from everyfold.operators.symmetric import NotPositiveDefiniteError
-from everyfold.solve import Problem, solve
+from everyfold.operators.circulant_response import Grid, balance, nearest_factors
+from everyfold.operators.response import Response
+from everyfold.solvers import Problem, solve
 from tests import reference
 
 SHAPES = [(12,), (7,), (4, 6), (6, 5), (3, 4, 2), (2, 3, 5)]
@@ -550,8 +550,8 @@ class TestEstimators:
             bound((4, 6)).expand(np.zeros((24, 1)))
 
     def test_an_exact_fit_that_does_not_fit_in_memory_is_not_started(self, data, monkeypatch):
-        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
-        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1000)
+        monkeypatch.setattr("everyfold.linalg.memory.TRIFLE", 0)
+        monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 1000)
         with pytest.raises(MemoryError, match="n_samples=48"):
             LSSVR(operator=Circulant()).fit(*data)
 

@@ -13,10 +13,10 @@ import pytest
 from sklearn.datasets import load_iris
 from typer.testing import CliRunner
 
-from everyfold.cli import app
+from everyfold.cli import commands as app
+from everyfold.cli.errors import BadInput
 from everyfold.cli.files import check_outputs
-from everyfold.cli.manners import BadInput
-from everyfold.rows.disk import writing
+from everyfold.io.disk import writing
 
 
 def write(path, content):
@@ -49,7 +49,7 @@ def test_a_full_disk_is_named_and_leaves_the_file_as_it_was(tmp_path, monkeypatc
     def full(descriptor):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("everyfold.rows.disk.os.fsync", full)
+    monkeypatch.setattr("everyfold.io.disk.os.fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: .*a\.csv"):
         write(path, b"new")
     assert path.read_bytes() == b"old"
@@ -125,7 +125,7 @@ def test_what_could_not_be_written_is_refused_before(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from everyfold.rows.disk import writing
+from everyfold.io.disk import writing
 with writing(Path(sys.argv[1])) as file:
     file.write(b"half")
     file.flush()

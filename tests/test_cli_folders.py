@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold import LSSVC, FastGridSearchCV, KernelRegressor, Nystrom
-from everyfold.streams import ArrayRows
+from everyfold.io.arrays import ArrayRows
 from tests import cases
 from tests.shell import run
 
@@ -107,13 +107,13 @@ def test_fit_plan_and_weights(study):
 
 
 def test_a_journal_of_a_folder(study, monkeypatch):
-    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
     search = ("search", "rows", *LABELS, "-g", "gamma=0.1,0.5", "-g", "alpha=0.1,1", "--cv", "3")
     search += ("--operator", "nystrom:20", "--json", "--journal", "j")
     first = run(study, *search)
     assert first.code == 0, first.err
     with monkeypatch.context() as patch:
-        patch.setattr("everyfold.evaluate.run.run_pass", None)  # nothing is left to do
+        patch.setattr("everyfold.engine.execution.run.run_pass", None)  # nothing is left to do
         again = run(study, *search, "--resume")
     assert again.code == 0, again.err
     assert json.loads(again.out)["top"] == json.loads(first.out)["top"]
@@ -122,7 +122,7 @@ def test_a_journal_of_a_folder(study, monkeypatch):
 
 
 def test_progress_within_a_pass(study, monkeypatch):
-    monkeypatch.setattr("everyfold.selection.progress._SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("everyfold.search.progress._SECONDS_BETWEEN", 0.0)
     done = run(study, "search", "rows", *NUMBERS, "-g", "alpha=0.1,10", "--cv", "4")
     assert f"100 % of {N} rows of a pass" in done.err
 
@@ -160,7 +160,7 @@ def test_less_memory_than_rows_and_a_kill(tmp_path, monkeypatch):
     kept = (tmp_path / "broken.journal").read_bytes()
     kept = kept[: kept.rfind(b"\n") + 1]
     assert 1 <= kept.count(b"\n") - 1 < 3
-    monkeypatch.setattr("everyfold.evaluate.passes.LONGEST", 0.0)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.LONGEST", 0.0)
     assert run(tmp_path, *study.search("whole")).code == 0
     resumed = run(tmp_path, *study.search("broken"), "--resume")
     assert resumed.code == 0, resumed.err
@@ -179,11 +179,11 @@ def test_less_memory_than_rows_and_a_kill(tmp_path, monkeypatch):
 def test_a_journal_does_not_depend_on_how_passes_are_cut(study, monkeypatch, first):
     search = ("search", "rows", *LABELS, "-g", "gamma=0.1,0.5,2", "-g", "alpha=0.1,1", "--cv", "3")
     search += ("--operator", "nystrom:20", "--json", "--journal", "j")
-    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", first)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", first)
     whole = run(study, *search)
     lines = (study / "j").read_bytes().splitlines(keepends=True)
     (study / "j").write_bytes(b"".join(lines[:3]))  # two of three kernels
-    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 10**9 // first)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 10**9 // first)
     again = run(study, *search, "--resume")
     assert again.code == 0, again.err
     assert json.loads(again.out)["top"] == json.loads(whole.out)["top"]

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
-from everyfold.evaluate import door
-from everyfold.evaluate.run import run as evaluate
+from everyfold.engine.execution import executor as door
+from everyfold.engine.execution.run import run as evaluate
 from tests.shell import run
 
 N = 60

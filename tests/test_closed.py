@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.svm import SVC, SVR
 
 from everyfold import choose_granularity
-from everyfold.criteria import (
+from everyfold.crossval import (
     GACV,
     EigenvaluePerturbation,
     EigenvalueRatio,
@@ -17,7 +17,7 @@ from everyfold.criteria import (
 from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge, HuberHinge
 from everyfold.operators import DenseMatrix, LowRank
-from everyfold.solve import Problem, solve
+from everyfold.solvers import Problem, solve
 from tests import cases
 
 
@@ -194,7 +194,7 @@ def test_kinks_that_libsvm_does_not_know_are_refused(table):
 
 def test_a_fit_that_does_not_converge_is_infinitely_bad(machine, monkeypatch):
     problem, K, *_ = machine
-    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solvers.newton.MAX_STEPS", 1)
     (value,) = GACV().evaluate(problem, DenseMatrix(K), [1e-4])
     assert np.isinf(value).all()
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 
 from everyfold import FastGridSearchCV, cross_val_predict
-from everyfold.operators.columns import Columns
+from everyfold.linalg.columns import Columns
 
 ALPHAS = [1e-6, 1e-4, 1e-2, 1.0, 10.0, 100.0]
 pytestmark = pytest.mark.filterwarnings(

@@ -18,11 +18,13 @@ import pytest
 from numba import TypingError
 from numba.core.event import Listener, install_listener
 
-from everyfold.operators.compiled import Entry, stamp_of
-from everyfold.selection.progress import Progress
+from everyfold.linalg.jit import Entry, stamp_of
+from everyfold.search.progress import Progress
 from everyfold.svm import core
-from everyfold.svm.core import folds, matrices, singles
-from everyfold.svm.core.folds import fold_paths
+from everyfold.svm.core import drivers as folds
+from everyfold.svm.core import drivers as singles
+from everyfold.svm.core import state as matrices
+from everyfold.svm.core.drivers import fold_paths
 from everyfold.svm.paths import hinge_paths
 
 SOURCE = """
@@ -200,7 +202,7 @@ def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
     for path in folder.glob("*.py"):
         lines = re.findall(r"^\s*(?:from|import) (everyfold\S*)", path.read_text(), re.MULTILINE)
         elsewhere = {line for line in lines if not line.startswith("everyfold.svm.core.")}
-        assert elsewhere <= {"everyfold.operators.compiled"}, path.name
+        assert elsewhere <= {"everyfold.linalg.jit"}, path.name
 
 
 def test_any_file_of_the_solver_is_in_its_stamp(tmp_path):
@@ -221,8 +223,8 @@ from pathlib import Path
 import numpy as np
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV
-from everyfold.svm.core.folds import fold_paths
-from everyfold.svm.core.matrices import flush
+from everyfold.svm.core.drivers import fold_paths
+from everyfold.svm.core.state import flush
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))
@@ -276,7 +278,7 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV, compile
 from everyfold.operators import gathered
-from everyfold.operators.compiled import Entry, stamp_of
+from everyfold.linalg.jit import Entry, stamp_of
 from everyfold.svm.core import folds, matrices, singles
 
 def entries():

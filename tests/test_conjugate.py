@@ -8,15 +8,16 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import KFold, TimeSeriesSplit
 
 from everyfold import KernelRegressor
-from everyfold.criteria import ConjugateGradient, Folds, Refit, conjugate
+from everyfold.crossval import ConjugateGradient, Folds, Refit
+from everyfold.crossval import conjugate_gradient as conjugate
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import Dense, DenseMatrix, Iterative, Responds, StructureError, blockwise
+from everyfold.operators import Dense, DenseMatrix, Iterative, Responds, StructureError
+from everyfold.operators import iterative as blockwise
 from everyfold.operators.base import Multiplies, Splits, having
-from everyfold.operators.blockwise import Blockwise
-from everyfold.operators.preconditioner import Preconditioner
-from everyfold.operators.symmetric import NotPositiveDefiniteError
-from everyfold.solve import Classes, Problem
+from everyfold.operators.iterative import Blockwise, Preconditioner
+from everyfold.solvers import Classes, Problem
 from tests import cases
 
 RIDGES = [1e-2, 0.3, 10.0]

@@ -23,11 +23,11 @@ from everyfold import (
     Nystrom,
     QuadraticSVR,
 )
-from everyfold.evaluate import costs
-from everyfold.evaluate.costs import COSTS, CostModel, Workload
-from everyfold.evaluate.exact import own_ridge, squared
-from everyfold.evaluate.firstuse import SEARCH
-from everyfold.operators import memory
+from everyfold.engine.planning import costs
+from everyfold.engine.planning.costs import COSTS, CostModel, Workload
+from everyfold.engine.planning.first_use import SEARCH
+from everyfold.engine.planning.squared_loss import own_ridge, squared
+from everyfold.linalg import memory
 from everyfold.operators.base import Outline
 
 WORK = Workload(400, 400, 4, 1, ((40, 10),))
@@ -166,7 +166,7 @@ def test_the_first_search_counts_the_loading_of_compiled_code():
         compiling = search.plan(X, y).estimate
         Path(folder, "folds.fold_paths-1.py311.nbi").touch()
         loading = search.plan(X, y).estimate
-        import everyfold.svm.core.folds
+        import everyfold.svm.core.drivers
         ready = search.plan(X, y).estimate
         print(compiling, loading, ready)
     """
@@ -225,13 +225,13 @@ class TestLeavingOutRows:
     @pytest.mark.parametrize(("C", "is_told"), [(0.001, False), (10.0, True)])
     def test_a_long_plan_names_the_step(self, C, is_told, monkeypatch):
         """Its share of the time is what decides, whatever is long."""
-        monkeypatch.setattr("everyfold.evaluate.planner.LONG", 0.0)
+        monkeypatch.setattr("everyfold.engine.planning.planner.LONG", 0.0)
         plan = self.plan(SVC(kernel="linear", C=C), self.mixed)
         assert ("order=float('inf')" in str(plan)) is is_told
 
     def test_refits_never_take_less_than_those_that_start_from_all_rows(self, monkeypatch):
-        monkeypatch.setattr("everyfold.evaluate.plainfits.fit_seconds", lambda *_: 0.0)
-        monkeypatch.setattr("everyfold.evaluate.plainfits.LEAST", 0.0)
+        monkeypatch.setattr("everyfold.engine.planning.refit_costs.fit_seconds", lambda *_: 0.0)
+        monkeypatch.setattr("everyfold.engine.planning.refit_costs.LEAST", 0.0)
         assert not self.plan(SVC(kernel="linear", C=10.0), self.mixed).plain
         assert self.plan(KernelRidge(kernel="rbf"), self.mixed).plain
 
@@ -342,7 +342,7 @@ def test_a_limit_of_the_address_space_is_seen_before_any_kernel():
         from sklearn.svm import SVC
         from everyfold import FastGridSearchCV
         from everyfold.kernels import RBF
-        from everyfold.operators.memory import available_memory, process_memory
+        from everyfold.linalg.memory import available_memory, process_memory
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         limit = used + 100_000_000
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))

@@ -32,10 +32,10 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.criteria import EigenvalueRatio, SpanRule
-from everyfold.criteria.named import CLOSED
+from everyfold.crossval import EigenvalueRatio, SpanRule
+from everyfold.crossval.closed_criteria import CLOSED
+from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
-from everyfold.streams import ArrayRows
 
 N = 60
 RNG = np.random.default_rng(3)

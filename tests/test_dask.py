@@ -25,10 +25,14 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.evaluate.workers import local_threads, map_unordered
-from everyfold.rows.cluster import Cluster, ClusterError
-from everyfold.selection.progress import Progress
-from everyfold.streams import ArrayRows, DaskRows, FolderRows, StreamError, as_source
+from everyfold.engine.execution.workers import local_threads, map_unordered
+from everyfold.io.arrays import ArrayRows
+from everyfold.io.blocks import StreamError
+from everyfold.io.cluster import Cluster, ClusterError
+from everyfold.io.conversion import as_source
+from everyfold.io.dask import DaskRows
+from everyfold.io.tables import FolderRows
+from everyfold.search.progress import Progress
 
 from . import cases
 
@@ -239,7 +243,7 @@ class TestOnCluster:
         np.testing.assert_allclose(table(found), table(local), rtol=1e-9)
 
     def test_an_interrupted_search_leaves_nothing_behind(self, client, monkeypatch):
-        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
         found = search()
         found.progress_kind = Interrupting
         with (
@@ -398,7 +402,7 @@ class LosingScheduler(Progress):
 
 @pytest.mark.parametrize("kind", ["source", "array"])
 def test_a_lost_scheduler_leaves_what_is_finished(kind, monkeypatch):
-    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
     options = {"threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(n_workers=1, processes=False, **options) as found:
         client = distributed.Client(found)
@@ -443,7 +447,7 @@ def test_whatever_a_closed_cluster_raises_is_said_in_words(error, status, raised
 
 
 def test_a_cluster_without_workers(monkeypatch):
-    monkeypatch.setattr("everyfold.rows.cluster._PATIENCE", 0.2)
+    monkeypatch.setattr("everyfold.io.cluster._PATIENCE", 0.2)
     options = {"processes": False, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(n_workers=0, **options) as found,

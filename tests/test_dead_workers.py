@@ -16,8 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.evaluate import door
-from everyfold.evaluate.workers import WorkerDiedError
+from everyfold.engine.execution import executor as door
+from everyfold.engine.execution.workers import WorkerDiedError
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 3))

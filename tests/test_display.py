@@ -28,7 +28,7 @@ from everyfold import (
     OutOfFoldDisplay,
     RankCurveDisplay,
 )
-from everyfold.evaluate import ladder
+from everyfold.engine.adaptive import low_rank_first as ladder
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

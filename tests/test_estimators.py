@@ -176,7 +176,7 @@ def test_parameters_of_losses(name, value):
 
 
 def test_a_fit_that_does_not_converge_warns(monkeypatch):
-    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solvers.newton.MAX_STEPS", 1)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
         HuberSVC(C=1e4).fit(X, LABELS)
 

@@ -27,7 +27,8 @@ from everyfold import (
     permutation_test_score,
 )
 from everyfold.cli import readers
-from everyfold.streams import ArrayRows, CsvRows
+from everyfold.io.arrays import ArrayRows
+from everyfold.io.tables import CsvRows
 
 READS = 100
 """Of a file; 3 to 70 in 100 were let go by a thread of Arrow's."""

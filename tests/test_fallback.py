@@ -33,8 +33,8 @@ from everyfold import (
     cross_val_score,
     cross_validate,
 )
-from everyfold.evaluate.candidates import forget_warnings
-from everyfold.streams import ArrayRows
+from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.io.arrays import ArrayRows
 
 X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
 _, y = make_regression(90, 5, noise=20.0, random_state=1)

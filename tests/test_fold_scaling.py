@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV
-from everyfold.models.pipelines import plain_numbers, prepare_fold, scale_fold, take_apart
+from everyfold.adapters.pipelines import plain_numbers, prepare_fold, scale_fold, take_apart
 
 rng = np.random.default_rng(0)
 TRAIN, TEST = np.arange(5, 40), np.arange(5)

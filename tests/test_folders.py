@@ -12,7 +12,10 @@ from sklearn.datasets import dump_svmlight_file
 from sklearn.model_selection import KFold
 
 from everyfold import LSSVC, FastGridSearchCV, KernelRegressor, Nystrom
-from everyfold.streams import ArrayRows, CsvRows, FolderRows, ParquetRows, StreamError, as_source
+from everyfold.io.arrays import ArrayRows
+from everyfold.io.blocks import StreamError
+from everyfold.io.conversion import as_source
+from everyfold.io.tables import CsvRows, FolderRows, ParquetRows
 
 from . import cases
 
@@ -159,7 +162,7 @@ class TestErrors:
             rows_of(ParquetRows(path, "t"))
 
     def test_cells_of_text(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("everyfold.rows.tables._TEXT_BYTES", 2**10)
+        monkeypatch.setattr("everyfold.io.tables._TEXT_BYTES", 2**10)
         path = tmp_path / "rows.csv"
         path.write_text("a,t\n" + "1,2\n" * 5 + ",2\n")
         with pytest.raises(StreamError, match=r"row 5: the column 'a' is null"):

@@ -5,9 +5,9 @@ import pytest
 from numpy.testing import assert_allclose
 from sklearn.model_selection import KFold
 
-from everyfold.criteria import Folds
-from everyfold.criteria.foldmodels import are_complements, fold_models
-from everyfold.operators.base import StructureError
+from everyfold.crossval import Folds
+from everyfold.crossval.fold_models import are_complements, fold_models
+from everyfold.operators.response import StructureError
 from tests import cases, reference
 
 

@@ -15,9 +15,10 @@ from numpy.testing import assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 
 from everyfold import FastGradientSearchCV, FastGridSearchCV, KernelRegressor
-from everyfold.evaluate import door, journal
-from everyfold.evaluate.digests import JournalError
-from everyfold.evaluate.run import run
+from everyfold.engine import checkpoint as journal
+from everyfold.engine.code_digests import JournalError
+from everyfold.engine.execution import executor as door
+from everyfold.engine.execution.run import run
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))

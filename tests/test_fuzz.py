@@ -9,8 +9,9 @@ import pytest
 from sklearn.linear_model import Ridge
 from sklearn.svm import SVC, SVR
 
-from everyfold.evaluate import journal, run
-from everyfold.models import targets
+from everyfold.engine import checkpoint as journal
+from everyfold.engine.execution import run
+from everyfold.estimators import targets
 from tests.fuzz import EDITED, Difference, _check_cell, _check_mean, _record, compare, examine
 from tests.fuzz_cases import CALLS, make_case
 from tests.fuzz_models import KINDS, USER_STEPS

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from everyfold.operators import systems
-from everyfold.operators.systems import factorise
+from everyfold.linalg import ridge_systems as systems
+from everyfold.linalg.ridge_systems import factorise
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 47, 48, 49, 73, 100, 143]
 
@@ -29,7 +29,7 @@ def one_by_one(G, h, rows, B):
 
 
 def compiled(G, h, rows, B):
-    from everyfold.operators.gathered import solve_gathered
+    from everyfold.linalg.batched import solve_gathered
 
     out = np.full(B.shape, 7.0)
     solve_gathered(G, h, rows, B, out)

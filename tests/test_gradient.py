@@ -9,12 +9,12 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, LeavePOut, RepeatedKFold, ShuffleSplit, cross_val_score
 
 from everyfold import LSSVR, Dense, KernelRegressor, Nystrom, RandomFourier
-from everyfold.criteria import Folds, HeldOutError
+from everyfold.crossval import Folds, HeldOutError
 from everyfold.kernels import Linear, find_kernel
 from everyfold.losses import Squared, find_loss
 from everyfold.operators import FixedLandmarks
 from everyfold.operators.dense import DenseMatrix
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 STEP = 1e-30
 random = np.random.default_rng(3)

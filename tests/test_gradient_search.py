@@ -42,10 +42,12 @@ from everyfold import (
     Nystrom,
     RandomFourier,
 )
+from everyfold.gradient import descent
+from everyfold.gradient import gradient_search as starts
+from everyfold.gradient import scaled_estimators as scales
+from everyfold.gradient.outer_folds import Walks
 from everyfold.kernels import resolve_gamma
-from everyfold.operators import memory
-from everyfold.selection import descent, scales, starts
-from everyfold.selection.walks import Walks
+from everyfold.linalg import memory
 
 random = np.random.default_rng(1)
 X = random.uniform(-1.5, 1.5, size=(120, 4))

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from everyfold.criteria import GCV, Folds, HeldOut, OutOfFold, Refit
+from everyfold.crossval import GCV, Folds, HeldOut, OutOfFold, Refit
 from everyfold.kernels import RBF
+from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import HuberHinge, Squared
 from everyfold.operators import DenseMatrix
-from everyfold.operators.systems import ROUTES
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 from tests import cases, reference
 
 RIDGES = [0.03, 1.0]

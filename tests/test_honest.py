@@ -24,9 +24,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning
-from everyfold.selection.given import Contents
-from everyfold.selection.significance import compare, worse
-from everyfold.streams import ArrayRows
+from everyfold.io.arrays import ArrayRows
+from everyfold.search.assessment import compare, worse
+from everyfold.search.fit_inputs import Contents
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 

@@ -210,7 +210,7 @@ def test_blocks_of_new_rows(monkeypatch):
     X, y, new, _ = data()
     ours = FastCrossConformalRegressor(KRR, cv=-1).fit_conformalize(X, y)
     whole = ours.predict_interval(new, "median")
-    monkeypatch.setattr("everyfold.selection.intervals._BLOCK", 7 * len(y))
+    monkeypatch.setattr("everyfold.conformal._BLOCK", 7 * len(y))
     for a, b in zip(ours.predict_interval(new, "median"), whole, strict=True):
         assert_allclose(a, b, rtol=1e-12)
 
@@ -371,7 +371,7 @@ def test_bad_input_is_refused(params, words, monkeypatch):
         raise AssertionError("work began")
 
     for name in ("fold_models", "_fit"):
-        monkeypatch.setattr(f"everyfold.evaluate.foldmodels.{name}", work)
+        monkeypatch.setattr(f"everyfold.engine.kept_models.{name}", work)
     X, y, _, _ = data()
     ours = FastCrossConformalRegressor(**{"estimator": KRR, "fallback": "refit", **params})
     with pytest.raises(ValueError, match=words):

@@ -18,8 +18,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold import FastGridSearchCV, FastRandomizedSearchCV, Nystrom
-from everyfold.evaluate import door
-from everyfold.evaluate.run import run
+from everyfold.engine.execution import executor as door
+from everyfold.engine.execution.run import run
 from tests import edited_scripts
 from tests.killed_searches import is_good
 
@@ -247,7 +247,7 @@ def test_what_a_frozen_step_has_learnt_counts(tmp_path):
 def test_another_version_is_named(tmp_path, monkeypatch):
     journal = tmp_path / "journal"
     searched(journal)
-    monkeypatch.setattr("everyfold.evaluate.fingerprint.version", lambda name: "0.0")
+    monkeypatch.setattr("everyfold.engine.checkpoint.version", lambda name: "0.0")
     with pytest.raises(ValueError, match=r"versions \(everyfold [^ ]+, now 0\.0, numpy"):
         searched(journal)
 

@@ -31,7 +31,7 @@ from everyfold.kernels import (
     find_kernel,
     resolve_gamma,
 )
-from everyfold.kernels.checks import noise_of
+from everyfold.kernels.precomputed import noise_of
 
 KERNELS = [
     (RBF(0.3), partial(pairwise.rbf_kernel, gamma=0.3)),

@@ -34,11 +34,15 @@ from everyfold import (
     KernelRegressor,
     Nystrom,
 )
-from everyfold.criteria import ConjugateGradient, Folds
-from everyfold.evaluate import exact, ladder, run, standings, views
-from everyfold.evaluate.data import Outcome
-from everyfold.evaluate.refits import Confirm
-from everyfold.evaluate.rounds import Once, mean_score
+from everyfold.crossval import ConjugateGradient, Folds
+from everyfold.engine.adaptive import candidate_state as standings
+from everyfold.engine.adaptive import low_rank_first as ladder
+from everyfold.engine.adaptive import pilot_splits as views
+from everyfold.engine.adaptive.strategy import Once, mean_score
+from everyfold.engine.execution import run
+from everyfold.engine.execution.refits import Confirm
+from everyfold.engine.planning import squared_loss as exact
+from everyfold.engine.records import Outcome
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -440,9 +444,9 @@ def test_what_does_not_fit_is_neither_climbed_to_nor_refitted(monkeypatch, opera
     """The kernel of low rank that was scored is the one that predicts."""
     X, y = data()
     monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
-    monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
+    monkeypatch.setattr("everyfold.linalg.memory.TRIFLE", 0)
     for name in ("available_memory", "shared_memory"):
-        monkeypatch.setattr(f"everyfold.operators.memory.{name}", lambda: 24 * len(y) ** 2 - 1)
+        monkeypatch.setattr(f"everyfold.linalg.memory.{name}", lambda: 24 * len(y) ** 2 - 1)
     model, grid = KernelRidge(kernel="rbf"), GRID
     if is_piped:
         model, grid = make_pipeline(StandardScaler(), model), PIPED

@@ -7,8 +7,8 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
-from everyfold.operators.boxed import boxed_step
-from everyfold.svm import leaps
+from everyfold.linalg.box_constrained import boxed_step
+from everyfold.svm import joint_steps as leaps
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import Pairs, epsilon_paths, hinge_paths, pair_paths
 

@@ -12,8 +12,8 @@ from sklearn.preprocessing import StandardScaler, scale
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
-from everyfold.criteria import libsvm
-from everyfold.models.private import CompiledLibsvm
+from everyfold._sklearn_private import CompiledLibsvm
+from everyfold.crossval import svm as libsvm
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import Pairs, pair_paths
 

@@ -12,14 +12,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, InexactWarning, cross_val_predict
-from everyfold.criteria import Folds, single
+from everyfold.crossval import Folds
+from everyfold.crossval import svm_loo as single
 from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge
 from everyfold.operators import DenseMatrix
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.leave_one_out import RowRemovals, epsilon_held_out, hinge_held_out, hinge_refits
 from everyfold.svm.paths import epsilon_paths, hinge_paths
-from everyfold.svm.rows import RowRemovals, epsilon_held_out, hinge_held_out, hinge_refits
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),

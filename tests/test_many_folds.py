@@ -15,8 +15,8 @@ from sklearn.metrics import mean_absolute_error, mean_squared_error
 from sklearn.svm import SVC
 
 from everyfold import LSSVR, Circulant, CVCurveDisplay, FastGridSearchCV, cross_val_score
-from everyfold.criteria import Folds
-from everyfold.evaluate.foldscores import FoldScores, column, placed
+from everyfold.crossval import Folds
+from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(60, 3))

@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose
 from sklearn import metrics
 from sklearn.metrics import get_scorer, get_scorer_names, make_scorer
 
-from everyfold.evaluate.meaning import alone
-from everyfold.evaluate.scores import stand_in
-from everyfold.models.targets import Labels, Numbers
+from everyfold.engine.scoring.checks import alone
+from everyfold.engine.scoring.fold_scorers import stand_in
+from everyfold.estimators.targets import Labels, Numbers
 
 RNG = np.random.default_rng(0)
 N = 16

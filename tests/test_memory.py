@@ -9,7 +9,7 @@ import textwrap
 import numpy as np
 import pytest
 
-from everyfold.operators import memory
+from everyfold.linalg import memory
 
 CAP = 2_500_000_000
 """Bytes of address space; the full matrix of 20,000 rows alone takes 3.2 GB."""
@@ -94,7 +94,7 @@ WIDE = """
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
     from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
-    from everyfold.operators.memory import PROC, _named
+    from everyfold.linalg.memory import PROC, _named
     from everyfold.streams import IteratedRows
 
     n, d = 22_000, 500

@@ -6,13 +6,13 @@ from numpy.testing import assert_allclose
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, KernelRegressor
-from everyfold.criteria import Folds, HeldOut, Refit
-from everyfold.criteria.base import Failure
-from everyfold.evaluate import run
+from everyfold.crossval import Folds, HeldOut, Refit
+from everyfold.crossval.base import Failure
+from everyfold.engine.execution import run
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.operators import Dense
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 
 N = 41
 random = np.random.default_rng(0)

@@ -22,7 +22,7 @@ from everyfold import (
     Nystrom,
     cross_val_score,
 )
-from everyfold.streams import ArrayRows
+from everyfold.io.arrays import ArrayRows
 from tests.test_search import both, compare
 
 X, LABELS = make_classification(
@@ -204,7 +204,7 @@ def test_class_weights_of_absent_labels_are_refused_before_work(model, monkeypat
     ):
         search = FastGridSearchCV(model, grid).fit(X, LABELS)
     assert np.isnan(search.cv_results_["mean_test_score"]).tolist() == [False, False, True]
-    monkeypatch.setattr("everyfold.evaluate.door.run", no_work)
+    monkeypatch.setattr("everyfold.engine.execution.executor.run", no_work)
     with pytest.raises(ValueError, match=refusal):
         FastGridSearchCV(pipeline(model), {"model__class_weight": [{"yes": 3.0}]}).fit(X, LABELS)
     with pytest.raises(ValueError, match=refusal):

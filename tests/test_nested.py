@@ -21,8 +21,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeRegressor
 
-import everyfold.selection.functions as functions
-import everyfold.selection.nested as nested
+import everyfold.functions.cross_val as functions
+import everyfold.functions.nested as nested
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -31,11 +31,11 @@ from everyfold import (
     cross_val_score,
     cross_validate,
 )
-from everyfold.criteria.refit import Refit
-from everyfold.evaluate import plainfits
-from everyfold.evaluate.data import Outcome
-from everyfold.evaluate.race import Race
-from everyfold.evaluate.tiles import Group, Unit
+from everyfold.crossval.refit import Refit
+from everyfold.engine.adaptive.racing import Race
+from everyfold.engine.planning import refit_costs as plainfits
+from everyfold.engine.planning.units import Group, Unit
+from everyfold.engine.records import Outcome
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 COSTS = {"C": [0.3, 3.0], "gamma": [0.03, 0.3]}
@@ -174,10 +174,12 @@ class TestCostly:
     @pytest.fixture
     def climbed(self, monkeypatch):
         """The winners of searches that began at low rank."""
-        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_ROWS", 200)
-        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_SECONDS", 0.0)
-        monkeypatch.setattr("everyfold.evaluate.ladder.FIRST_RANK", 64)
-        monkeypatch.setattr("everyfold.evaluate.ladder.Ladder.is_quicker", lambda *_: True)
+        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.COSTLY_ROWS", 200)
+        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.COSTLY_SECONDS", 0.0)
+        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.FIRST_RANK", 64)
+        monkeypatch.setattr(
+            "everyfold.engine.adaptive.low_rank_first.Ladder.is_quicker", lambda *_: True
+        )
         found, original = [], nested._winners_from_low_rank
 
         def spy(*args):
@@ -215,7 +217,7 @@ class TestCostly:
         assert not climbed
 
     def test_quick_searches_do_not(self, rows, climbed, monkeypatch):
-        monkeypatch.setattr("everyfold.evaluate.ladder.COSTLY_SECONDS", 1e9)
+        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.COSTLY_SECONDS", 1e9)
         search = FastGridSearchCV(KernelRidge(kernel="rbf"), KERNELS, cv=3)
         assert len(cross_val_score(search, *rows, cv=3)) == 3
         assert not climbed

@@ -11,18 +11,12 @@ from scipy.optimize import minimize
 from sklearn.svm import SVC, SVR
 
 from everyfold import HuberSVC, KernelLogisticClassifier, KernelRegressor, cross_val_score
-from everyfold.criteria import Folds, HeldOut, Refit
+from everyfold.crossval import Folds, HeldOut, Refit
 from everyfold.kernels import RBF
-from everyfold.losses import (
-    HuberHinge,
-    Logistic,
-    QuadraticEpsilon,
-    SmoothEpsilon,
-    SquaredHinge,
-)
+from everyfold.losses import HuberHinge, Logistic, QuadraticEpsilon, SmoothEpsilon, SquaredHinge
 from everyfold.operators import Dense, DenseMatrix, LowRank
-from everyfold.operators.base import Solution
-from everyfold.solve import STATIONARITY, Problem, solve, solve_path
+from everyfold.operators.response import Solution
+from everyfold.solvers import STATIONARITY, Problem, solve, solve_path
 from tests import cases
 
 LOSSES = [
@@ -149,7 +143,7 @@ def test_separable_data_with_a_huge_penalty_stay_finite():
 
 
 def test_a_fit_that_does_not_converge_says_so(monkeypatch):
-    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solvers.newton.MAX_STEPS", 1)
     X, problem = make(HuberHinge(0.01))
     operator = Dense().bind(RBF(0.5), X)
     fit = solve(problem, operator, 1e-3)

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from everyfold.criteria import Folds, HeldOut, Refit
+from everyfold.crossval import Folds, HeldOut, Refit
 from everyfold.kernels import RBF
+from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import Squared
 from everyfold.operators import Dense
-from everyfold.operators.systems import ROUTES
-from everyfold.solve import Problem
+from everyfold.solvers import Problem
 from tests import cases
 
 mp = pytest.importorskip("mpmath", reason="mpmath gives the reference beyond double precision")

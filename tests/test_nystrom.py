@@ -16,9 +16,8 @@ from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
-from everyfold.bounds import expected_residual, model_error_bound
-from everyfold.criteria import BySums, HeldOut
-from everyfold.evaluate.exact import plan_exact
+from everyfold.crossval import BySums, HeldOut
+from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF, Linear
 from everyfold.losses import (
     HuberHinge,
@@ -30,7 +29,8 @@ from everyfold.losses import (
 )
 from everyfold.operators import DenseMatrix, LowRank, Quadratic, StructureError
 from everyfold.operators.landmarks import rp_cholesky, uniform
-from everyfold.solve import Problem, solve
+from everyfold.operators.nystrom import expected_residual, model_error_bound
+from everyfold.solvers import Problem, solve
 
 from . import cases, reference
 
@@ -139,7 +139,7 @@ class TestFolds:
     def test_planner_takes_sums_for_few_folds_and_blocks_for_single_rows(self):
         V = np.random.default_rng(0).normal(size=(2000, 50))
         problem = Problem(np.zeros((2000, 1)), np.ones(2000), Squared(), intercept=True)
-        folds = everyfold.criteria.Folds
+        folds = everyfold.crossval.Folds
         ten = folds.from_splits(KFold(10).split(V), 2000)
         assert plan_exact(problem, LowRank(V), 16, ten).method == "moments"
         assert plan_exact(problem, LowRank(V), 16, folds.leave_one_out(2000)).method == "eigen"
@@ -153,7 +153,7 @@ class TestFolds:
         X, low, dense = bound()
         loss = HuberHinge(0.3)
         problem = Problem(labels(X, loss), np.ones(40), loss, intercept=True)
-        folds = everyfold.criteria.Folds.from_splits(KFold(3).split(X), 40)
+        folds = everyfold.crossval.Folds.from_splits(KFold(3).split(X), 40)
         values = [
             next(HeldOut().evaluate(problem, operator, [0.2], folds)).values
             for operator in (low, dense)
@@ -248,7 +248,7 @@ class TestLandmarks:
         operator = Nystrom(5, random_state=0).bind(Linear(), X)
         assert operator.V.shape == (20, 0)
         problem = Problem(y[:, None], np.ones(20), Squared(), intercept=True)
-        folds = everyfold.criteria.Folds.from_splits(KFold(4).split(X), 20)
+        folds = everyfold.crossval.Folds.from_splits(KFold(4).split(X), 20)
         for found in BySums().evaluate(problem, operator, ridges, folds):
             expected = [np.full(5, np.delete(y, fold.test).mean()) for fold in folds]
             np.testing.assert_allclose(found.values[:, 0], np.concatenate(expected))
@@ -471,8 +471,8 @@ class TestUse:
         )
 
     def test_too_little_memory_is_said_before_any_work(self, monkeypatch):
-        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
-        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 10_000)
+        monkeypatch.setattr("everyfold.linalg.memory.TRIFLE", 0)
+        monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 10_000)
         X, y = self.data()
         with pytest.raises(MemoryError, match="n_landmarks"):
             KernelRegressor(operator=Nystrom(100)).fit(X, y)
@@ -480,8 +480,8 @@ class TestUse:
     def test_auto_takes_low_rank_where_the_matrix_does_not_fit(self, monkeypatch):
         X, y = self.data()
         monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 20)
-        monkeypatch.setattr("everyfold.operators.memory.TRIFLE", 0)
-        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 200_000)
+        monkeypatch.setattr("everyfold.linalg.memory.TRIFLE", 0)
+        monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 200_000)
         with pytest.warns(everyfold.InexactWarning, match="does not fit in memory"):
             model = KernelRegressor(gamma=0.3).fit(X, y)
         assert model.dual_coef_.shape == (20, 1)

@@ -8,6 +8,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from everyfold.kernels import RBF, Linear, Polynomial
+from everyfold.linalg.batched import solve_gathered
+from everyfold.linalg.ridge_systems import ROUTES, factorise
+from everyfold.linalg.spans import NestedSpans
+from everyfold.linalg.symmetric import DeflatedStack, NotPositiveDefiniteError
 from everyfold.operators import (
     Dense,
     DenseMatrix,
@@ -17,11 +21,7 @@ from everyfold.operators import (
     Responds,
     StructureError,
 )
-from everyfold.operators.base import DualModel
-from everyfold.operators.gathered import solve_gathered
-from everyfold.operators.spans import NestedSpans
-from everyfold.operators.symmetric import DeflatedStack, NotPositiveDefiniteError
-from everyfold.operators.systems import ROUTES, factorise
+from everyfold.operators.response import DualModel
 from everyfold.svm.kernel32 import Kernel32
 from tests import cases, reference
 
@@ -301,7 +301,7 @@ def test_compiled_blocks_give_the_same_answer(monkeypatch, intercept, m):
     B = rng.normal(size=(40, m, 3))
     responses = list(operator.respond_path(quadratic, [0.1, 2.0], "explicit"))
     plain = [response.solve_residual_blocks(rows, B) for response in responses]
-    monkeypatch.setattr("everyfold.operators.systems.COMPILED_FROM", 0)
+    monkeypatch.setattr("everyfold.linalg.ridge_systems.COMPILED_FROM", 0)
     # The ridges share their memory: ask them in turns.
     for response, expected in (*zip(responses, plain, strict=True), (responses[0], plain[0])):
         close(response.solve_residual_blocks(rows, B), expected)

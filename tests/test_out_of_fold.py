@@ -178,8 +178,8 @@ def test_a_kernel_of_low_rank_says_so():
 
 def test_a_ladder_keeps_the_values_of_the_last_look(monkeypatch):
     """The winner is evaluated on the full matrix at last, others only at low rank."""
-    monkeypatch.setattr("everyfold.evaluate.ladder.LADDER_ROWS", 200)
-    monkeypatch.setattr("everyfold.evaluate.ladder.FIRST_RANK", 20)
+    monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.LADDER_ROWS", 200)
+    monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.FIRST_RANK", 20)
     rows, target = make_friedman1(250, n_features=5, noise=1.0, random_state=0)
     grid = {"gamma": np.logspace(-2, 1, 5), "alpha": np.logspace(-3, 1, 5)}
     search = FastGridSearchCV(RIDGE, grid, cv=5, keep_predictions="all").fit(rows, target)
@@ -197,7 +197,7 @@ def test_a_ladder_keeps_the_values_of_the_last_look(monkeypatch):
 def test_sums_over_rows_keep_no_values(monkeypatch):
     """Long tables are scored by sums alone: the winner's values come from a pass of its own."""
     monkeypatch.setattr("everyfold.operators.lowrank.BLOCK", 100)
-    monkeypatch.setattr("everyfold.evaluate.tiles.ROWS_TO_SUM", 1)
+    monkeypatch.setattr("everyfold.engine.planning.units.ROWS_TO_SUM", 1)
     model = KernelRegressor(gamma=0.2, operator=Nystrom(10, random_state=0))
     search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=3, refit=False).fit(X, y)
     assert "one pass" in search.plan_.methods[0][0]

@@ -55,9 +55,9 @@ def both(monkeypatch):
         held = work()
         with monkeypatch.context() as patch:
             patch.setattr("everyfold.operators.lowrank.BLOCK", 100)
-            patch.setattr("everyfold.evaluate.tiles.ROWS_TO_SUM", 1)
+            patch.setattr("everyfold.engine.planning.units.ROWS_TO_SUM", 1)
             patch.setattr("everyfold.operators.lowrank.height_of", lambda _: 37)
-            patch.setattr("everyfold.criteria.sums.height_of", lambda _: 23)
+            patch.setattr("everyfold.crossval.gram_sums.height_of", lambda _: 23)
             return held, work()
 
     return run

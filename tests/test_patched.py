@@ -22,8 +22,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
-from everyfold.evaluate.workers import local_threads
-from everyfold.models import adapters
+from everyfold.adapters import sklearn as adapters
+from everyfold.engine.execution.workers import local_threads
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 4))

@@ -117,7 +117,7 @@ def test_a_class_that_some_permutations_lack():
 
 
 def test_many_permutations_are_cut(monkeypatch):
-    monkeypatch.setattr("everyfold.evaluate.permuted._MOST_VALUES", 150)
+    monkeypatch.setattr("everyfold.engine.reading.permutations._MOST_VALUES", 150)
     compare(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=4)
     compare(LSSVC(gamma=0.2), X, LABELS, cv=4)
 

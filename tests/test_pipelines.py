@@ -15,12 +15,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold import (
-    FastGridSearchCV,
-    KernelLogisticClassifier,
-    cross_val_predict,
-    cross_val_score,
-)
+from everyfold import FastGridSearchCV, KernelLogisticClassifier, cross_val_predict, cross_val_score
 
 NYSTROEM = Nystroem(n_components=25, gamma=0.1, random_state=0)
 

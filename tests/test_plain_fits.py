@@ -29,7 +29,8 @@ from everyfold import (
     permutation_test_score,
     validation_curve,
 )
-from everyfold.evaluate import plainfits, refits
+from everyfold.engine.execution import refits
+from everyfold.engine.planning import refit_costs as plainfits
 
 LONG, SIDES = make_classification(900, 250, n_informative=9, flip_y=0.1, random_state=0)
 CS = {"C": [0.01, 0.1, 1.0]}

@@ -180,7 +180,7 @@ def test_curves():
 def test_low_rank_on_samples_and_passes(monkeypatch):
     """Sums of squared errors by fold do not give the spread of all rows."""
     monkeypatch.setattr("everyfold.operators.lowrank.BLOCK", 50)
-    monkeypatch.setattr("everyfold.evaluate.tiles.ROWS_TO_SUM", 1)
+    monkeypatch.setattr("everyfold.engine.planning.units.ROWS_TO_SUM", 1)
     model = KernelRegressor(gamma=0.2, operator=Nystrom(8, random_state=0))
     search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=4, pooled=True).fit(X, y)
     expected = metrics.r2_score(y, search.out_of_fold().values)

@@ -14,10 +14,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.evaluate.watch import Watch
-from everyfold.rows.telling import listening, tell, told, within
-from everyfold.selection import progress
-from everyfold.streams import ArrayRows
+from everyfold._progress import listening, tell, told, within
+from everyfold.engine.watch import Watch
+from everyfold.io.arrays import ArrayRows
+from everyfold.search import progress
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -79,7 +79,7 @@ def test_the_bar_moves_within_a_kernel_and_within_a_pass(monkeypatch, every_stat
     FastGridSearchCV(SVR(), grid, cv=5, verbose=1).fit(X, y)
     assert {20, 40, 60, 80, 100} <= set(shares(terminal.getvalue()))
     terminal.truncate(0)
-    monkeypatch.setattr("everyfold.evaluate.passes.height_of", lambda width: 10)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.height_of", lambda width: 10)
     search = FastGridSearchCV(LSSVR(), {"alpha": [0.1], "gamma": [0.1]}, cv=3, verbose=1)
     search.fit(ArrayRows(X, y))
     assert {17, 33, 50, 67, 83, 100} <= set(shares(terminal.getvalue()))  # 6 blocks of rows

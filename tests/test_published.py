@@ -11,14 +11,14 @@ from sklearn.model_selection import KFold, LeaveOneOut
 from sklearn.svm import SVC
 
 from everyfold import LSSVC, FastGridSearchCV, HuberSVC, cross_val_predict, cross_val_score
-from everyfold.evaluate.metrics import find_metric
-from everyfold.models.targets import Numbers
-from everyfold.scorers import (
+from everyfold.engine.scoring.metrics import find_metric
+from everyfold.engine.scoring.published_metrics import (
     coefficient_of_variation,
     huber_hinge_loss,
     huber_hinge_scorer,
     neg_coefficient_of_variation,
 )
+from everyfold.estimators.targets import Numbers
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))
@@ -80,7 +80,8 @@ def spied(monkeypatch):
     calls = []
     original = ms._validation._score
     monkeypatch.setattr(
-        "everyfold.evaluate.scores.score_estimator", lambda *a: calls.append(1) or original(*a)
+        "everyfold.engine.scoring.fold_scorers.score_estimator",
+        lambda *a: calls.append(1) or original(*a),
     )
     return calls
 

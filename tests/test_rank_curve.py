@@ -7,15 +7,9 @@ from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold import (
-    FastGridSearchCV,
-    KernelRegressor,
-    Nystrom,
-    cross_val_predict,
-    cross_val_score,
-)
-from everyfold.evaluate import rankcurve
-from everyfold.streams import ArrayRows
+from everyfold import FastGridSearchCV, KernelRegressor, Nystrom, cross_val_predict, cross_val_score
+from everyfold.engine.adaptive import rank_search as rankcurve
+from everyfold.io.arrays import ArrayRows
 
 N = 240
 X, Y = make_friedman1(N, n_features=5, noise=0.5, random_state=0)

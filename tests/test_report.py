@@ -35,8 +35,8 @@ from everyfold import (
     FastRandomizedSearchCV,
     KernelLogisticClassifier,
 )
-from everyfold.display.markup import Markup, tag
-from everyfold.streams import ArrayRows
+from everyfold.io.arrays import ArrayRows
+from everyfold.plotting.markup import Markup, tag
 
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("matplotlib.figure")
@@ -107,7 +107,7 @@ def report(drawn_report, monkeypatch):
         draw(matplotlib.figure.Figure(layout="constrained").subplots())
         return tag("figure", Markup("<svg></svg>"), tag("figcaption", caption))
 
-    monkeypatch.setattr("everyfold.display.report.figure", figure)
+    monkeypatch.setattr("everyfold.report.page.figure", figure)
     return drawn_report
 
 
@@ -410,12 +410,12 @@ def test_what_was_there_is_kept_if_writing_fails(tmp_path, report, monkeypatch):
     search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
     path = tmp_path / "report.html"
     path.write_text("old")
-    monkeypatch.setattr("everyfold.rows.disk.os.fsync", lambda _: 1 / 0)
+    monkeypatch.setattr("everyfold.io.disk.os.fsync", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         search.report(path)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
-    monkeypatch.setattr("everyfold.rows.disk.os.fsync", lambda _: None)
+    monkeypatch.setattr("everyfold.io.disk.os.fsync", lambda _: None)
     assert search.report(str(path)) == path
     assert path.read_text() != "old"
     for bad in (tmp_path, tmp_path / "none" / "report.html"):

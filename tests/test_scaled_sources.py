@@ -17,8 +17,8 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.rows.moments import FoldMoments, Moments, Scaling
-from everyfold.streams import ArrayRows, IteratedRows
+from everyfold.io.arrays import ArrayRows, IteratedRows
+from everyfold.io.moments import FoldMoments, Moments, Scaling
 
 from . import cases
 

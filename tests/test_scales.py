@@ -23,8 +23,8 @@ from everyfold import (
     RandomFourier,
     cross_val_predict,
 )
+from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import Scaled, find_kernel
-from everyfold.streams import ArrayRows
 
 GAMMA = np.array([0.7, 0.05, 0.0, 0.2])
 random = np.random.default_rng(0)

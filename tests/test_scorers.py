@@ -15,14 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 from sklearn.svm import SVC
 
-from everyfold import (
-    FastGridSearchCV,
-    KernelLogisticClassifier,
-    cross_val_predict,
-    cross_val_score,
-)
-from everyfold.evaluate.metrics import find_metric, is_of_sums
-from everyfold.models.targets import Numbers
+from everyfold import FastGridSearchCV, KernelLogisticClassifier, cross_val_predict, cross_val_score
+from everyfold.engine.scoring.metrics import find_metric, is_of_sums
+from everyfold.estimators.targets import Numbers
 
 RNG = np.random.default_rng(0)
 X = np.where(RNG.random((60, 5)) < 0.4, 0.0, RNG.normal(size=(60, 5)))

@@ -30,7 +30,7 @@ from sklearn.preprocessing import KernelCenterer, MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import everyfold.evaluate.door
+import everyfold.engine.execution.executor
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -42,10 +42,10 @@ from everyfold import (
     KernelRegressor,
     cross_val_score,
 )
-from everyfold.evaluate.firstuse import SEARCH
-from everyfold.evaluate.metrics import Side, find_metric
-from everyfold.models.pipelines import freeze
-from everyfold.models.targets import Labels, Numbers
+from everyfold.adapters.pipelines import freeze
+from everyfold.engine.planning.first_use import SEARCH
+from everyfold.engine.scoring.metrics import Side, find_metric
+from everyfold.estimators.targets import Labels, Numbers
 
 EXTRA = {"is_exact", "status", "is_identity", "spectral_radius"}
 
@@ -638,7 +638,7 @@ def test_the_identity_of_two_equal_rows_is_none():
 
 
 def interrupted(monkeypatch, after, send):
-    run = everyfold.evaluate.door.run
+    run = everyfold.engine.execution.executor.run
     calls = []
 
     def slow_run(data, unit):
@@ -647,7 +647,7 @@ def interrupted(monkeypatch, after, send):
             send()
         return run(data, unit)
 
-    monkeypatch.setattr("everyfold.evaluate.door.run", slow_run)
+    monkeypatch.setattr("everyfold.engine.execution.executor.run", slow_run)
     return FastGridSearchCV(LSSVR(), {"gamma": [0.1, 0.2, 0.4, 0.8], "alpha": ALPHAS})
 
 

@@ -20,9 +20,9 @@ from everyfold import (
     learning_curve,
     permutation_test_score,
 )
-from everyfold.evaluate import ladder
+from everyfold.engine.adaptive import low_rank_first as ladder
+from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
-from everyfold.streams import ArrayRows
 from tests.test_search import compare
 
 X, Y = make_friedman1(90, n_features=5, noise=0.5, random_state=0)
@@ -159,7 +159,7 @@ def test_power_iterations_start_from_the_seed():
 @pytest.mark.filterwarnings("ignore::everyfold.InexactWarning")
 @pytest.mark.parametrize("where", ["memory", "source"])
 def test_what_does_not_fit_in_memory_draws_by_the_seed(where, monkeypatch):
-    monkeypatch.setattr("everyfold.models.model.fits", lambda n, rank: rank < n)
+    monkeypatch.setattr("everyfold.estimators.model.fits", lambda n, rank: rank < n)
     monkeypatch.setattr("everyfold.operators.nystrom.DEFAULT_LANDMARKS", 12)
     source = ArrayRows(X, Y) if where == "source" else None
     found = search(3, LSSVR(), source=source)

@@ -9,7 +9,7 @@ from sklearn.metrics import get_scorer, max_error, mean_squared_error
 from sklearn.model_selection import GridSearchCV
 
 from everyfold import FastGridSearchCV
-from everyfold.evaluate import ladder
+from everyfold.engine.adaptive import low_rank_first as ladder
 from tests.test_search import compare
 
 X, Y = make_friedman1(240, n_features=5, noise=1.0, random_state=0)

@@ -490,8 +490,8 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
     hinge_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
     hinge_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
     epsilon_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
-    from everyfold.svm.core.folds import fold_paths
-    from everyfold.svm.core.matrices import flush, smallest_magnitude
+    from everyfold.svm.core.drivers import fold_paths
+    from everyfold.svm.core.state import flush, smallest_magnitude
 
     for entry in (flush, fold_paths, smallest_magnitude):
         assert len(entry.signatures) == 1

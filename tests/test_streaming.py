@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC
 
-import everyfold.models.sources as sources
+import everyfold.estimators.sources as sources
 from everyfold import (
     LSSVC,
     LSSVR,
@@ -27,10 +27,13 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.evaluate.costs import sums_bytes
+from everyfold.engine.planning.costs import sums_bytes
+from everyfold.io.arrays import ArrayRows, IteratedRows
+from everyfold.io.blocks import StreamError
+from everyfold.io.svmlight import SvmlightRows
+from everyfold.io.tables import ParquetRows
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.operators.features import LandmarkFeatures
-from everyfold.operators.symmetric import NotPositiveDefiniteError
-from everyfold.streams import ArrayRows, IteratedRows, ParquetRows, StreamError, SvmlightRows
 
 from . import cases
 
@@ -88,7 +91,7 @@ class TestSearch:
     def test_every_block_size(self, rows, is_raw, monkeypatch):
         X, y = regression()
         memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
-        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
         monkeypatch.setattr(LandmarkFeatures, "keeps_digits", lambda *_: is_raw)
         model = KernelRegressor(operator=OPERATOR)
         source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
@@ -205,7 +208,7 @@ class TestSearch:
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         search.fit(Counted(X, y))
         assert len(passes) == 1
-        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
         passes.clear()
         again = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3, refit=False)
         again.fit(Counted(X, y))
@@ -264,7 +267,9 @@ class TestFailures:
     @pytest.mark.parametrize("scoring", ["r2", "neg_mean_absolute_error"])
     @pytest.mark.parametrize("has_column", [True, False])
     def test_a_pass_whose_only_kernel_fails(self, monkeypatch, scoring, has_column):
-        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)  # a pass for every kernel
+        monkeypatch.setattr(
+            "everyfold.engine.planning.pass_sizes.MOST_BYTES", 1
+        )  # a pass for every kernel
         X, y = regression()
         fold = np.arange(len(y)) % 4 if has_column else None
         cv = PredefinedSplit(fold) if has_column else KFold(4)
@@ -291,7 +296,7 @@ class TestFailures:
 
 class TestMemory:
     def test_passes_that_do_not_fit_are_refused(self, monkeypatch):
-        monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 1_000)
+        monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 1_000)
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4))
         with pytest.raises(MemoryError, match="GB at a time"):
             search.fit(ArrayRows(*regression()))
@@ -307,7 +312,9 @@ class TestMemory:
             )
             return len(search.fit(ArrayRows(*regression())).plan_.units)
 
-        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 6 * sums_bytes(12, 4))
+        monkeypatch.setattr(
+            "everyfold.engine.planning.pass_sizes.MOST_BYTES", 6 * sums_bytes(12, 4)
+        )
         assert (units(1), units(2)) == (2, 4)
 
 
@@ -493,7 +500,7 @@ class TestOddFolds:
 
     @pytest.mark.parametrize("rows", [1, 40])
     def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
-        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
         X, y = regression()
         fold = np.random.default_rng(0).integers(3, size=N)
         fold[40:120] = -1
@@ -504,7 +511,7 @@ class TestOddFolds:
     @pytest.mark.parametrize("intercept", [True, False])
     def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
         """What is left without fold 0 is small beside it, or far from it, and not a difference."""
-        monkeypatch.setattr("everyfold.evaluate.sweep.block_height", lambda *_: 10)
+        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: 10)
         X, y = regression()
         y, w = y - 1000.0, cases.weights("random", N)
         first = np.arange(N) < 51
@@ -617,7 +624,7 @@ class TestRefusals:
     def test_a_file_rewritten_in_the_only_pass(self, tmp_path, monkeypatch):
         pa = pytest.importorskip("pyarrow")
         pq = pytest.importorskip("pyarrow.parquet")
-        monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 50)
+        monkeypatch.setattr("everyfold.io.base._LONGEST_PIECE", 50)
         X, y = regression()
         path = tmp_path / "t.parquet"
         write = partial(pq.write_table, where=path, row_group_size=50)
@@ -642,7 +649,7 @@ class TestRefusals:
 
     def test_interrupted_searches_keep_what_is_finished(self, monkeypatch):
         X, y = regression()
-        monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+        monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
         whole = sources.accumulate
         calls = []
 
@@ -652,7 +659,7 @@ class TestRefusals:
                 raise KeyboardInterrupt
             return whole(*args)
 
-        monkeypatch.setattr("everyfold.models.sources.accumulate", sometimes)
+        monkeypatch.setattr("everyfold.estimators.sources.accumulate", sometimes)
         search = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=3)
         with pytest.warns(UserWarning, match="interrupted"), pytest.raises(KeyboardInterrupt):
             search.fit(ArrayRows(X, y))

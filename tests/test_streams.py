@@ -18,15 +18,12 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
 
-from everyfold.streams import (
-    ArrayRows,
-    IteratedRows,
-    ParquetRows,
-    RowSource,
-    StreamError,
-    SvmlightRows,
-    as_source,
-)
+from everyfold.io.arrays import ArrayRows, IteratedRows
+from everyfold.io.base import RowSource
+from everyfold.io.blocks import StreamError
+from everyfold.io.conversion import as_source
+from everyfold.io.svmlight import SvmlightRows
+from everyfold.io.tables import ParquetRows
 
 N, D = 23, 4
 NAMES = ("a", "b", "c", "d")
@@ -143,9 +140,9 @@ def test_the_same_rows_in_blocks_of_any_size(make, tmp_path):
 
 @on_every_source
 def test_small_pieces_of_files(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.rows.source._SMALLEST_PIECE", 1)
-    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 4)
-    monkeypatch.setattr("everyfold.rows.source._FIRST_BUFFER", 2 * D)
+    monkeypatch.setattr("everyfold.io.base._SMALLEST_PIECE", 1)
+    monkeypatch.setattr("everyfold.io.base._LONGEST_PIECE", 4)
+    monkeypatch.setattr("everyfold.io.base._FIRST_BUFFER", 2 * D)
     source = make(tmp_path)
     for size in SIZES:
         assert_pass(source, size)
@@ -304,7 +301,7 @@ def test_memory_stays_bounded(tmp_path):
 
 
 def test_text_and_parquet_are_not_read_as_a_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 100)
+    monkeypatch.setattr("everyfold.io.base._LONGEST_PIECE", 100)
     n, d = 20_000, 20
     wide = np.random.default_rng(0).standard_normal((n, d))
     dump_svmlight_file(wide, wide[:, 0], str(tmp_path / "big.svm"), zero_based=False)
@@ -339,7 +336,7 @@ def open_files(folder):
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("name", ["parquet", "svmlight", "svmlight, gz"])
 def test_no_file_stays_open(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.rows.source._SMALLEST_PIECE", 1)
+    monkeypatch.setattr("everyfold.io.base._SMALLEST_PIECE", 1)
     source = SOURCES[name](tmp_path)
     assert open_files(tmp_path) == []
     blocks = source.blocks(2)
@@ -509,7 +506,7 @@ def test_a_rewritten_file(tmp_path):
 
 
 def test_what_is_wrong_with_a_file_being_written_is_that(tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", 100)
+    monkeypatch.setattr("everyfold.io.base._LONGEST_PIECE", 100)
     path = tmp_path / "rows.svm"
     path.write_text("1 1:2\n" * 10_000)
     blocks = SvmlightRows(path, D).blocks(10)
@@ -854,7 +851,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
 )
 @pytest.mark.parametrize("longest", [1, 5, 1000])
 def test_malformed_lines(line, message, longest, tmp_path, monkeypatch):
-    monkeypatch.setattr("everyfold.rows.source._LONGEST_PIECE", longest)
+    monkeypatch.setattr("everyfold.io.base._LONGEST_PIECE", longest)
     good = "# a comment\n\n" + "1 qid:3 1:2 4:1 # another\n" * 6
     path = tmp_path / "bad.svm"
     path.write_text(good + line + "\n1 2:3\n")

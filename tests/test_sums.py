@@ -8,12 +8,12 @@ import pytest
 from scipy.sparse import csr_matrix
 from sklearn.linear_model import Ridge
 
+from everyfold.io.blocks import Batch, array_batches
+from everyfold.io.samples import Held
 from everyfold.kernels import RBF
 from everyfold.operators import Nystrom, RandomFourier
 from everyfold.operators.features import Plain
-from everyfold.operators.sums import FoldSums, Start, accumulate
-from everyfold.rows.batches import Batch, array_batches
-from everyfold.rows.memory import Held
+from everyfold.operators.gram import FoldSums, Start, accumulate
 
 from . import cases
 

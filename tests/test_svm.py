@@ -25,9 +25,9 @@ from everyfold import (
     cross_val_score,
     permutation_test_score,
 )
-from everyfold.criteria.paths import FoldPaths
-from everyfold.evaluate import run
-from everyfold.evaluate.workers import local_threads
+from everyfold.crossval.svm import FoldPaths
+from everyfold.engine.execution import run
+from everyfold.engine.execution.workers import local_threads
 from everyfold.kernels import RBF
 from everyfold.operators import Dense
 
@@ -264,7 +264,7 @@ def test_a_fold_with_one_class():
 
 
 def test_a_fit_that_does_not_converge_is_no_score(monkeypatch):
-    monkeypatch.setattr("everyfold.solve.newton.MAX_STEPS", 1)
+    monkeypatch.setattr("everyfold.solvers.newton.MAX_STEPS", 1)
     with pytest.raises(ValueError, match=r"(?s)all 3 folds failed.*did not converge"):
         cross_val_score(HuberSVC(gamma=0.2), X, LABELS, cv=3, error_score=-5.0)
 

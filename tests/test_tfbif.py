@@ -17,13 +17,13 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
 )
-from everyfold.criteria import Folds, HeldOut
+from everyfold.crossval import Folds, HeldOut
+from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge, Squared
 from everyfold.operators import influence, lowrank
 from everyfold.operators.influence import InfluenceMatrix
-from everyfold.solve import Problem
-from everyfold.streams import ArrayRows
+from everyfold.solvers import Problem
 from tests import reference
 from tests.cases import rbf
 

@@ -11,11 +11,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from everyfold import LSSVC, FastGridSearchCV, KernelRegressor, Nystrom, cross_val_predict
-from everyfold.models.sources import Summing
-from everyfold.operators.products import add_gram
-from everyfold.operators.threads import thread_budget
-from everyfold.rows.turns import Turns, by_threads
-from everyfold.streams import ArrayRows, IteratedRows, StreamError
+from everyfold.estimators.sources import Summing
+from everyfold.io.arrays import ArrayRows, IteratedRows
+from everyfold.io.base import Turns, by_threads
+from everyfold.io.blocks import StreamError
+from everyfold.linalg.blas import add_gram, thread_budget
 
 from . import cases
 
@@ -29,8 +29,8 @@ GRID = {"gamma": [0.05, 0.4], "alpha": [1e-3, 0.1, 1.0]}
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr("everyfold.rows.batches.BLOCK_BYTES", 1)  # blocks of 256 rows
-    monkeypatch.setattr("everyfold.evaluate.passes.cpu_count", lambda: 4)
+    monkeypatch.setattr("everyfold.io.blocks.BLOCK_BYTES", 1)  # blocks of 256 rows
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.cpu_count", lambda: 4)
 
 
 def overwritten():
@@ -95,7 +95,7 @@ def test_held_out_values_are_in_the_order_of_the_rows():
 
 def test_a_fit_by_threads(monkeypatch):
     plain = MODEL.fit(ArrayRows(X, Y)).predict(X[:50])
-    monkeypatch.setattr("everyfold.models.fit.thread_budget", lambda: 3)
+    monkeypatch.setattr("everyfold.estimators.base.thread_budget", lambda: 3)
     seen = []
     over = Summing.over
 
@@ -105,7 +105,7 @@ def test_a_fit_by_threads(monkeypatch):
 
     monkeypatch.setattr(Summing, "over", spy)
     np.testing.assert_allclose(MODEL.fit(ArrayRows(X, Y)).predict(X[:50]), plain, rtol=1e-9)
-    monkeypatch.setattr("everyfold.operators.memory.available_memory", lambda: 10**5)
+    monkeypatch.setattr("everyfold.linalg.memory.available_memory", lambda: 10**5)
     MODEL.fit(ArrayRows(X, Y))
     assert seen == [3, 1]  # as many as half of the free memory holds
 
@@ -174,7 +174,7 @@ def test_an_interrupt_reaches_all_threads():
 
 
 def test_as_many_threads_as_memory_allows(monkeypatch):
-    monkeypatch.setattr("everyfold.evaluate.passes.available_memory", lambda: 10**6)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.available_memory", lambda: 10**6)
     found = search(ArrayRows(X, Y), n_jobs=4)
     assert found.plan_.units[0].threads < 4
     assert found.plan_.memory <= 0.5e6 or found.plan_.units[0].threads == 1
@@ -190,7 +190,7 @@ def test_a_journal_has_the_digits_of_one_thread(tmp_path):
 
 
 def test_workers_take_whole_passes_where_there_are_enough(monkeypatch):
-    monkeypatch.setattr("everyfold.evaluate.passes.MOST_BYTES", 1)
+    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
     plan = FastGridSearchCV(MODEL, GRID, cv=4, n_jobs=2).plan(ArrayRows(X, Y))
     assert [unit.threads for unit in plan.units] == [1, 1]
 

@@ -18,7 +18,7 @@ from everyfold import (
     QuadraticSVR,
     cross_val_predict,
 )
-from everyfold.operators.systems import CholeskySystem
+from everyfold.linalg.ridge_systems import CholeskySystem
 
 LOSSES = {
     "logistic": KernelLogisticClassifier(),

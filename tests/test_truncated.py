@@ -7,18 +7,18 @@ from sklearn.datasets import make_friedman1
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import KFold
 
-import everyfold.operators.truncated as truncated
-from everyfold.criteria.refit import Refit
+import everyfold.linalg.tridiagonal as truncated
+from everyfold.crossval.refit import Refit
+from everyfold.folds import Folds
 from everyfold.kernels import RBF
+from everyfold.linalg.blas import by_address
+from everyfold.linalg.symmetric import NotPositiveDefiniteError
+from everyfold.linalg.tridiagonal import SMALLEST, ridge_solutions
 from everyfold.losses import Squared
 from everyfold.operators import Dense
-from everyfold.operators.addresses import by_address
-from everyfold.operators.base import Quadratic
 from everyfold.operators.dense import DenseMatrix
-from everyfold.operators.symmetric import NotPositiveDefiniteError
-from everyfold.operators.truncated import SMALLEST, ridge_solutions
-from everyfold.rows.folds import Folds
-from everyfold.solve import Problem
+from everyfold.operators.response import Quadratic
+from everyfold.solvers import Problem
 
 RIDGES = np.logspace(-4, 2, 7)
 GAMMAS = (1e-4, 3e-3, 0.05, 0.3, 2.0, 50.0)

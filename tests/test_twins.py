@@ -19,8 +19,8 @@ from everyfold import (
     cross_val_score,
     permutation_test_score,
 )
-from everyfold.evaluate import twins
-from everyfold.evaluate.twins import firsts_of
+from everyfold.engine.scoring import ties as twins
+from everyfold.engine.scoring.ties import firsts_of
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 4, (150, 2)).astype(float)

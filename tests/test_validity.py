@@ -16,7 +16,7 @@ from sklearn.preprocessing import FunctionTransformer, MaxAbsScaler, StandardSca
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV, HuberSVC, KernelRegressor, cross_val_score
-from everyfold.models import validity
+from everyfold.adapters import validity
 
 NUMBERS = make_regression(60, 4, noise=5.0, random_state=0)
 LABELS = load_iris(return_X_y=True)
@@ -202,7 +202,7 @@ def test_penalties_whose_ridge_is_infinite_fail_alone():
 
 
 def test_kernels_that_fail_on_all_rows_fail_alone(monkeypatch):
-    from everyfold.criteria.paths import FoldPaths
+    from everyfold.crossval.svm import FoldPaths
 
     begin = FoldPaths.begin
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from everyfold.svm import paths, rows
+from everyfold.svm import leave_one_out as rows
+from everyfold.svm import paths
 from everyfold.svm.core.workspace import LANES, Workspace, aligned, apart, padded, workspace
 from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out, hinge_refits
 from everyfold.svm.paths import Pairs, hinge_paths, pair_paths
-from everyfold.svm.rows import RowRemovals, hinge_held_out, hinge_refits
 
 SIZES = (2, 3, 31, 32, 33, 100, 150)
 MARK, BESIDE = 77, 64

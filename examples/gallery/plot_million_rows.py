@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from everyfold import LSSVR, FastGridSearchCV, Nystrom
-from everyfold.streams import IteratedRows
+from everyfold.io.arrays import IteratedRows
 
 BLOCK = 50_000
 

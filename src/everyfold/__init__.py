@@ -1,15 +1,8 @@
 """Every fold from one fit: cross-validation of kernel machines without refitting."""
 
-from everyfold.criteria import InexactWarning, choose_granularity, granularity_bound
-from everyfold.display import (
-    CVCurveDisplay,
-    CVSurfaceDisplay,
-    FeatureWeightsDisplay,
-    IntervalDisplay,
-    OutOfFoldDisplay,
-    RankCurveDisplay,
-)
-from everyfold.models.estimators import (
+from everyfold.conformal import FastCrossConformalRegressor
+from everyfold.crossval import InexactWarning, choose_granularity, granularity_bound
+from everyfold.estimators import (
     LSSVC,
     LSSVR,
     HuberSVC,
@@ -18,15 +11,21 @@ from everyfold.models.estimators import (
     KernelRegressor,
     QuadraticSVR,
 )
+from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
+from everyfold.functions.curves import learning_curve, validation_curve
+from everyfold.functions.permutation import permutation_test_score
+from everyfold.gradient.gradient_search import FastGradientSearchCV
 from everyfold.operators import Circulant, Dense, Nystrom, RandomFourier
-from everyfold.selection import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
-from everyfold.selection.calibration import FastCalibratedClassifierCV
-from everyfold.selection.curves import learning_curve, validation_curve
-from everyfold.selection.functions import cross_val_predict, cross_val_score
-from everyfold.selection.gradient import FastGradientSearchCV
-from everyfold.selection.intervals import FastCrossConformalRegressor
-from everyfold.selection.permutations import permutation_test_score
-from everyfold.selection.validate import cross_validate
+from everyfold.plotting import (
+    CVCurveDisplay,
+    CVSurfaceDisplay,
+    FeatureWeightsDisplay,
+    IntervalDisplay,
+    OutOfFoldDisplay,
+    RankCurveDisplay,
+)
+from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
+from everyfold.search.calibration import FastCalibratedClassifierCV
 
 __all__ = [
     "LSSVC",

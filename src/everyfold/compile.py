@@ -26,13 +26,15 @@ def compile_all() -> list[Path]:
 
     **Cost** a quarter of a minute where nothing is compiled yet, otherwise a second.
     """
-    from everyfold.operators import gathered
-    from everyfold.operators.compiled import Entry
-    from everyfold.svm.core import folds, matrices, singles
+    from everyfold.linalg import batched as gathered
+    from everyfold.linalg.jit import Entry
+    from everyfold.svm.core import drivers as folds
+    from everyfold.svm.core import drivers as singles
+    from everyfold.svm.core import state as matrices
     from everyfold.svm.core.workspace import LANES
     from everyfold.svm.kernel32 import Kernel32
+    from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out, hinge_refits
     from everyfold.svm.paths import hinge_paths
-    from everyfold.svm.rows import RowRemovals, hinge_held_out, hinge_refits
 
     x, w, every = np.linspace(-1.0, 1.0, LANES), np.ones(LANES), np.arange(LANES)
     y, K = np.sign(x), np.outer(x, x)

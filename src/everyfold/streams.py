@@ -1,6 +1,6 @@
 """Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
 
-from everyfold.rows import (
+from everyfold.io import (
     ArrayRows,
     Block,
     CsvRows,

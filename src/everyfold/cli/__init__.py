@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from everyfold.cli.modelfile import SavedModel
+    from everyfold.cli.model_file import SavedModel
 
 __all__ = ["load_model", "main"]
 
@@ -23,7 +23,7 @@ def main() -> None:
             remedy = "which is not installed; run pip install 'everyfold[cli]'"
             sys.exit(f"everyfold: error: the command line needs {name}, {remedy}")
     try:
-        from everyfold.cli.app import run
+        from everyfold.cli.commands import run
     except KeyboardInterrupt:
         sys.exit(130)
     run()
@@ -54,8 +54,8 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
         If the file is not a model file of everyfold, is damaged, or contains anything else than
         what a fit leaves behind.
     """
-    from everyfold.cli.manners import BadInput
-    from everyfold.cli.modelfile import load
+    from everyfold.cli.errors import BadInput
+    from everyfold.cli.model_file import load
 
     try:
         return load(Path(path))

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from everyfold.cli.manners import BadInput
-from everyfold.rows.disk import is_special, partial_file, remove_dead
+from everyfold.cli.errors import BadInput
+from everyfold.io.disk import is_special, partial_file, remove_dead
 
 
 def check_outputs(outputs: Mapping[str, Path | None], read: Path) -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from everyfold.cli.data import Data, Layout, find_column
-from everyfold.cli.manners import BadInput
+from everyfold._typing import AnyArray, Array, Params
+from everyfold.cli.errors import BadInput
 from everyfold.cli.models import Choice, decide_task
 from everyfold.cli.options import ModelOptions
-from everyfold.rows import FolderRows, StreamError
-from everyfold.rows.batches import rows_at_a_time
-from everyfold.rows.files import SvmlightRows
-from everyfold.rows.folders import ENDINGS, find_files, is_many, kind_of, one_kind
-from everyfold.types import AnyArray, Array, Params
+from everyfold.cli.table import Data, Layout, find_column
+from everyfold.io import FolderRows, StreamError
+from everyfold.io.blocks import rows_at_a_time
+from everyfold.io.svmlight import SvmlightRows
+from everyfold.io.tables import ENDINGS, find_files, is_many, kind_of, one_kind
 
 SAMPLE, LEAST = 20_000, 1000
 """Rows that default grids and the kind of the target are taken from, at most twice as many; fewer

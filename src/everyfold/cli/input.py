@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
-from everyfold.cli.manners import BadInput
-from everyfold.operators.memory import available_memory
+from everyfold.cli.errors import BadInput
+from everyfold.linalg.memory import available_memory
 
 _PIECE = 1 << 20
 _SHARE = 4

@@ -15,19 +15,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
-from everyfold.cli.data import Column, Data, is_number
-from everyfold.cli.manners import BadInput, choose, nearest
+from everyfold._typing import Estimator, Matrix, Params
+from everyfold.cli.errors import BadInput, choose, nearest
+from everyfold.cli.table import Column, Data, is_number
+from everyfold.estimators import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
 from everyfold.kernels import RBF, Laplacian
-from everyfold.kernels.distances import is_sparse
-from everyfold.models.estimators import (
-    LSSVC,
-    LSSVR,
-    HuberSVC,
-    KernelLogisticClassifier,
-    QuadraticSVR,
-)
+from everyfold.kernels.pairwise import is_sparse
 from everyfold.operators import Nystrom, RandomFourier
-from everyfold.types import Estimator, Matrix, Params
 
 Task = Literal["classification", "regression"]
 Value: TypeAlias = Any

@@ -1,6 +1,5 @@
 """The options of the commands, as records. A field is an option; its default tells typer of it."""
 
-# ruff: noqa: RUF009  (typer only reads these defaults: it gives a command all values)
 from __future__ import annotations
 
 import inspect
@@ -11,8 +10,10 @@ from typing import Any, TypeVar, get_type_hints
 
 import typer
 
-from everyfold.cli.manners import guard
+from everyfold.cli.errors import guard
 from everyfold.cli.models import KERNELS, MODELS
+
+# ruff: noqa: RUF009  (typer only reads these defaults: it gives a command all values)
 
 
 def _option(default: Any, flags: str, help: str, metavar: str | None = None) -> Any:

@@ -21,15 +21,15 @@ from rich.table import Table
 from rich.text import Text
 
 import everyfold
-from everyfold.cli.data import is_number
-from everyfold.cli.job import Job, Outcome
-from everyfold.cli.manners import BadInput
-from everyfold.display import CVCurveDisplay, CVSurfaceDisplay
-from everyfold.rows.disk import writing
-from everyfold.rows.telling import counted, printable
-from everyfold.selection.remarks import edge_words
-from everyfold.selection.reporting import findings_of, write_report
-from everyfold.types import AnyArray, Params
+from everyfold._progress import counted, printable
+from everyfold._typing import AnyArray, Params
+from everyfold.cli.errors import BadInput
+from everyfold.cli.study import Job, Outcome
+from everyfold.cli.table import is_number
+from everyfold.io.disk import writing
+from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.search.hints import edge_words
+from everyfold.search.reporting import findings_of, write_report
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]

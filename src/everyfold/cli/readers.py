@@ -19,12 +19,12 @@ from pyarrow.csv import ConvertOptions, ParseOptions, ReadOptions, read_csv
 from pyarrow.parquet import ParquetFile, read_table
 from sklearn.datasets import load_svmlight_file
 
-from everyfold.cli.data import Apart, Column, Table, is_number
+from everyfold._typing import AnyArray, Params
+from everyfold.cli.errors import BadInput, naming
 from everyfold.cli.input import check_archive, check_size, read_bytes, unpacked
-from everyfold.cli.manners import BadInput, naming
-from everyfold.rows.checks import StreamError
-from everyfold.rows.files import refuse_line
-from everyfold.types import AnyArray, Params
+from everyfold.cli.table import Apart, Column, Table, is_number
+from everyfold.io.blocks import StreamError
+from everyfold.io.svmlight import refuse_line
 
 _MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
 _DAMAGE = (

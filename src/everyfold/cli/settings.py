@@ -22,12 +22,12 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from everyfold.cli.data import Column, Data
-from everyfold.cli.manners import BadInput, choose
+from everyfold._typing import Params, Splitter
+from everyfold.cli.errors import BadInput, choose
 from everyfold.cli.models import OF_LOW_RANK, Choice
 from everyfold.cli.options import SearchOptions
-from everyfold.criteria.named import CLOSED
-from everyfold.types import Params, Splitter
+from everyfold.cli.table import Column, Data
+from everyfold.crossval.closed_criteria import CLOSED
 
 MOST_KEPT = 5000
 """Rows up to which a report has an honest score: bootstraps take as long as there are rows."""

@@ -1,6 +1,5 @@
 """Functions k(x, x') of two rows and their matrices, from shared base matrices."""
 
-from everyfold.kernels.checks import check_precomputed
 from everyfold.kernels.kernels import (
     RBF,
     Cosine,
@@ -10,8 +9,10 @@ from everyfold.kernels.kernels import (
     Linear,
     Polynomial,
     Precomputed,
+    Scaled,
 )
-from everyfold.kernels.names import (
+from everyfold.kernels.precomputed import check_precomputed
+from everyfold.kernels.registry import (
     Gamma,
     KernelLike,
     depends_on_rows,
@@ -20,7 +21,6 @@ from everyfold.kernels.names import (
     gamma_of_features,
     resolve_gamma,
 )
-from everyfold.kernels.scaled import Scaled
 
 __all__ = [
     "RBF",

@@ -21,8 +21,9 @@ from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from everyfold.kernels.checks import check_coef0, check_degree, check_gamma, finite, symmetrised
-from everyfold.kernels.distances import (
+from everyfold._typing import AnyArray, Array, Matrix
+from everyfold.kernels.pairwise import (
+    BLOCK_SIZE,
     count_rows,
     decay,
     dense,
@@ -38,8 +39,13 @@ from everyfold.kernels.distances import (
     squared_distances,
     squared_norms,
 )
-from everyfold.kernels.slopes import sum_manhattan, sum_products, sum_squares
-from everyfold.types import AnyArray, Array, Matrix
+from everyfold.kernels.precomputed import (
+    check_coef0,
+    check_degree,
+    check_gamma,
+    finite,
+    symmetrised,
+)
 
 
 class Kernel(ABC):
@@ -462,3 +468,121 @@ class Custom(_Plain):
     @property
     def _owner(self) -> str:
         return f"kernel={self.function!r}"
+
+
+# -- Kernels with a gamma for every feature: columns are multiplied before an ordinary kernel -----
+
+
+@dataclass(frozen=True)
+class Scaled(Kernel):
+    """A kernel of rows whose columns are multiplied by a factor each: k(f ∘ x, f ∘ x').
+
+    An rbf or polynomial kernel with gamma_j for feature j has the factors √gamma_j, a Laplacian one
+    gamma_j itself.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of the scaled rows.
+    factors : tuple of float
+        One for each column, >= 0; 0 leaves the column out.
+
+    Notes
+    -----
+    **Cost** a scaled copy of the rows for each matrix. Other factors have other distances, so that
+    no base matrix is shared.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.kernels import RBF, Scaled
+    >>> X = np.array([[0.0, 5.0], [1.0, 9.0]])
+    >>> Scaled(RBF(0.5), (1.0, 0.0))(X).round(3)
+    array([[1.   , 0.607],
+           [0.607, 1.   ]])
+    """
+
+    kernel: Kernel
+    factors: tuple[float, ...]
+
+    base: ClassVar[str | None] = None
+
+    def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
+        """That of the kernel, between scaled rows."""
+        return self.kernel.base_matrix(self.scale(X), None if Y is None else self.scale(Y))
+
+    def base_diagonal(self, X: Matrix) -> Array:
+        """See base class."""
+        return self.kernel.base_diagonal(self.scale(X))
+
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
+        """See base class: the kernel's own."""
+        return self.kernel.from_base(B, out)
+
+    def slopes(self, X: Matrix, Y: Matrix | None, weights: Array, K: Array) -> Array:
+        """See base class."""
+        rows, others = self.scale(X), None if Y is None else self.scale(Y)
+        return self.kernel.slopes(rows, others, weights, K)
+
+    def waves(self, random: RandomState, size: tuple[int, int]) -> tuple[Array, float] | None:
+        """See base class: directions are scaled as rows are."""
+        found = self.kernel.waves(random, size)
+        return None if found is None else (found[0] * np.array(self.factors)[:, None], found[1])
+
+    def scale(self, X: Matrix) -> Matrix:
+        """A copy of the rows with scaled columns."""
+        factors = np.array(self.factors)
+        check_width(len(factors), X)
+        if not is_sparse(X):
+            return np.asarray(X, dtype=np.float64) * factors
+        scaled = X.tocsr().astype(np.float64)
+        scaled.data *= factors[scaled.indices]
+        return scaled
+
+
+def check_width(n_gammas: int, X: Matrix) -> None:
+    """Raise unless there is a gamma for each column."""
+    n_features = np.shape(X)[1]
+    if n_gammas != n_features:
+        raise ValueError(
+            f"gamma has {n_gammas} entries, but X has {n_features} features; pass one for each "
+            "feature, in the order of the columns, or one number"
+        )
+
+
+# -- Derivatives of kernels in the logarithm of each feature's gamma, summed with given weights ---
+# With :math:`\gamma_j` the gamma of feature j, each function gives the numbers
+# :math:`\sum_{ik} H_{ik}\,t_j(x_i, y_k)` for all features j, where :math:`t_j` is the share of
+# feature j in a distance or an inner product. H need not be symmetric. **Cost** 2 n m d flops for
+# n
+# and m rows, in matrix products; Manhattan distances are taken in blocks of rows.
+
+
+def sum_products(H: Array, X: Array, Y: Array) -> Array:
+    """Σ H_ik x_ij y_kj for all j.
+
+    Examples
+    --------
+    >>> sum_products(np.ones((1, 2)), np.array([[2.0]]), np.array([[3.0], [4.0]]))
+    array([14.])
+    """
+    return np.asarray(np.einsum("ij,ij->j", X, H @ Y), dtype=np.float64)
+
+
+def sum_squares(H: Array, X: Array, Y: Array) -> Array:
+    """Σ H_ik (x_ij − y_kj)² for all j."""
+    centre = Y.mean(axis=0)  # differences do not change, and less cancels
+    X, Y = X - centre, Y - centre
+    squares: Array = H.sum(axis=1) @ X**2 + H.sum(axis=0) @ Y**2
+    return squares - 2.0 * sum_products(H, X, Y)
+
+
+def sum_manhattan(H: Array, X: Array, Y: Array) -> Array:
+    """Σ H_ik |x_ij − y_kj| for all j, in blocks of rows that fit the second-level cache."""
+    step = max(1, BLOCK_SIZE // max(1, Y.size))
+    sums = np.zeros(X.shape[1])
+    for i in range(0, len(X), step):
+        apart = X[i : i + step, None, :] - Y
+        np.abs(apart, out=apart)
+        sums += H[i : i + step].reshape(-1) @ apart.reshape(-1, X.shape[1])
+    return sums

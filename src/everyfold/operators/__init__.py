@@ -1,22 +1,15 @@
 """Kernel matrices with structure, and the only place where anything is factorised."""
 
-from everyfold.operators.base import (
-    Expansion,
-    Quadratic,
-    Responds,
-    Response,
-    Solution,
-    StructureError,
-)
+from everyfold.operators.base import Expansion, Responds, Structure
 from everyfold.operators.circulant import Circulant
+from everyfold.operators.circulant_response import CirculantMatrix, CirculantWarning
 from everyfold.operators.dense import Dense, DenseMatrix
 from everyfold.operators.features import FeatureMap
-from everyfold.operators.fourier import CirculantMatrix, CirculantWarning
 from everyfold.operators.iterative import Iterative
 from everyfold.operators.lowrank import LowRank, Mapped, Primal
 from everyfold.operators.nystrom import FixedLandmarks, Nystrom, NystromMatrix
-from everyfold.operators.randomfourier import RandomFourier
-from everyfold.operators.structure import Structure
+from everyfold.operators.random_fourier import RandomFourier
+from everyfold.operators.response import Quadratic, Response, Solution, StructureError
 
 __all__ = [
     "Circulant",

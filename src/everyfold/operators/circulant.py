@@ -1,7 +1,7 @@
 r"""p-level circulant kernel matrices: cross-validation in O(n log n), for a million rows.
 
 The kernel matrix is replaced by one that depends on the data through n and a few distances only.
-Its rows are read as points of a periodic grid (:mod:`everyfold.operators.grid`) with spacings h_s,
+Its rows are read as points of a periodic grid (:mod:`everyfold.operators.circulant_response`) with spacings h_s,
 
 .. math:: T_j = k(0, (j_0 h_0, \ldots, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
           D_{j,s} = \{0\} \text{ or } \{j_s, n_s - j_s\},
@@ -9,7 +9,7 @@ Its rows are read as points of a periodic grid (:mod:`everyfold.operators.grid`)
 and U is the first column of :math:`\tilde K` (Song & Xu 2010; Edwards, Zhang, Parker & New 2013,
 Algorithm 1). The rbf and the laplacian kernel are products over the levels, so that U and its
 eigenvalues are outer products of p vectors: O(n) work and p short transforms for a whole matrix.
-The matrix itself and its response are in :mod:`everyfold.operators.fourier`.
+The matrix itself and its response are in :mod:`everyfold.operators.circulant_response`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
+from everyfold._progress import warn
+from everyfold._typing import Array, Index, Matrix, RandomState
 from everyfold.kernels import RBF, Kernel, Laplacian
-from everyfold.kernels.distances import dense, is_sparse
-from everyfold.operators.base import StructureError
-from everyfold.operators.dense import Dense
-from everyfold.operators.fourier import (
+from everyfold.kernels.pairwise import dense, is_sparse
+from everyfold.operators.base import Structure
+from everyfold.operators.circulant_response import (
     NO_NEW_ROWS,
     CirculantMatrix,
     CirculantWarning,
+    Grid,
+    balance,
     check_sets,
+    nearest_factors,
     spell_counts,
 )
-from everyfold.operators.grid import Grid, balance, nearest_factors
-from everyfold.operators.structure import Structure
-from everyfold.rows.telling import warn
-from everyfold.types import Array, Index, Matrix, RandomState
+from everyfold.operators.dense import Dense
+from everyfold.operators.response import StructureError
 
 _PAIRS = 1000
 """How many pairs of rows a distance is measured on."""

@@ -16,15 +16,15 @@ from hashlib import sha256
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from everyfold._typing import Array, Matrix
+from everyfold.io.moments import Scaling
 from everyfold.kernels import Kernel
-from everyfold.kernels.distances import dense, is_sparse
+from everyfold.kernels.pairwise import dense, is_sparse
+from everyfold.linalg.blas import product
+from everyfold.linalg.symmetric import CHUNK, EPS, spectrum
 from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
-from everyfold.operators.products import product
-from everyfold.operators.symmetric import CHUNK, EPS, spectrum
-from everyfold.rows.moments import Scaling
-from everyfold.types import Array, Matrix
 
 TRUSTED = 1e-8
 """What rounding may do to a sum, relative to it; scores move by a hundredth of that or less."""

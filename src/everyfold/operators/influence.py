@@ -19,14 +19,14 @@ from functools import cached_property
 
 import numpy as np
 
+from everyfold._typing import Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
-from everyfold.operators.base import Outline, Quadratic, Response, Solution
+from everyfold.linalg.blas import product
+from everyfold.linalg.symmetric import CHUNK
+from everyfold.operators.base import Outline
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
-from everyfold.operators.products import product
-from everyfold.operators.response import Linear
-from everyfold.operators.symmetric import CHUNK
-from everyfold.types import Array, Index, Matrix, Route
+from everyfold.operators.response import Linear, Quadratic, Response, Solution
 
 
 class InfluenceMatrix(DenseMatrix):

@@ -15,9 +15,9 @@ from numpy.random import RandomState
 from scipy.linalg import blas, lapack
 from sklearn.exceptions import ConvergenceWarning
 
+from everyfold._typing import Array, Index, Matrix
 from everyfold.kernels import Kernel
-from everyfold.operators.symmetric import EPS, NotPositiveDefiniteError
-from everyfold.types import Array, Index, Matrix
+from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError
 
 PROPOSALS = 64
 """Pivots proposed at a time, so that columns are computed and subtracted by matrix products."""

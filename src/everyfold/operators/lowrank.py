@@ -1,4 +1,4 @@
-r"""Kernels of low rank, K = V Vᵀ: linear models in their primal form are the simplest case."""
+"""Kernels of low rank, K = V Vᵀ: linear models in their primal form are the simplest case."""
 
 from __future__ import annotations
 
@@ -10,22 +10,14 @@ from typing import ClassVar
 
 import numpy as np
 
+from everyfold._typing import Array, Index, Matrix, Route
+from everyfold.io.blocks import array_batches, height_of
+from everyfold.io.samples import Held, Sampled
 from everyfold.kernels import Kernel
-from everyfold.operators.base import (
-    DualModel,
-    Expansion,
-    Quadratic,
-    Responds,
-    Response,
-    Solution,
-)
-from everyfold.operators.columns import Columns
-from everyfold.operators.features import FeatureMap, Plain, Turned
-from everyfold.operators.products import product
-from everyfold.operators.response import RidgeModels
-from everyfold.operators.structure import Structure
-from everyfold.operators.sums import ILL, FoldSums, Start, accumulate
-from everyfold.operators.symmetric import (
+from everyfold.linalg.blas import product
+from everyfold.linalg.columns import Columns
+from everyfold.linalg.ridge_systems import factorise
+from everyfold.linalg.symmetric import (
     EPS,
     DeflatedStack,
     FactoredStack,
@@ -39,10 +31,10 @@ from everyfold.operators.symmetric import (
     spectrum,
     weighted_gram,
 )
-from everyfold.operators.systems import factorise
-from everyfold.rows.batches import array_batches, height_of
-from everyfold.rows.memory import Held, Sampled
-from everyfold.types import Array, Index, Matrix, Route
+from everyfold.operators.base import Expansion, Responds, Structure
+from everyfold.operators.features import FeatureMap, Plain, Turned
+from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
+from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
 
 BLOCK = 4_000_000
 """Entries of V, about 32 MB, from which on sums over rows save memory."""

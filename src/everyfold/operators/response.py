@@ -1,4 +1,4 @@
-r"""The response: how the fitted values of one quadratic problem and one ridge answer to the data.
+"""The response: how the fitted values of one quadratic problem and one ridge answer to the data.
 
 The letters are those of ``docs/mathematics.md``.
 """
@@ -13,10 +13,35 @@ from typing import TypeAlias
 
 import numpy as np
 
-from everyfold.operators.products import product
-from everyfold.operators.series import influence_series
-from everyfold.operators.symmetric import CHUNK, FactoredStack, solve_stack
-from everyfold.types import Array, Index
+from everyfold._typing import Array, Index
+from everyfold.linalg.blas import product
+from everyfold.linalg.symmetric import CHUNK, FactoredStack, solve_stack
+
+# -- The influence series, of which the hold-out formula (★) is the limit -------------------------
+
+
+def influence_series(first: Array, step: Callable[[Array], Array], order: int) -> Array:
+    r"""The sum of ``order`` terms, each the ``step`` of the one before it.
+
+    With :math:`\delta_1 = M_{SS}\,g_S` and the step :math:`\delta \mapsto M_{SS} D_S\,\delta` it is
+    the Bouligand influence function (BIF) of that order. It converges to (★) where the spectral
+    radius of :math:`M_{SS} D_S` is below 1.
+
+    **Cost** ``order`` - 1 steps. **Exact?** No: the terms that are left out decay like the powers
+    of the spectral radius.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> influence_series(np.array([1.0]), lambda term: 0.5 * term, 3)
+    array([1.75])
+    """
+    total, term = first.copy(), first
+    for _ in range(order - 1):
+        term = step(term)
+        total += term
+    return total
+
 
 _POWER_STEPS = 30
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from everyfold.operators.collector import paused_collector
+from everyfold.linalg.collector import paused_collector
 from everyfold.svm.core.workspace import LANES, aligned, padded
 
 _PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
@@ -70,7 +70,7 @@ class Kernel32:
 
         No other copy of K is needed then.
         """
-        from everyfold.svm.core.matrices import flush
+        from everyfold.svm.core.state import flush
 
         kernel = object.__new__(Kernel32)
         kernel.diagonal = np.array(diagonal, dtype=np.float64)
@@ -96,7 +96,7 @@ class Kernel32:
 
     def among(self, rows: npt.NDArray[np.intp]) -> Kernel32:
         """The kernel of some of the rows, which may repeat; a copy."""
-        from everyfold.svm.core.matrices import gather
+        from everyfold.svm.core.state import gather
 
         part = object.__new__(Kernel32)
         part.diagonal = self.diagonal[rows]
@@ -122,7 +122,7 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
     among them, which narrow kernels are full of, would slow every pass tenfold.
     """
     with paused_collector():
-        from everyfold.svm.core.matrices import flush, smallest_magnitude
+        from everyfold.svm.core.state import flush, smallest_magnitude
 
     n = len(K)
     is_ready = K.dtype == np.float32 and bool(K.flags.c_contiguous)

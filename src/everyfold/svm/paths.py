@@ -214,8 +214,8 @@ def _call(
     arrays: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
 ) -> None:
     """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
-    from everyfold.svm.core.folds import fold_paths
-    from everyfold.svm.leaps import Leaps
+    from everyfold.svm.core.drivers import fold_paths
+    from everyfold.svm.joint_steps import Leaps
 
     n, width = int(np.diff(sets.starts).max()), kernel.rows.shape[1]
     if len(sets.rows):

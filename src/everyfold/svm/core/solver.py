@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from everyfold.svm.core.compiling import HIGHEST, LOWEST, Pointer, compiled, merged
-from everyfold.svm.core.intrinsics import ask, maximum, minimum
-from everyfold.svm.core.matrices import submatrix
+from everyfold.svm.core.compiling import (
+    HIGHEST,
+    LOWEST,
+    Pointer,
+    ask,
+    compiled,
+    maximum,
+    merged,
+    minimum,
+)
 from everyfold.svm.core.state import (
     ON_ACTIVE,
     Memory,
@@ -13,6 +20,7 @@ from everyfold.svm.core.state import (
     centre,
     gradient,
     open_sides,
+    submatrix,
     uncentre,
 )
 from everyfold.svm.core.steps import descend

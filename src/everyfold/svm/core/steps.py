@@ -14,10 +14,12 @@ from everyfold.svm.core.compiling import (
     Float32,
     Pointer,
     compiled,
+    maximum,
     merged,
+    minimum,
+    onward,
     whole,
 )
-from everyfold.svm.core.intrinsics import maximum, minimum, onward
 from everyfold.svm.core.state import Rows, open_sides
 from everyfold.svm.core.workspace import DIRECTION, SIZE
 

@@ -1,0 +1,385 @@
+"""From estimators, scikit-learn's or ours, to the library's own words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from inspect import signature
+from numbers import Real
+from typing import TypeGuard
+
+import numpy as np
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.svm import SVC, SVR
+from sklearn.utils.class_weight import compute_class_weight
+
+from everyfold._typing import Estimator, Params
+from everyfold.estimators import KernelClassifier, KernelRegressor
+from everyfold.estimators.base import KernelMachine
+from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
+from everyfold.estimators.targets import Voting
+from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
+
+_LINEAR = KernelChoice("linear")
+
+_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+"""Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+
+RidgeClassifier and SVC count rows in every version.
+"""
+
+
+def _refuse_gammas(estimator: Estimator, instead: str) -> None:
+    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
+    if np.ndim(estimator.gamma) > 0:
+        raise ValueError(
+            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
+        )
+
+
+def _kernel_ridge(estimator: Estimator) -> Model:
+    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    _refuse_extremes(estimator, "alpha", "gamma", "coef0")
+    _refuse_steep_powers(estimator)
+    choice = KernelChoice(
+        estimator.kernel,
+        estimator.gamma,
+        estimator.degree,
+        estimator.coef0,
+        estimator.kernel_params,
+    )
+    return Model(choice, Squared(), read_ridge(estimator.alpha), False, False)
+
+
+# Beyond either, (gamma x·x' + coef0)^degree leaves no digits beside its largest eigenvalue, and the
+# folds fail where scikit-learn's least squares still give a score: on 60 rows of a regression at
+# degree 60 or coef0 1e6, on 80 rows of breast cancer at degree 30.
+_MOST_DEGREE, _MOST_POWER = 20.0, 1e12
+
+
+def _refuse_steep_powers(estimator: Estimator) -> None:
+    """Leave polynomial kernels with very large entries to scikit-learn."""
+    if estimator.kernel not in ("poly", "polynomial"):
+        return
+    gamma = estimator.gamma if isinstance(estimator.gamma, Real) else 1.0
+    size = math.log(max(abs(estimator.coef0), abs(float(gamma)), 1.0))
+    degree = estimator.degree
+    if degree > _MOST_DEGREE or degree * size > math.log(_MOST_POWER):
+        raise ValueError(
+            f"{type(estimator).__name__}(kernel={estimator.kernel!r}, degree={degree!r}, "
+            f"gamma={estimator.gamma!r}, coef0={estimator.coef0!r}) has entries of so different a "
+            f"size that no fold can be computed from others; use a degree up to {_MOST_DEGREE:g}"
+        )
+
+
+def _ridge(estimator: Estimator) -> Model:
+    _refuse_positive(estimator)
+    _refuse_extremes(estimator, "alpha")
+    ridges = read_ridge(estimator.alpha)
+    intercept = bool(estimator.fit_intercept)
+    return Model(_LINEAR, Squared(), ridges, intercept, False, flattens=True)
+
+
+def _ridge_classifier(estimator: Estimator) -> Model:
+    _refuse_positive(estimator)
+    _refuse_extremes(estimator, "alpha")
+    _refuse_odd_weights(estimator, lambda weight: False)
+    return Model(
+        _LINEAR,
+        Squared(),
+        read_ridge(estimator.alpha),
+        bool(estimator.fit_intercept),
+        True,
+        class_weight=estimator.class_weight,
+        takes_indicators=True,
+    )
+
+
+_ORDINARY = 1e-30, 1e30
+"""Sizes of parameters that single precision holds together with their products.
+
+Beyond them scikit-learn's own refits decide, so that no other candidate of a common path suffers.
+"""
+
+
+def _is_extreme(value: object) -> bool:
+    if not isinstance(value, Real) or isinstance(value, bool) or value == 0.0:
+        return False
+    return not _ORDINARY[0] <= abs(float(value)) <= _ORDINARY[1]
+
+
+def _refuse_extremes(estimator: Estimator, *names: str) -> None:
+    """Leave numbers of an extreme size to scikit-learn."""
+    for name in names:
+        values = getattr(estimator, name)
+        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+            raise ValueError(
+                f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
+                f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
+            )
+
+
+def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
+    """Leave class weights that are no usual ones to scikit-learn, which takes some of them."""
+    given = estimator.class_weight
+    for label, weight in given.items() if isinstance(given, dict) else ():
+        is_number = isinstance(weight, Real) and not _is_extreme(weight)
+        if not is_number or math.isnan(weight) or is_odd(float(weight)):
+            raise ValueError(
+                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) has no "
+                "meaning that folds could share; use finite weights > 0"
+            )
+
+
+def _svm_choice(estimator: Estimator) -> KernelChoice:
+    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
+    return KernelChoice(
+        estimator.kernel,
+        estimator.gamma,
+        estimator.degree,
+        estimator.coef0,
+        on_matrices=callable(estimator.kernel),
+    )
+
+
+def _refuse_iteration_limit(estimator: Estimator) -> None:
+    if estimator.max_iter != -1:
+        raise ValueError(
+            f"{type(estimator).__name__}(max_iter={estimator.max_iter}) stops libsvm at a point "
+            "that no other solver reproduces; use max_iter=-1, or scikit-learn's own functions"
+        )
+
+
+def _svc(estimator: Estimator) -> Model:
+    _refuse_iteration_limit(estimator)
+    _refuse_odd_weights(estimator, lambda weight: weight == 0.0)
+    shape, break_ties = estimator.decision_function_shape, bool(estimator.break_ties)
+    if break_ties and shape == "ovo":
+        raise ValueError(
+            "SVC(break_ties=True, decision_function_shape='ovo') predicts nothing; use "
+            "decision_function_shape='ovr', which has values to break ties by"
+        )
+    voting = Voting(shape, break_ties, needs_weight=True)
+    return Model(
+        _svm_choice(estimator),
+        Hinge(),
+        read_penalty(estimator.C),
+        True,
+        True,
+        operator="dense",
+        class_weight=estimator.class_weight,
+        voting=voting,
+        tolerance=float(estimator.tol),
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
+        calibrates=estimator.probability not in (False, "deprecated"),
+    )
+
+
+def _svr(estimator: Estimator) -> Model:
+    _refuse_iteration_limit(estimator)
+    _refuse_extremes(estimator, "epsilon")
+    return Model(
+        _svm_choice(estimator),
+        EpsilonInsensitive(float(estimator.epsilon)),
+        read_penalty(estimator.C),
+        True,
+        False,
+        operator="dense",
+        tolerance=float(estimator.tol),
+        has_one_target=True,
+        C=float(estimator.C),
+        shrinking=bool(estimator.shrinking),
+    )
+
+
+def _ridge_cv(estimator: Estimator) -> Model:
+    name = type(estimator).__name__
+    for parameter, usual in (("cv", None), ("scoring", None), ("alpha_per_target", False)):
+        value = getattr(estimator, parameter)
+        if value is not usual and value != usual:
+            raise ValueError(
+                f"{name}({parameter}={value!r}) chooses alpha in another way; use "
+                f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
+            )
+    _refuse_extremes(estimator, "alphas")
+    return Model(
+        _LINEAR,
+        Squared(),
+        read_ridge(estimator.alphas, "alphas"),
+        bool(estimator.fit_intercept),
+        False,
+        chooses_ridge=True,
+        flattens=True,
+    )
+
+
+_LOGISTIC_RANGE = 1e-12, 1e10
+"""Of C times a class weight, where the solvers of LogisticRegression find the minimum.
+
+Beyond it lbfgs, newton-cg and newton-cholesky stop at different points with any ``tol``: on 150
+rows of breast cancer from C = 1e11 on, where classes are separable, and below C = 1e-14, where the
+penalty is all that is left of the objective. Their own refits decide there.
+"""
+
+
+# Weights of classes that differ by more: on 150 rows of breast cancer the minimum found here is
+# that of newton-cholesky with tol=1e-10 up to 1e8, and it is not at 1e10 (.875 and .824).
+_MOST_UNLIKE = 1e8
+
+
+def _refuse_early_stops(estimator: Estimator) -> None:
+    given = estimator.class_weight
+    weights = [w for w in given.values() if w > 0.0] if isinstance(given, dict) else []
+    low, high = _LOGISTIC_RANGE
+    if weights and max(1.0, *weights) > _MOST_UNLIKE * min(1.0, *weights):
+        raise ValueError(
+            f"LogisticRegression(class_weight={given!r}) weighs classes so differently that its "
+            f"solvers stop before the minimum; use a ratio of weights up to {_MOST_UNLIKE:g}"
+        )
+    for weight in (1.0, *weights):
+        if not low <= estimator.C * weight <= high:
+            raise ValueError(
+                f"LogisticRegression(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
+                f"its solvers stop before the minimum; use C times weights between {low:g} and "
+                f"{high:g}"
+            )
+
+
+def _logistic(estimator: Estimator) -> Model:
+    _refuse_odd_weights(estimator, lambda weight: weight < 0.0)
+    _refuse_extremes(estimator, "C")
+    _refuse_early_stops(estimator)
+    penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
+    if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
+        raise ValueError(
+            f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
+            "penalty, so that folds cannot be computed from one fit; use the l2 penalty"
+        )
+    if estimator.solver == "liblinear" and estimator.fit_intercept:
+        raise ValueError(
+            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
+        )
+    return Model(
+        _LINEAR,
+        Logistic(),
+        read_penalty(estimator.C),
+        bool(estimator.fit_intercept),
+        True,
+        class_weight=estimator.class_weight,
+        is_joint=True,
+        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
+    )
+
+
+def _refuse_positive(estimator: Estimator) -> None:
+    if estimator.positive:
+        raise ValueError(
+            f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that "
+            "folds cannot be computed from one fit; use positive=False, or scikit-learn's own "
+            "functions"
+        )
+
+
+_READERS: dict[type, Callable[[Estimator], Model]] = {
+    KernelRidge: _kernel_ridge,
+    Ridge: _ridge,
+    RidgeClassifier: _ridge_classifier,
+    RidgeCV: _ridge_cv,
+    LogisticRegression: _logistic,
+    SVC: _svc,
+    SVR: _svr,
+}
+
+_ADVICE = {
+    "RidgeClassifierCV": "RidgeClassifier",
+    "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
+    "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
+    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
+    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
+    "LogisticRegressionCV": "LogisticRegression",
+    "LinearRegression": "Ridge with a small alpha",
+    "GaussianProcessRegressor": "KernelRidge with the same kernel",
+}
+
+
+class UnknownEstimatorError(TypeError):
+    """An estimator that nothing here speeds up.
+
+    Attributes
+    ----------
+    reason : str
+        Why, in short.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.reason = f"{name} has folds that this library cannot compute without refitting"
+        kinds = (*_READERS, KernelRegressor, KernelClassifier)
+        supported = ", ".join(kind.__name__ for kind in kinds)
+        advice = f" Instead of {name}, try {_ADVICE[name]}." if name in _ADVICE else ""
+        super().__init__(
+            f"estimator={name} is not supported: this library cannot compute its folds without "
+            f"refitting. Supported are {supported}.{advice} For other estimators, use the "
+            "function of the same name in sklearn.model_selection."
+        )
+
+    def __reduce__(self) -> tuple[type[TypeError], tuple[object, ...]]:
+        return TypeError, self.args
+
+
+def is_ours(estimator: Estimator) -> TypeGuard[KernelMachine]:
+    """Whether an estimator is one of this library's, or derives from one."""
+    return isinstance(estimator, KernelRegressor | KernelClassifier)
+
+
+def read_estimator(estimator: Estimator) -> Model:
+    """What the estimator asks for, or an error that says what to use instead.
+
+    Examples
+    --------
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> read_estimator(KernelRidge(alpha=0.5)).ridges
+    (0.5,)
+    """
+    if is_ours(estimator):
+        return estimator._model()
+    # A subclass of scikit-learn's may override anything: only the classes themselves are known,
+    # and the patches that stand for them (on either side: a patch may have come first).
+    asked = original(type(estimator))
+    for kind, read in _READERS.items():
+        if asked is original(kind):
+            return read(estimator)
+    raise UnknownEstimatorError(type(estimator).__name__)
+
+
+def takes_sources(estimator: Estimator) -> bool:
+    """Whether an estimator, or the twin of its model, can be fitted to a source of rows."""
+    return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
+
+
+def twin_of(model: Model) -> KernelRegressor | KernelClassifier:
+    """The estimator of this library that asks for the same model, for squared loss.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import Ridge
+    >>> twin_of(read_estimator(Ridge(alpha=0.5)))
+    KernelRegressor(alpha=0.5, kernel='linear')
+    """
+    choice = model.choice
+    params: Params = {
+        "alpha": model.ridges[0],
+        "kernel": choice.kernel,
+        "gamma": choice.gamma,
+        "degree": choice.degree,
+        "coef0": choice.coef0,
+        "kernel_params": choice.params,
+        "fit_intercept": model.intercept,
+        "operator": model.operator,
+    }
+    if model.is_classifier:
+        return KernelClassifier(loss="squared", class_weight=model.class_weight, **params)
+    return KernelRegressor(loss="squared", **params)

@@ -1,0 +1,309 @@
+"""The commands: what they are called, what their help says, and what they do in which order."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import typer
+
+import everyfold
+from everyfold._progress import counted, printable
+from everyfold._typing import Estimator, Matrix, Params
+from everyfold.cli import model_file as modelfile
+from everyfold.cli import output
+from everyfold.cli.errors import BadInput, Failure, UsageError, naming, say
+from everyfold.cli.files import check_outputs
+from everyfold.cli.folders import is_folder, rows_of, speaking
+from everyfold.cli.models import central_gamma, parse_assignment
+from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
+from everyfold.cli.readers import read_file
+from everyfold.cli.study import Job, Outcome, extras_of, read_job, read_model, run_rounds
+from everyfold.io.blocks import rows_at_a_time
+from everyfold.search.hints import edge_words
+
+app = typer.Typer(
+    name="everyfold",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        print(f"everyfold {everyfold.__version__}")
+        raise typer.Exit
+
+
+_VERSION = typer.Option(
+    False, "--version", help="Show the version.", callback=_show_version, is_eager=True
+)
+
+
+def root(version: bool = _VERSION) -> None:
+    r"""Cross-validation of kernel machines without refitting.
+
+    \b
+    Find good parameters, keep the model, use it:
+      everyfold search train.csv --model svc --save model.skops
+      everyfold predict model.skops new.csv
+
+    Results go to standard output, messages to standard error. Exit codes: 0 success, 1 failure
+    during the work, 2 bad input or usage, 130 interrupted.
+    """
+
+
+def search(options: SearchOptions) -> None:
+    r"""Search a grid of parameters by cross-validation.
+
+    Prints the best candidates with the standard errors of their scores over the folds, and the
+    plan. Folds are shuffled (and stratified, for classes) by --seed.
+
+    \b
+    Examples:
+      everyfold search iris.csv --model svc
+      everyfold search iris.csv -m svc -g "C=logspace(-2,3,10)" -g "gamma=0.01,0.1,1" --cv 5
+      everyfold search houses.parquet -m ridge -t price --scoring neg_mean_absolute_error
+      everyfold search a9a.svm.gz -m lssvm --no-standardise --json > result.json
+      everyfold search iris.csv -m svc --expand --out all.csv --plot surface.png --save best.skops
+      everyfold search large.parquet -m ridge --journal large.journal --resume
+      everyfold search iris.csv -m svc --cv 10x5 --id name --report report.html
+      everyfold search folder/ -m lssvm --operator nystrom:300 --save model.skops
+    """
+    job = _prepare(options)
+    outcome = Outcome(job, job.grid)
+    try:
+        run_rounds(outcome, is_quiet=options.quiet, may_grow=options.expand)
+    except BaseException:
+        _keep_finished(outcome, options)
+        raise
+    _report(outcome, options, is_complete=True)
+    _write(outcome, options, _WRITERS)
+
+
+def _prepare(options: SearchOptions) -> Job:
+    """Check and read everything, files to be written included."""
+    names = *_WRITERS, "journal"
+    check_outputs({name: getattr(options, name) for name in names}, options.data)
+    job = read_job(options)
+    output.check_plot(options.plot, job)
+    _introduce(job, options)
+    return job
+
+
+def _keep_finished(outcome: Outcome, options: SearchOptions) -> None:
+    """Show and write what was finished before something ended the search."""
+    if options.journal is not None and options.journal.exists():
+        _tell(f"finished kernels are in {options.journal}: --resume goes on with them", options)
+    if hasattr(outcome.search, "best_index_"):
+        _report(outcome, options, is_complete=False)
+        _write(outcome, options, ("save", "out"))
+
+
+def _write(outcome: Outcome, options: SearchOptions, names: Iterable[str]) -> None:
+    """Write what was asked for; a file that fails does not keep the next from being written."""
+    failures = []
+    for name in names:
+        path = getattr(options, name)
+        if path is None:
+            continue
+        try:
+            words = _WRITERS[name](path, outcome)
+        except (OSError, ValueError) as error:
+            failures.append(f"--{name} {path} was not written: {error}")
+        else:
+            _tell(f"wrote {path}: {words}", options)
+    if failures:
+        raise Failure("; ".join(failures))
+
+
+def _tell(words: str, options: SearchOptions | FitOptions) -> None:
+    if not options.quiet:
+        say(words)
+
+
+def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
+    data, target = job.data, f"target {job.data.layout.target!r}"
+    if job.choice.task == "classification":
+        target += f" with {counted(len(np.unique(data.y)), 'class')}"
+    n, d = data.shape
+    _tell(f"{job.choice}: {counted(n, 'row')}, {counted(d, 'feature')}, {target}", options)
+
+
+def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:
+    if options.json:
+        output.show_json(
+            outcome.job, output.describe(outcome, options.top, is_complete=is_complete)
+        )
+    else:
+        output.show_table(outcome, options.top)
+        output.show_plans(outcome)
+    sys.stdout.flush()
+    if options.quiet or not is_complete:
+        return
+    if outcome.n_tied > 1:
+        finer = "a score of values, such as roc_auc or neg_log_loss, may tell them apart"
+        say(f"note: {outcome.n_tied} candidates share the best score, the first is taken; {finer}")
+    for remark in outcome.search.remarks:
+        say(f"warning: {remark.words}")
+    for name, side in outcome.edges.items():
+        advice = "give a wider --grid" if options.expand else f"use --expand or --grid {name}=…"
+        say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
+
+
+def _save(path: Path, outcome: Outcome) -> str:
+    search = outcome.winner
+    return _save_model(path, outcome.job, outcome.best_params, search.best_estimator_)
+
+
+def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
+    intervals = None if job.extras.interval is None else job.conformal(fitted)
+    if job.extras.proba:
+        fitted = job.calibrated(fitted)
+    modelfile.save(path, job.choice, job.data, params, modelfile.Fitted(fitted, intervals))
+    return f"{job.choice}, {output.as_words(params)}"
+
+
+_WRITERS: dict[str, Callable[[Path, Outcome], str]] = {
+    **{"save": _save, "out": output.write_results},
+    **{"oof": output.write_out_of_fold, "plot": output.write_plot, "report": output.write_page},
+}
+"""What writes the files of the options: the model first, which took the longest."""
+
+
+def plan(options: SearchOptions) -> None:
+    r"""Show what search would do and its estimated cost, without doing it.
+
+    Takes the options of search.
+
+    \b
+    Examples:
+      everyfold plan iris.csv --model svc
+      everyfold plan houses.parquet -m ridge -t price --cv loo
+    """
+    job = _prepare(options)
+    found = job.plan()
+    if options.json:
+        output.show_json(job, {"grid": job.grid, "plan": found.as_dict(), "exact": found.exactness})
+        return
+    for name, values in job.grid.items():
+        print(f"{name:<14} {' '.join(output.as_words({'': value})[1:] for value in values)}")
+    output.show(str(found))
+
+
+def fit(options: FitOptions) -> None:
+    r"""Fit one model on all rows and write it to a file.
+
+    The file is a skops file, from which nothing is unpickled; docs/cli.md describes it.
+
+    \b
+    Examples:
+      everyfold fit iris.csv --model svc --param gamma=0.1 --param C=10 --save model.skops
+      everyfold fit houses.csv -m ridge -k linear -p alpha=0.5 --save model.skops
+    """
+    if options.save is None:
+        raise BadInput("fit needs --save MODEL.skops, where to write the model")
+    check_outputs({"save": options.save}, options.data)
+    data, choice = read_model(options)
+    job = Job(data, choice, extras=extras_of(options))
+    params: Params = {}
+    for text in options.param:
+        name, values = parse_assignment("--param", text, choice)
+        if len(values) != 1:
+            raise BadInput(f"--param {text!r}: give one value; to compare several, use search")
+        params[name] = values[0]
+    if "gamma" in choice.parameters and "gamma" not in params:
+        params["gamma"] = central_gamma(choice, data, options.seed)
+    _introduce(job, options)
+    try:
+        fitted = job.fitted(params)
+    except (ValueError, TypeError) as error:
+        raise BadInput(str(error)) from error
+    _tell(f"wrote {options.save}: {_save_model(options.save, job, params, fitted)}", options)
+
+
+def predict(options: PredictOptions) -> None:
+    r"""Predict the rows of a file with a saved model.
+
+    Columns are found by name if both files have names, otherwise by position; the target may be
+    missing. Prints CSV.
+
+    \b
+    Examples:
+      everyfold predict model.skops new.csv
+      everyfold predict model.skops new.csv --decision --out predictions.csv
+      everyfold predict model.skops new.csv --proba --id patient
+      everyfold predict model.skops new.csv --interval 0.9
+      everyfold predict model.skops folder/ --out predictions.csv
+    """
+    check_outputs({"out": options.out}, options.data)
+    model = modelfile.load(options.model_file)
+    if is_folder(options.data):
+        return _predict_folder(model, options)
+    content = read_file(options.data, options.header)
+    with naming(options.data):
+        X, ids = content.rows(model.layout), content.ids(model.layout, options.id)
+    columns = {} if ids is None else {ids[0]: ids[1].tolist()}
+    columns |= _answers(model, X, options)
+    output.write_csv(options.out, list(columns), zip(*columns.values(), strict=True))
+    return None
+
+
+def _predict_folder(model: modelfile.SavedModel, options: PredictOptions) -> None:
+    """Predict rows that are read in blocks; lines are written as they come."""
+    row_id, rows = rows_of(options.data, model.layout, options.id)
+
+    def answered() -> Iterator[Params]:
+        for block in rows.blocks(rows_at_a_time(rows.n_features)):
+            ids = {} if row_id is None else {row_id: block.y.tolist()}
+            yield ids | _answers(model, block.X, options)
+
+    with speaking(options.data):
+        found = answered()
+        first = next(found)
+        every = (zip(*columns.values(), strict=True) for columns in chain([first], found))
+        output.write_csv(options.out, list(first), chain.from_iterable(every))
+
+
+def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) -> Params:
+    """The columns of what is predicted of some rows."""
+    predicted, decided = model.predict(X)
+    columns: Params = {}
+    columns["prediction"] = predicted.tolist()
+    if options.proba:
+        columns |= model.probabilities(X)
+    if options.interval is not None:
+        columns |= model.bounds(X, options.interval)
+    if options.decision:
+        columns |= output.decisions(decided, getattr(model.estimator, "classes_", decided))
+    return columns
+
+
+app.callback(help=as_help(root))(root)
+app.command("search")(as_command(SearchOptions, search))
+app.command("plan")(as_command(SearchOptions, plan))
+app.command("fit")(as_command(FitOptions, fit))
+app.command("predict")(as_command(PredictOptions, predict))
+
+
+def run() -> None:
+    """Run the command that the arguments name."""
+    # A terminal that cannot show a letter gets a question mark, not an error.
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        code = app(prog_name="everyfold", standalone_mode=False)
+    except UsageError as error:
+        words = io.StringIO()
+        error.show(words)  # ours are said at once
+        sys.stderr.write("\n".join(map(printable, words.getvalue().split("\n"))))
+        sys.exit(error.exit_code)
+    sys.exit(code)

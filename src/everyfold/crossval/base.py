@@ -1,0 +1,229 @@
+"""What a criterion is: a judge of candidates that factorises nothing itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from traceback import format_exc
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold._typing import Array, Index, Route
+from everyfold.folds import Folds, Merged
+from everyfold.linalg.symmetric import EPS
+from everyfold.losses import Loss
+from everyfold.operators.base import Responds
+from everyfold.operators.gram import FoldErrors
+from everyfold.solvers import Problem
+
+TRUSTED_ERROR = 1e-6
+"""A value whose estimated relative rounding error exceeds this is not called exact."""
+
+_ROUNDING = 10.0 * EPS  # of a sum of many terms
+
+
+class InexactWarning(UserWarning):
+    """A number is not known to equal that of a refit: ill-conditioned, or an approximation.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from everyfold import InexactWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", InexactWarning)  # inexact results are errors now
+    """
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a fold has no values: the error, and where it came from in words."""
+
+    error: Exception
+    trace: str
+
+    @classmethod
+    def caught(cls, error: Exception) -> Failure:
+        """That of an error that is being handled, with its traceback."""
+        return cls(error, format_exc())
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """That of an error that was not raised."""
+        return cls(error, f"{type(error).__name__}: {error}\n")
+
+
+@dataclass(frozen=True)
+class OutOfFold:
+    """The held-out predictions of one ridge.
+
+    Attributes
+    ----------
+    values : array of shape (N, q)
+        Predictions of the test rows of all folds, one fold after the other (``Folds.split``).
+    is_exact : bool array of shape (t,)
+        Whether each fold's values equal those of a model refitted on its training rows, up to
+        rounding errors estimated below ``TRUSTED_ERROR``.
+    spectral_radius : array of shape (t,)
+        That of M_SS D_S, the rate of the influence series; NaN where it was not asked for.
+    condition : array of shape (t,)
+        Estimated condition number of the linear system behind each fold.
+    failures : dict
+        The folds without values, by number, and why.
+    is_unique : bool array of shape (t,), optional
+        Whether each fold has one solution. Without it, all have.
+    words : str
+        How the values came about, where that differs from what was planned.
+    errors : FoldErrors, optional
+        The sums of squared errors of the folds, where they were all that was asked for; there are
+        no values then.
+    """
+
+    values: Array
+    is_exact: NDArray[np.bool_]
+    spectral_radius: Array
+    condition: Array
+    failures: dict[int, Failure] = field(default_factory=dict)
+    is_unique: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    words: str = field(default="", kw_only=True)
+    errors: FoldErrors | None = field(default=None, kw_only=True)
+
+    @property
+    def has_one_solution(self) -> bool:
+        """Whether every fold has."""
+        return self.is_unique is None or bool(self.is_unique.all())
+
+    @classmethod
+    def beside(cls, parts: Sequence[OutOfFold], values: Array | None = None) -> OutOfFold:
+        """Records of parts of a target as one, with their values side by side or those given."""
+        failures: dict[int, Failure] = {}
+        for part in parts:
+            failures |= part.failures
+        unique = [part.is_unique for part in parts if part.is_unique is not None]
+        return cls(
+            np.column_stack([part.values for part in parts]) if values is None else values,
+            np.logical_and.reduce([part.is_exact for part in parts]),
+            np.maximum.reduce([part.spectral_radius for part in parts]),
+            np.maximum.reduce([part.condition for part in parts]),
+            failures,
+            is_unique=np.logical_and.reduce(unique) if unique else None,
+            words=next((part.words for part in parts if part.words), ""),
+        )
+
+    @classmethod
+    def joined(cls, folds: Folds, groups: Sequence[Index], parts: Sequence[OutOfFold]) -> OutOfFold:
+        """Records of groups of folds, by their numbers, as one in the order of all folds."""
+        if len(parts) == 1:
+            return parts[0]
+        values = np.empty((int(folds.bounds[-1]), parts[0].values.shape[1]))
+        exact, radius, condition = (np.empty(len(folds), dtype) for dtype in (bool, float, float))
+        for ids, part in zip(groups, parts, strict=True):
+            exact[ids], radius[ids] = part.is_exact, part.spectral_radius
+            condition[ids] = part.condition
+            for i, own in zip(ids, folds.subset(ids).split(part.values), strict=True):
+                values[folds.bounds[i] : folds.bounds[i + 1]] = own
+        return cls(values, exact, radius, condition)
+
+    def apart(self, merged: Merged) -> OutOfFold:
+        """The record of the original folds, from that of folds merged by equal training sets."""
+        of = merged.numbers
+        return replace(
+            self,
+            values=self.values[merged.places],
+            is_exact=self.is_exact[of],
+            spectral_radius=self.spectral_radius[of],
+            condition=self.condition[of],
+            failures={i: self.failures[k] for i, k in enumerate(of) if k in self.failures},
+            is_unique=None if self.is_unique is None else self.is_unique[of],
+        )
+
+    def mistakes(self, y: Array, folds: Folds) -> Array:
+        """How far each held-out sign is from the label: 0, 1, or 1/2 for a tie; shape (N, q).
+
+        A value below its own error estimate, the rounding of the system behind it beside labels
+        and values, has no sign. One that is not finite is a mistake.
+
+        Parameters
+        ----------
+        y : array of shape (n,) or (n, q)
+            Labels -1 and +1 of all rows.
+        folds : Folds
+            Those of the values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from everyfold.crossval import Folds, OutOfFold
+        >>> folds = Folds.from_splits([(np.array([2]), np.array([0, 1]))], 3)
+        >>> values, unknown = np.array([[0.7], [1e-20]]), np.array([np.nan])
+        >>> record = OutOfFold(values, np.array([True]), unknown, np.array([10.0]))
+        >>> record.mistakes(np.array([-1.0, 1.0, 1.0]), folds).ravel()
+        array([1. , 0.5])
+        """
+        labels = np.reshape(y, (len(y), -1))[folds.test_rows]
+        counts = np.diff(folds.bounds)
+        error = np.repeat(_ROUNDING * np.nan_to_num(self.condition, nan=1.0), counts)[:, None]
+        sizes = np.abs(np.nan_to_num(self.values, nan=0.0, posinf=0.0, neginf=0.0))
+        is_known = np.isfinite(self.values)
+        is_tie = is_known & (sizes <= error * sizes.max(axis=0, initial=1.0))
+        is_right = is_known & (self.values * labels > 0.0)
+        return np.where(is_tie, 0.5, ~is_right)
+
+
+def is_trusted(condition: float) -> bool:
+    """Whether rounding errors of a system with this condition number can be neglected."""
+    return condition * EPS <= TRUSTED_ERROR
+
+
+class Predictive(ABC):
+    """A criterion that predicts every held-out row, so that any metric applies."""
+
+    ability: ClassVar[type] = Responds
+    """What an operator must be able to do."""
+    uses_threads: ClassVar[bool] = False
+    """Whether it runs without the interpreter, so that threads can share the folds out."""
+    compiled: ClassVar[tuple[str, ...]] = ()
+    """The modules of compiled code that it calls, which are loaded on their first use."""
+    starts_from_all: ClassVar[bool] = False
+    """Whether it does what refits do, each from the solution on all rows, so that it is quicker."""
+
+    def with_threads(self, threads: int) -> Self:
+        """The same criterion with this many threads, if it starts threads itself."""
+        return self
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether, for squared loss, folds with equal training sets may be evaluated as one."""
+        return False
+
+    @abstractmethod
+    def evaluate(
+        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """The held-out predictions of each ridge, in the order given."""
+
+
+class Closed(ABC):
+    """A criterion that is one number for each target, without folds; less is better."""
+
+    uses_threads: ClassVar[bool] = False
+    compiled: ClassVar[tuple[str, ...]] = ()
+    starts_from_all: ClassVar[bool] = False
+    needs_eigenvalues: ClassVar[bool] = False
+    """Whether all eigenvalues of the kernel are computed, besides the fits."""
+
+    def reason_against(self, loss: Loss) -> str:
+        """Why the criterion is not defined for a loss, and what to use; empty if it is."""
+        return ""
+
+    def tuned(self, route: Route, tolerance: float) -> Closed:
+        """The same criterion by a route for squared loss, or to a solver's tolerance."""
+        return self
+
+    @abstractmethod
+    def evaluate(
+        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+    ) -> Iterator[Array]:
+        """The values, of shape (q,), for each ridge."""

@@ -1,0 +1,538 @@
+"""Leave-one-out of libsvm's machines: steps from the fit on all rows, and refits of some rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold._typing import Array, Index, Params
+from everyfold.crossval.base import OutOfFold
+from everyfold.folds import Folds
+from everyfold.linalg.spans import NestedSpans
+from everyfold.operators import DenseMatrix
+from everyfold.solvers import DidNotConvergeError, Problem
+from everyfold.svm.kernel32 import Kernel32
+from everyfold.svm.leave_one_out import (
+    Refitted,
+    RowRemovals,
+    epsilon_held_out,
+    epsilon_refits,
+    hinge_held_out,
+    hinge_refits,
+)
+from everyfold.svm.paths import FoldPaths, Kernel, Stop, epsilon_paths, hinge_paths
+
+SMOOTHING = 0.1
+"""The width h over which the kink of the loss is rounded, in standard deviations of y."""
+
+DOUBT = 0.6
+"""A held-out value may be wrong by this share of what the other rows made up for."""
+
+CLOSE = 0.1
+"""A margin y f(x) of at least this is never in doubt."""
+
+SEEN = 0.1
+"""A regression refits rows whose value may be wrong by this share of its root mean square error."""
+
+REACH = 0.5
+"""Rows this near to their kink may change sides when a row in doubt is left out."""
+
+PRECISION = 0.005
+"""The tolerance of a regression fitted without a row, in standard deviations of y."""
+
+ALIKE = 0.1
+"""Cs share a factorisation if this adds at most this share of rows to those at the kink of each."""
+
+ISOLATED = 1e-3
+"""A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii."""
+
+STRETCH, STIFF = 20.0, 0.01
+"""Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
+differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii."""
+
+FEW, SHARE = 30, 0.3
+"""Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows)."""
+
+FLAT, FINER = 100.0, 1e-4
+"""Values whose standard deviation is below FLAT tolerances are solved to FINER of it.
+
+Ten times as much still moves R² by 3e-4 (70 rows of diabetes, a linear kernel, y with a standard
+deviation of 77 tolerances). Each digit costs 10 to 30 % of the steps of the fit, and few at a small
+C (breast cancer, 569 rows).
+"""
+
+DECIDED = 0.01
+"""The share of that standard deviation, or of that of y in regression, by which such values may be
+off and are called exact."""
+
+NOISY = 50.0
+"""Tolerances by which rounding may change other values that are called exact.
+
+At 0.05 of a margin labels begin to turn (iris, gamma = 0.01, C = 1e7), while linear kernels of
+unscaled columns, of which libsvm's rounding is the same, still agree with it.
+"""
+
+ROUNDING = 6e-8  # of an entry of the kernel in float32, relative
+
+_PIN = 1e-8
+_EQUAL = 1e-9  # sums of bounds that differ by less, relative to them, are equal
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """The solution of one C on all rows."""
+
+    problem: Problem
+    C: float
+    u: Array
+    a: Array
+    b: float
+    width: float
+    """Over which the kink is taken as rounded."""
+    scale: float
+    """The diagonal of the kernel."""
+
+    @cached_property
+    def distance(self) -> Array:
+        """How far each row is from the kink of its loss; 1e-3 or so for free support vectors."""
+        y, loss = self.problem.y[:, 0], self.problem.loss
+        if loss.tube is None:
+            return np.asarray(np.abs(1.0 - y * self.u))
+        return np.asarray(np.abs(np.abs(y - self.u) - loss.tube))
+
+    @cached_property
+    def is_support(self) -> NDArray[np.bool_]:
+        """The support vectors."""
+        return np.asarray(self.a != 0.0)
+
+    @cached_property
+    def is_open(self) -> NDArray[np.bool_]:
+        """The support vectors whose removal may matter: of labels, those whose sign may turn.
+
+        Without row i its margin falls by :math:`|a_i|` times its squared distance, in feature
+        space, from the others, which is at most four times the largest :math:`K_{jj}`.
+        """
+        if not self.problem.loss.is_margin:
+            return self.is_support
+        m = self.problem.y[:, 0] * self.u
+        return np.asarray((m > 0.0) & (m < 4.0 * self.scale * np.abs(self.a)))
+
+    @cached_property
+    def is_free(self) -> NDArray[np.bool_]:
+        """The support vectors below their bound: they stay at the kink, whatever moves."""
+        return np.asarray(self.is_support & (np.abs(self.a) < self.C * self.problem.w))
+
+    @property
+    def has_no_bound(self) -> bool:
+        """Whether no row is at its bound, so that larger Cs change nothing."""
+        return bool(np.array_equal(self.is_free, self.is_support))
+
+    @property
+    def softness(self) -> float:
+        """δ = 2h/C, added to the diagonal of the kernel of rows at the kink."""
+        # A kink rounded over h has the curvature 1/2h, which counts C times.
+        # Where C is huge, δ is kept large enough for the system to stay well conditioned.
+        return max(2.0 * self.width / self.C, _PIN * self.scale)
+
+    def is_as_soft_as(self, other: _Machine) -> bool:
+        """Whether both Cs may use one δ: it differs little between them, or is small."""
+        return self.softness <= STRETCH * max(other.softness, STIFF * self.scale)
+
+    @cached_property
+    def bends(self) -> NDArray[np.bool_]:
+        """The rows at the rounded kink.
+
+        Where C is small all values are alike and most rows of a class are within any width. Only
+        the nearest would change sides; the others cost time.
+        """
+        free = self.is_free
+        others = np.where(free | (self.problem.w == 0.0), np.inf, self.distance)
+        most = max(FEW, int(SHARE * np.count_nonzero(free)))
+        near = others < self.width
+        if np.count_nonzero(near) <= most:
+            return free | near
+        return free | (others < float(np.partition(others, most)[most]))
+
+
+def solve_paths(
+    problem: Problem,
+    kernel: Kernel,
+    y: Array,
+    Cs: Array,
+    bounds: Array,
+    tol: float,
+    *,
+    start: Array | None = None,
+    keep: bool = False,
+    stop: Stop | None = None,
+) -> FoldPaths:
+    """The compiled paths of a problem's loss."""
+    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
+    if problem.loss.tube is None:
+        return hinge_paths(kernel, y, Cs, bounds, **options)
+    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
+
+
+def hold_out_by_steps(
+    problem: Problem,
+    operator: DenseMatrix,
+    Cs: Array,
+    paths: FoldPaths,
+    folds: Folds,
+    kernel: Kernel32 | None,
+    *,
+    width: float = SMOOTHING,
+) -> list[OutOfFold]:
+    r"""Held-out values of every row at every C, from the solutions on all rows.
+
+    At libsvm's solution free support vectors stand at the kink of their loss and the others on
+    straight pieces. With the kink taken as rounded, leaving out a row is one step of a quadratic
+    problem (★), whose forces are the dual coefficients, :math:`g = -2\rho a`: no Newton
+    iterations, and one factorisation a C or less. Rows without a coefficient keep their values,
+    which is exact; of labels, values whose sign cannot turn are good for nothing but their sign.
+    The few rows for which one step is not good enough are refitted by pair steps, from the solution
+    on all rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    operator : DenseMatrix
+    Cs : array of shape (n_C,)
+    paths : FoldPaths
+        One fold that holds nothing out, with its coefficients.
+    folds : Folds
+        Single rows.
+    kernel : Kernel32, optional
+        The kernel, for refits of rows in doubt. There are none without it.
+    width : float
+        Over which the kink is rounded, in standard deviations of y (1 for labels).
+
+    Returns
+    -------
+    list of OutOfFold
+
+    Notes
+    -----
+    **Cost** 2/3 |A|³ + 2 |A|² p flops a C for the |A| rows at the kink and p rows at their bound,
+    and some hundred pair steps for each row in doubt. Cs at whose solutions almost the same rows
+    are at the kink share a system, and once no row is at its bound, larger Cs cost nothing.
+
+    **Exact?** No. As ``width`` goes to 0, for rows that make no other change sides, to the
+    tolerance of ``paths``.
+    """
+    assert paths.coef is not None
+    full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
+    width, scale = width * unit_of(problem), float(np.abs(operator.diagonal()).max())
+    machines = [
+        _Machine(problem, C, u, a, float(b), width, scale)
+        for C, (u, a, b) in zip(Cs, full, strict=True)
+    ]
+    spans = _spans(machines, operator)
+    first = _first_alike(machines)
+    held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
+    if kernel is not None:
+        _refit_doubtful(problem, kernel, {k: machines[k] for k in held}, held)
+    rows = folds.test_rows
+    return [_record(held[k], spans[k][1], rows) for k in first]
+
+
+def hold_out_by_refits(
+    problem: Problem, kernel: Kernel32, Cs: Array, folds: Folds, *, tol: float, threads: int = 1
+) -> tuple[list[OutOfFold], list[bool]]:
+    """Held-out values to libsvm's tolerance, each support vector by a fit without it.
+
+    :func:`hold_out_by_steps` is for labels: it spends nothing on values whose sign is sure. Here
+    values may be compared with each other. Rows without a coefficient keep their values if a free
+    support vector fixes the bias.
+
+    Parameters
+    ----------
+    problem : Problem
+        Of the hinge, or of a tube.
+    kernel : Kernel32
+        The kernel.
+    Cs : array of shape (n_C,)
+    folds : Folds
+        Single rows.
+    tol : float
+        libsvm's tolerance.
+    threads : int, default=1
+        Rows left out at a time.
+
+    Returns
+    -------
+    records : list of OutOfFold
+    is_precise : list of bool
+        Whether the rounding of the kernel to float32 leaves the values of each C their meaning.
+
+    Notes
+    -----
+    **Cost** some hundred pair steps for each support vector at each C.
+
+    **Exact?** To ``tol``, where the bias has no more room than that; to ``FINER`` of the spread of
+    the values where this is less than ``FLAT`` tolerances, as it is for a small C.
+    """
+    y, w = problem.y[:, 0], problem.w
+    rows = folds.test_rows
+    paths = solve_paths(problem, kernel, y, Cs, w[None], tol, keep=True)
+    check_fits(paths)
+    assert paths.coef is not None
+    records, is_precise = [], []
+    for k in range(len(Cs)):
+        C, spread = Cs[[k]], float(paths.spread[0, k])
+        fine = finer(paths.decision[0, k], spread, tol)
+        start = paths.coef[:, [k]]
+        full = solve_paths(problem, kernel, y, C, w[None], fine, start=start, keep=True)
+        removal = _removals_of_support(full, float(C[0]), w, rows)
+        left = _refits(problem, kernel, removal, fine, threads)
+        values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
+        values[removal.rows], violation[removal.rows] = left.values, left.violation
+        # Where no support vector is free, the violation is minus the room that the bias has.
+        is_exact = (violation <= fine) & (violation >= -tol)
+        unknown = np.full(len(rows), np.nan)
+        records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
+        assert full.coef is not None
+        (noise,) = rounding(kernel.diagonal, full.coef[0])
+        is_precise.append(
+            is_decided(problem, values[rows], noise, float(full.spread[0, 0]))
+            if fine < tol
+            else bool(noise <= most_noise(problem, tol))
+        )
+    return records, is_precise
+
+
+def _refits(
+    problem: Problem, kernel: Kernel32, removal: RowRemovals, tol: float, threads: int
+) -> Refitted:
+    options: Params = {"tol": tol, "n_threads": threads}
+    given = kernel, problem.y[:, 0], problem.w, [removal]
+    if problem.loss.tube is None:
+        (left,) = hinge_refits(*given, **options)
+    else:
+        (left,) = epsilon_refits(*given, epsilon=problem.loss.tube, **options)
+    return left
+
+
+def tips(problem: Problem, Cs: Array, paths: FoldPaths) -> NDArray[np.bool_]:
+    r"""Whether the bias of each C jumps from one margin to the other when some row is left out.
+
+    Where all rows of a class are at their bounds :math:`C w_i`, free support vectors of the other
+    class fix the bias. That class has just as much in use, out of the sum of its own bounds. If
+    this sum is no larger without some row, that class is at its bounds instead.
+    """
+    assert paths.coef is not None
+    found = np.zeros(len(Cs), dtype=bool)
+    for side in (-1.0, 1.0):
+        is_own = problem.y[:, 0] * side > 0.0
+        own, other = problem.w[is_own], problem.w[~is_own].sum()
+        if own.sum() - own.max(initial=0.0) <= (1.0 + _EQUAL) * other:
+            used = np.abs(paths.coef[0][:, ~is_own]).sum(axis=1)
+            found |= used >= (1.0 - _EQUAL) * Cs * other
+    return found
+
+
+def check_fits(paths: FoldPaths) -> None:
+    """Raise if there are no fits on all rows."""
+    if np.isnan(paths.decision).any():
+        raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
+
+
+def finer(values: Array, spread: float, tol: float) -> float:
+    """The tolerance of values whose standard deviation is that: ``tol``, or less if it is small."""
+    if spread >= FLAT * tol:
+        return tol
+    finest = float(np.spacing(np.abs(values).max(initial=0.0))) / FINER
+    return min(tol, max(FINER * spread, finest))
+
+
+def rounding(diagonal: Array, coef: Array) -> Array:
+    """What the rounding of a kernel to float32 changes in values, by C.
+
+    Rounding errors of the entries have random signs, so that those of values grow with the length
+    of the coefficients.
+    """
+    size = np.sqrt(np.abs(diagonal))
+    noise: Array = ROUNDING * float(np.median(size)) * np.linalg.norm(coef * size, axis=1)
+    return noise
+
+
+def most_noise(problem: Problem, tol: float) -> float:
+    """By how much values that differ by many tolerances may be off."""
+    return max(NOISY * tol, 1e-3 * float(np.std(problem.y)))
+
+
+def is_decided(
+    problem: Problem, values: Array, error: float, spread: float, play: float = 0.0
+) -> bool:
+    """Whether values that differ by few tolerances are known well enough for comparisons.
+
+    Those of regression are compared with y. Those of labels are compared with each other, and may
+    all be equal, and with 0; held out on a kernel near the identity, they are as precise as the
+    coefficients are. ``play`` is by how much all may be off alike.
+    """
+    if not problem.loss.is_margin:
+        return max(error, play) <= DECIDED * float(np.std(problem.y))
+    differ, size = float(np.ptp(values)), np.abs(values)
+    is_ranked = differ == 0.0 or np.spacing(size.max()) <= DECIDED * differ
+    has_signs = play == 0.0 or play < size.min()
+    return bool(is_ranked and has_signs and error <= DECIDED * spread)
+
+
+def _removals_of_support(full: FoldPaths, C: float, w: Array, rows: Index) -> RowRemovals:
+    """The rows whose removal changes the fit on all rows: its support vectors.
+
+    Where none of them is free, the rows beyond the margin bound the interval of the bias, whose
+    middle is taken.
+    """
+    assert full.coef is not None
+    a = full.coef[0, 0]
+    is_free = (a != 0.0) & (np.abs(a) < C * w)
+    matters = np.flatnonzero(a if is_free.any() else w)
+    values = full.decision[0, 0] - full.intercept[0, 0]
+    return RowRemovals(C, a, values, np.intersect1d(matters, rows), matters)
+
+
+def _first_alike(machines: Sequence[_Machine]) -> list[int]:
+    """For each C the number of one with the very same solution, which no bound holds back."""
+    order = np.argsort([machine.C for machine in machines], kind="stable")
+    first = list(range(len(machines)))
+    for k, after in pairwise(order):
+        here, there = machines[k], machines[after]
+        if here.has_no_bound and np.array_equal(here.a, there.a):
+            first[after] = first[k]
+    return first
+
+
+def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Array, float]]:
+    """The spans of every C, and the condition of the system behind them."""
+    # Where no row is at the kink, none makes up for the one that is held out; where no row is
+    # open, it does not matter.
+    found = {k: (operator.diagonal(), 1.0) for k in range(len(machines))}
+    isolated = operator.isolated(ISOLATED)
+    for chain in _chains(machines):
+        members = [(k, machines[k], rows) for k, rows in chain]
+        found |= _spans_of_chain(members, operator, isolated)
+    return [found[k] for k in range(len(machines))]
+
+
+_Chain = list[tuple[int, NDArray[np.bool_]]]
+
+
+def _chains(machines: Sequence[_Machine]) -> list[_Chain]:
+    """Cs that share a system, falling, each with the rows that are taken to be at its kink.
+
+    As C falls, rows come to their bounds and leave the kink. Almost the same rows remain, or some
+    of those; the sets of larger Cs take in the few that come anew, so that they are nested.
+    """
+    chains: list[_Chain] = []
+    for k in np.argsort([-machine.C for machine in machines], kind="stable"):
+        if not (machines[k].is_open.any() and machines[k].bends.any()):
+            continue
+        bends = machines[k].bends
+        if chains and machines[k].is_as_soft_as(machines[chains[-1][0][0]]):
+            wider = [(j, rows | bends) for j, rows in chains[-1]]
+            if all(
+                np.count_nonzero(rows) <= (1.0 + ALIKE) * np.count_nonzero(machines[j].bends)
+                for j, rows in wider
+            ):
+                chains[-1] = [*wider, (int(k), bends)]
+                continue
+        chains.append([(int(k), bends)])
+    return chains
+
+
+def _spans_of_chain(
+    chain: Sequence[tuple[int, _Machine, NDArray[np.bool_]]],
+    operator: DenseMatrix,
+    isolated: NDArray[np.bool_],
+) -> dict[int, tuple[Array, float]]:
+    """The spans of support vectors that matter, from one factorisation for the Cs of a chain."""
+    is_open = np.logical_or.reduce([machine.is_open for _, machine, _ in chain])
+    support = is_open.nonzero()[0]
+    nested = chain[::-1]  # from the smallest set on
+    known = nested[0][2]
+    parts = [known.nonzero()[0]]
+    for _, _, rows in nested[1:]:
+        parts.append((rows & ~known).nonzero()[0])
+        known = known | rows
+    order = np.concatenate(parts)
+    softness = math.sqrt(chain[0][1].softness * chain[-1][1].softness)
+    counts = list(accumulate(len(part) for part in parts))
+    w = chain[0][1].problem.w[order]
+    system = NestedSpans(operator.K, order, softness / w, counts, isolated)
+    spans = np.zeros((len(nested), operator.n))
+    spans[:, support] = system.of(support)
+    return {k: (found, system.condition) for (k, _, _), found in zip(nested, spans, strict=True)}
+
+
+def unit_of(problem: Problem) -> float:
+    """The unit of distances from the kink: the standard deviation of y, or 1 for labels."""
+    if problem.loss.is_margin:
+        return 1.0
+    return max(float(np.std(problem.y[problem.w > 0.0])), float(np.finfo(float).tiny))
+
+
+def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
+    """Support vectors whose value the step cannot tell well enough.
+
+    Leaving row i out takes :math:`|a_i| K_{ii}` from its value, and the other rows give some of it
+    back. That share is what a change of their sides can spoil. It matters where it could turn a
+    sign, or be seen beside the errors of a regression.
+    """
+    rows = np.flatnonzero(machine.is_open)
+    if not rows.size:
+        return rows
+    y, values = machine.problem.y[:, 0], held[rows]
+    lost = np.abs(values - machine.u[rows])
+    push = np.abs(machine.a[rows]) * K_ii[rows]
+    share = np.maximum(push - lost, 0.0) / np.maximum(push, np.finfo(float).tiny)
+    gap = DOUBT * share * lost
+    if machine.problem.loss.is_margin:
+        m = y[rows] * values
+        return rows[(m < np.minimum(gap, CLOSE)) & (m > -gap)]
+    error = float(np.sqrt(np.average((y - held) ** 2, weights=machine.problem.w)))
+    return rows[gap > SEEN * error]
+
+
+def _refit_doubtful(
+    problem: Problem,
+    kernel: Kernel32,
+    machines: dict[int, _Machine],
+    held: dict[int, Array],
+) -> None:
+    """Put the values of models fitted without the row in the place of doubtful ones."""
+    unit = unit_of(problem)
+    cases: dict[int, RowRemovals] = {}
+    for k, machine in machines.items():
+        rows = _in_doubt(machine, held[k], kernel.diagonal)
+        if rows.size:
+            movable = machine.is_free | (machine.distance <= REACH * unit)
+            near = np.flatnonzero(movable & (problem.w > 0.0))
+            cases[k] = RowRemovals(machine.C, machine.a, machine.u - machine.b, rows, near)
+    task = (kernel, problem.y[:, 0], problem.w, list(cases.values()))
+    if problem.loss.tube is None:
+        found = hinge_held_out(*task)
+    else:
+        found = epsilon_held_out(*task, epsilon=problem.loss.tube, tol=PRECISION * unit)
+    for (k, removal), left in zip(cases.items(), found, strict=True):
+        step, side = held[k][removal.rows], np.sign(removal.coef[removal.rows])
+        # A value whose steps ran out was still rising, and the one step may be the better guess.
+        risen = side * np.maximum(side * left.values, side * step)
+        values = np.where(left.is_sure, left.values, risen)
+        held[k][removal.rows] = np.where(np.isfinite(left.values), values, step)
+
+
+def _record(held: Array, condition: float, rows: Index) -> OutOfFold:
+    n = len(rows)
+    return OutOfFold(
+        held[rows][:, None],
+        np.zeros(n, dtype=bool),
+        np.full(n, np.nan),
+        np.full(n, condition),
+    )

@@ -1,0 +1,1 @@
+"""Strategies: what to evaluate next, given what is known of the candidates."""

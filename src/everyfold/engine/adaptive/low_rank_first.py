@@ -1,0 +1,331 @@
+"""Low rank for the whole grid, more where it matters, and the exact kernel for the last few.
+
+A kernel matrix of rank r costs n r² instead of n³. Whether that is enough differs between kernels
+and ridges, and is seen only afterwards, so that a search climbs: all candidates at a low rank,
+those that are not certain and could still win at twice the rank, and so on. What is not certain
+then is looked at on one split with its exact kernel. The best are evaluated on the full
+matrix, which decides. Every candidate says how far it got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from everyfold._typing import Order
+from everyfold.crossval.refit import Refit
+from everyfold.engine.adaptive.candidate_state import (
+    CONTENDERS,
+    MOST_EXACT,
+    MOST_LARGE,
+    SHARE_OF_ALL,
+    Climb,
+    Standing,
+    certified_residual,
+)
+from everyfold.engine.adaptive.pilot_splits import (
+    Scale,
+    look_at,
+    looked_at,
+    looks_are_folds,
+    looks_are_whole,
+    number_of_looks,
+    perfect_score,
+    removals,
+    ridge_of,
+)
+from everyfold.engine.adaptive.strategy import History, Rounds, mean_score
+from everyfold.engine.execution.kernel_builder import rows_of
+from everyfold.engine.planning.units import KernelPlan, Unit, cut, typical_rows
+from everyfold.engine.records import Candidate, Data, Outcome, noted
+from everyfold.engine.scoring.fold_scores import moved, names_of
+from everyfold.engine.status import ESTIMATED
+from everyfold.linalg.tridiagonal import SINGLE
+from everyfold.operators import Dense, Iterative, Nystrom, Structure
+
+LADDER_ROWS = 2500
+"""From this many rows on a factorisation of the full matrix for every kernel is too slow."""
+
+COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
+"""From this many rows on it is too slow if all should take so many seconds, and the ladder less."""
+
+FIRST_RANK = 128
+
+LOOK_PRECISION = 0.003
+"""By which share of the spread of the targets values may be off in a look; most are by far less."""
+
+SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
+"""Of the time of an exact reduction, which a look takes in single and in double precision."""
+
+ITERATIVE_ROWS = 10_000
+"""From this many rows on the full matrix is iterated with and not factorised."""
+
+ITERATIVE_RANK = 1000
+
+
+def climbs(
+    data: Data,
+    kernels: Sequence[KernelPlan],
+    order: Order,
+    seconds: float,
+) -> bool:
+    """Whether a search begins with low ranks: its kernels are costly, and nobody asked otherwise.
+
+    ``seconds`` is what all full matrices should take, of all searches if it is one of several.
+    Training scores and folds that do not just remove rows need the full matrix of every fold.
+    """
+    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LADDER_ROWS):
+        return False
+    if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
+        return False  # steps that fail, which their own evaluation reports
+    if any(kernel.structure.is_approximate for kernel in kernels):
+        return False  # the full matrix does not fit in memory
+    if any(task.with_train or not removals(task).are_removable for task in data.tasks):
+        return False
+    candidates = list(data.candidates.values())
+    if len(candidates) <= CONTENDERS or not all(_is_plain(c) for c in candidates):
+        return False
+    return data.n >= LADDER_ROWS or seconds > COSTLY_SECONDS
+
+
+def _seconds(units: Sequence[Unit]) -> float:
+    return sum(unit.seconds for unit in units)
+
+
+def _is_plain(candidate: Candidate) -> bool:
+    model = candidate.model
+    if not model.loss.has_constant_curvature or model.operator != "auto" or model.warp is not None:
+        return False
+    if model.choice.depends_on_rows or model.choice.is_precomputed:
+        return False
+    if len(model.ridges) > 1 or model.chooses_ridge or model.ridges[0] <= 0.0:
+        return False
+    if any(step.params for step in candidate.parts.steps):
+        return False  # metadata of all rows, which samples of them do not have
+    return not model.choice.resolve_for_any().is_linear and model.class_weight != "balanced"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel of the ladder: its candidates, its trace, and whether each fold has its own."""
+
+    numbers: tuple[int, ...]
+    trace: float
+    is_per_fold: bool = False
+
+
+StructureOf = Callable[[Step, Sequence[int]], Structure]
+"""How the matrix of a kernel is represented for some of its candidates."""
+
+
+@dataclass(frozen=True)
+class Ladder(Rounds):
+    """Low ranks first, the full kernel last.
+
+    Attributes
+    ----------
+    kernels : tuple of Step
+    rhos : dict
+        The ridge of every candidate on all rows, by number.
+    metric : str
+        The score that decides.
+    order : Order
+    seed : int
+        Of the landmarks.
+    scale : Scale
+        How scores are compared.
+    most : int
+        Candidates that are evaluated on the full matrix because of their upper limits.
+    first : sequence of Unit
+    """
+
+    kernels: tuple[Step, ...]
+    rhos: dict[int, float]
+    metric: str
+    order: Order
+    seed: int
+    scale: Scale
+    most: int
+    first: Sequence[Unit] = field(default=(), repr=False)
+
+    @classmethod
+    def of(
+        cls, data: Data, kernels: Sequence[KernelPlan], metric: str, order: Order, seed: int
+    ) -> Ladder:
+        """The ladder of a search."""
+        steps = tuple(
+            Step(
+                tuple(c.number for c in kernel.candidates),
+                _trace(data, kernel),
+                kernel.outline.is_per_fold,
+            )
+            for kernel in kernels
+        )
+        rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
+        folds = removals(data.tasks[0])
+        rows = len(look_at(folds, seed)[1])
+        all_looks = len(folds) if looks_are_folds(folds) else 0
+        scale = Scale(perfect_score(data.tasks[0], metric), rows, all_looks)
+        is_large = data.n >= LADDER_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
+        most = MOST_LARGE if is_large else MOST_EXACT
+        ladder = cls(steps, rhos, metric, order, seed, scale, most)
+        return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
+
+    @property
+    def climbs(self) -> bool:
+        """See base class."""
+        return True
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        climb = self._climb(history).predict()
+        looks = max((o.look for outcomes in history for o in outcomes), default=0)
+        if not (looks or climb.has_full):
+            rank = FIRST_RANK * 2 ** len(history)
+            # Where a look has all rows, it tells more than a higher rank, in less time.
+            if rank <= data.n // 4 and not looks_are_whole(removals(data.tasks[0])):
+                standings = climb.uncertain()
+                if standings:
+                    return self._units(data, standings, rank)
+            uncertified = climb.uncertified()
+            if uncertified:
+                return self._look(data, uncertified, 1)
+        to_look_at, turn = climb.to_look_at(number_of_looks(removals(data.tasks[0])))
+        if to_look_at:
+            return self._look(data, to_look_at, turn)
+        return self._units(data, climb.next_full(), None)
+
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class: the first rank, a look, more for a few, and the full matrix of two."""
+        turns = number_of_looks(removals(data.tasks[0]))
+        few = [step.numbers[0] for step in self.kernels][:CONTENDERS]
+        looks = self._look(data, list(self.rhos), 1)
+        looks += [unit for turn in range(2, turns + 1) for unit in self._look(data, few, turn)]
+        return [*self.first, *looks, *self._units(data, few[:2], None)]
+
+    def is_quicker(self, data: Data, full: Sequence[Unit]) -> bool:
+        """Whether it should take less time than the full matrices of all candidates."""
+        return data.n >= LADDER_ROWS or _seconds(self.expected(data)) < _seconds(full)
+
+    def _standings(self) -> list[Standing]:
+        """Every candidate at the start."""
+        return [
+            Standing(number, self.rhos[number], k, step.trace)
+            for k, step in enumerate(self.kernels)
+            for number in step.numbers
+        ]
+
+    def _climb(self, history: History) -> Climb:
+        climb = Climb(self._standings(), self.metric, self.scale, self.most)
+        return climb.replay(history)
+
+    def status(self, outcome: Outcome) -> str:
+        """See base class: "certified" is what the residual trace tells."""
+        is_certified = outcome.residual_trace <= self._certified[outcome.number]
+        return "certified" if outcome.is_of_another_model and is_certified else ESTIMATED
+
+    @cached_property
+    def _certified(self) -> dict[int, float]:
+        """The residual traces at which candidates are certified."""
+        return {
+            number: certified_residual(self.rhos[number], step.trace)
+            for step in self.kernels
+            for number in step.numbers
+        }
+
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class: scores follow looks where ranks left much out, and statuses all of it."""
+        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
+        climb, shifts = self._climb(history), self._shifts(history, latest, data)
+        found = []
+        for number, outcome in latest.items():
+            status = climb.status(climb.standings[number])
+            if number in shifts:
+                scores = moved(outcome.scores, shifts[number])
+                found.append(noted(outcome, scores=scores, means={}, status=status))
+            elif status != self.status(outcome):
+                found.append(noted(outcome, status=status))
+        return found
+
+    def _shifts(
+        self, history: History, latest: Mapping[int, Outcome], data: Data
+    ) -> dict[int, dict[str, float]]:
+        """What looks add to scores of ranks that left much out, by candidate and metric.
+
+        None gets ahead of the best on the full matrix.
+        """
+        full = [mean_score(o, self.metric) for o in latest.values() if not o.is_of_another_model]
+        shifts: dict[int, dict[str, float]] = {}
+        for metric in names_of(next(iter(latest.values())).scores):
+            scale = replace(self.scale, best=perfect_score(data.tasks[0], metric))
+            climb = Climb(self._standings(), metric, scale, self.most).replay(history).predict()
+            cap = max(full, default=np.inf) if metric == self.metric else np.inf
+            for number, shift in climb.corrections(cap).items():
+                shifts.setdefault(number, {})[metric] = shift
+        return shifts
+
+    def _units(self, data: Data, numbers: Sequence[int], rank: int | None) -> list[Unit]:
+        """Units of some candidates at a rank, None for the full matrix."""
+        structure_of = partial(self._structure, data.n, rank)
+        return cut(data, list(self._plans(data, numbers, structure_of)), self.order)
+
+    def _look(self, data: Data, numbers: Sequence[int], turn: int) -> list[Unit]:
+        """Units of some candidates on a split that they are looked at on."""
+        seen = looked_at(data, turn)
+        # One split needs no kernel of all rows: that of its training rows is smaller.
+        plans = [
+            replace(plan, outline=replace(plan.outline, is_per_fold=True))
+            for plan in self._plans(seen, numbers, lambda *_: Dense())
+        ]
+        units = cut(seen, plans, self.order)
+        return [self._quick(replace(unit, look=turn), seen) for unit in units]
+
+    def _quick(self, unit: Unit, seen: Data) -> Unit:
+        """The same look by reductions that end as soon as scores are known well enough."""
+        if any(task.width > 1 for task in seen.tasks):
+            return unit  # several targets share the whole reduction, or a factorisation
+        quick = Refit(route="tridiagonal", precision=LOOK_PRECISION)
+        groups = tuple(
+            tuple(replace(group, method=replace(group.method, criterion=quick)) for group in own)
+            for own in unit.groups
+        )
+        least = [min(self.rhos[k] for group in own for k in group.numbers) for own in groups]
+        is_single = [rho >= SINGLE * seen.n for rho in least]
+        share = np.mean([SHARE_OF_SINGLE if single else SHARE_OF_DOUBLE for single in is_single])
+        return replace(unit, groups=groups, seconds=float(share) * unit.seconds)
+
+    def _plans(
+        self, data: Data, numbers: Sequence[int], structure_of: StructureOf
+    ) -> Iterator[KernelPlan]:
+        chosen = set(numbers)
+        for step in self.kernels:
+            own = [number for number in step.numbers if number in chosen]
+            if own:
+                structure = structure_of(step, own)
+                outline = structure.outline(data.n, data.n, is_per_fold=step.is_per_fold)
+                # Refits have the full kernel, whichever rows landmarks are drawn from.
+                outline = replace(outline, is_approximate=structure.is_approximate)
+                candidates = tuple(data.candidates[number] for number in own)
+                yield KernelPlan(candidates, structure, outline)
+
+    def _structure(self, n: int, rank: int | None, step: Step, numbers: Sequence[int]) -> Structure:
+        """The full matrix, or landmarks until the last of the candidates is certain."""
+        if rank is None:
+            return Dense() if step.is_per_fold else _full(n, self.seed)
+        rho = min(self.rhos[number] for number in numbers)
+        tol = certified_residual(rho, step.trace) / step.trace if step.trace > 0.0 else 0.0
+        return Nystrom(rank, tol=tol, random_state=self.seed)
+
+
+def _trace(data: Data, kernel: KernelPlan) -> float:
+    candidate = kernel.candidates[0]
+    X = (typical_rows if kernel.outline.is_per_fold else rows_of)(data, candidate)
+    return float(candidate.model.choice.resolve(X).diagonal(X).sum())
+
+
+def _full(n: int, seed: int) -> Structure:
+    """The full matrix: factorised while that is quick, else iterated with."""
+    return Dense() if n < ITERATIVE_ROWS else Iterative(rank=ITERATIVE_RANK, random_state=seed)

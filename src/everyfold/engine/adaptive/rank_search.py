@@ -1,0 +1,129 @@
+"""How many landmarks: twice as many in every round, until the best score stays where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from everyfold._typing import Order
+from everyfold.engine.adaptive.strategy import History, Rounds, mean_score
+from everyfold.engine.planning.pass_sizes import cut_passes
+from everyfold.engine.planning.units import Unit, cut, kernels_of
+from everyfold.engine.records import Candidate, Data, Outcome, noted
+from everyfold.engine.scoring.fold_scores import column
+from everyfold.operators import Nystrom
+
+FIRST_LANDMARKS = 128
+
+MOST_LANDMARKS = 4096
+"""Of a search that finds their number itself."""
+
+CONVERGED = 0.1
+"""Scores have converged where twice the landmarks move the best by this share of its error."""
+
+
+def with_open_ranks(data: Data) -> list[int]:
+    """The candidates whose number of landmarks is to be found."""
+    return [number for number, candidate in data.candidates.items() if _is_open(candidate)]
+
+
+def _is_open(candidate: Candidate) -> bool:
+    operator = candidate.model.operator
+    return isinstance(operator, Nystrom) and operator.n_landmarks == "auto"
+
+
+def settled(data: Data, landmarks: int) -> Data:
+    """The same data, with so many landmarks where their number was left open."""
+    if not landmarks:
+        return data
+    found = {}
+    for number, candidate in data.candidates.items():
+        if _is_open(candidate):
+            operator = candidate.model.structure_for_any().with_params(n_landmarks=landmarks)
+            candidate = replace(candidate, model=replace(candidate.model, operator=operator))
+        found[number] = candidate
+    return replace(data, candidates=found)
+
+
+@dataclass(frozen=True)
+class RankCurve(Rounds):
+    """All candidates with 128 landmarks, those whose number is open with 256, 512 and so on.
+
+    Rounds end where the best mean score moves by less than a tenth of its standard error over the
+    folds, or where there would be more landmarks than 4096 or rows. All rounds together cost a
+    third more than the last.
+
+    Attributes
+    ----------
+    metric : str
+        The score that decides.
+    order : Order
+    is_per_fold : bool
+        Whether each fold prepares its own rows.
+    first : sequence of Unit
+    """
+
+    metric: str
+    order: Order
+    is_per_fold: bool
+    first: Sequence[Unit] = field(default=(), repr=False)
+
+    @classmethod
+    def of(cls, data: Data, metric: str, order: Order, *, is_per_fold: bool) -> RankCurve:
+        """The rounds of a search."""
+        blank = cls(metric, order, is_per_fold)
+        return replace(blank, first=blank._units(data, 0, list(data.candidates)))
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        largest = min(MOST_LANDMARKS, data.stream.source.n_rows if data.stream else data.n)
+        is_at_end = FIRST_LANDMARKS * 2 ** len(history) > largest
+        if is_at_end or (len(history) > 1 and self._has_converged(history)):
+            return ()
+        return self._units(data, len(history), with_open_ranks(data))
+
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """See base class: three rounds."""
+        more = (self._units(data, k, with_open_ranks(data)) for k in (1, 2))
+        return [*self.first, *(unit for units in more for unit in units)]
+
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """See base class: converged is what the last doubling moved by little."""
+        before = {o.number: o for outcomes in history[:-1] for o in outcomes}
+        return [
+            noted(last, status="converged")
+            for last in history[-1]
+            if last.number in before and self._moved(before[last.number], last) <= self._error(last)
+        ]
+
+    def _units(self, data: Data, k: int, numbers: Sequence[int]) -> list[Unit]:
+        """The units of some candidates in round k."""
+        rows = data.stream.source.n_rows if data.stream else data.n
+        count = min(FIRST_LANDMARKS * 2**k, max(1, rows or FIRST_LANDMARKS))
+        some = {number: data.candidates[number] for number in numbers}
+        data = settled(replace(data, candidates=some), count)
+        if data.stream is not None:
+            units = cut_passes(data, 1)
+        else:
+            kernels = kernels_of(data, list(data.candidates.values()), is_per_fold=self.is_per_fold)
+            units = list(cut(data, list(kernels), self.order))
+        return [replace(unit, landmarks=count) for unit in units]
+
+    def _has_converged(self, history: History) -> bool:
+        before, last = (self._best(outcomes) for outcomes in history[-2:])
+        return self._moved(before, last) <= self._error(last)
+
+    def _best(self, outcomes: Sequence[Outcome]) -> Outcome:
+        return max(outcomes, key=lambda o: (mean_score(o, self.metric), -o.number))
+
+    def _moved(self, one: Outcome, two: Outcome) -> float:
+        means = mean_score(one, self.metric), mean_score(two, self.metric)
+        return abs(means[1] - means[0]) if np.isfinite(means).all() else np.inf
+
+    def _error(self, outcome: Outcome) -> float:
+        """A share of the standard error of a mean score; never nothing."""
+        scores = column(outcome.scores, self.metric)
+        error = float(scores.std(ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else 0.0
+        return max(CONVERGED * error, 1e-9 * abs(float(scores.mean())))

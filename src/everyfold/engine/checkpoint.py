@@ -1,0 +1,402 @@
+"""A journal of finished units, so that a search goes on after its process has died.
+
+A file of lines. Each is a checksum and a JSON text: the first says which search it is, every other
+has the outcomes of one unit, on disk before the next one counts. Nothing in it is executed when it
+is read: a file that somebody else wrote can give wrong numbers, but run nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from importlib.metadata import PackageNotFoundError, version
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from everyfold._progress import warn
+from everyfold._typing import Params, Splitter
+from everyfold.engine.code_digests import Digests, JournalError
+from everyfold.engine.planning.units import Unit
+from everyfold.engine.records import Data, Outcome
+from everyfold.engine.request import Request
+from everyfold.engine.serialisation import Json, check_outcomes, decoded, encoded
+from everyfold.io.disk import lock, sync_folder
+
+Result = TypeVar("Result")
+
+_NAME = b"everyfold-journal-"
+_MAGIC = _NAME + b"2 "
+
+
+class Journal:
+    """The finished units of one search in a file.
+
+    Attributes
+    ----------
+    found : int
+        How many finished units the file had.
+
+    **Cost**: of a unit, its outcomes in JSON (arrays compressed) and one ``fsync``; they are read
+    one by one when their turn comes.
+    """
+
+    def __init__(self, path: Path, file: FileIO, *, keeps_failures: bool) -> None:
+        self._path, self._file, self._keeps_failures = path, file, keeps_failures
+        self._places: dict[str, int] = {}
+        self.found = 0
+
+    def start(self, asked: Fingerprint) -> None:
+        """Read what there is; raise if it is of another search."""
+        with self._path.open("rb") as reader:
+            lines = self._lines(reader)
+            try:
+                _, header = next(lines)
+            except StopIteration:
+                self._file.truncate(0)
+                self._write(_MAGIC, {"fingerprint": asked})
+                sync_folder(self._path.parent)
+                return
+            if not _is_header(header):
+                raise JournalError(
+                    f"journal={str(self._path)!r} is damaged in its first line, which identifies "
+                    "the search; remove the file, or choose another name"
+                )
+            self._compare(header["fingerprint"], asked)
+            self._read_places(lines)
+        self.found = len(self._places)
+
+    def _read_places(self, lines: Iterator[tuple[int, Json]]) -> None:
+        damaged = []
+        for place, record in lines:
+            if record is None:
+                damaged.append(place)
+            elif isinstance(record, dict) and isinstance(record.get("unit"), str):
+                self._places[record["unit"]] = place
+            else:
+                raise self._forged(place)
+        if damaged:
+            more = f" and {len(damaged) - 1} more places" if len(damaged) > 1 else ""
+            warn(
+                f"journal={str(self._path)!r} is damaged at byte {damaged[0]}{more}: what was "
+                "written there is evaluated again"
+            )
+
+    def find(self, unit: Unit, folds_of: Callable[[int], int | None]) -> list[Outcome] | None:
+        """The outcomes of a unit, if it was finished before; candidates have so many folds."""
+
+        def read(outcomes: list[Outcome]) -> list[Outcome]:
+            check_outcomes(outcomes, unit, folds_of)
+            return outcomes
+
+        return self.find_record(unit_key(unit), read)
+
+    def find_record(self, key: str, read: Callable[[list[Json]], Result]) -> Result | None:
+        """What was written under a key, as it is read; whatever that raises, it was forged."""
+        place = self._places.get(key)
+        if place is None:
+            return None
+        with self._path.open("rb") as reader:
+            reader.seek(place)
+            line = reader.readline()
+        try:
+            return read([decoded(outcome) for outcome in _parsed(line)["outcomes"]])
+        except Exception as error:
+            raise self._forged(place) from error
+
+    def append(self, unit: Unit, outcomes: Sequence[Outcome]) -> None:
+        """Write a finished unit; one whose failure ends the search is not."""
+        if not self._keeps_failures and any(outcome.failures for outcome in outcomes):
+            return
+        self.append_record(unit_key(unit), outcomes)
+
+    def append_record(self, key: str, outcomes: Sequence[object]) -> None:
+        """Write plain data, arrays or outcomes under a key."""
+        self._write(b"", {"unit": key, "outcomes": [encoded(o) for o in outcomes]})
+
+    def _write(self, prefix: bytes, record: object) -> None:
+        """Add a line, which is on disk or, after an error, as if it had never begun."""
+        text = json.dumps(record, separators=(",", ":")).encode()
+        line = memoryview(prefix + b"%08x " % zlib.crc32(text) + text + b"\n")
+        place = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(place)
+            words = f"journal={str(self._path)!r} cannot be written ({error.strerror or error})"
+            raise OSError(
+                error.errno,
+                f"{words}; what is finished is kept, and repeating the call, once there is room, "
+                "goes on from there",
+            ) from error
+
+    def _lines(self, reader: BufferedReader) -> Iterator[tuple[int, Json]]:
+        """Where each record begins, and what it says, None if that is damaged; drops a torn end."""
+        start = reader.read(len(_MAGIC))
+        if not _MAGIC.startswith(start):
+            self._refuse(start)
+        reader.seek(0)
+        place, waiting = 0, None
+        while line := reader.readline():
+            if waiting is not None:
+                yield waiting
+            try:
+                record = _parsed(line.removeprefix(_MAGIC) if place == 0 else line)
+            except _Damage:
+                record = None
+            except (ValueError, RecursionError):
+                raise self._forged(place) from None
+            waiting = place, record
+            if not line.endswith(b"\n"):
+                waiting = place, None
+            place += len(line)
+        if waiting is None:
+            return
+        if waiting[1] is None:
+            self._file.truncate(waiting[0])
+        else:
+            yield waiting
+
+    def _refuse(self, start: bytes) -> NoReturn:
+        if start.startswith(_NAME):
+            raise JournalError(
+                f"journal={str(self._path)!r} was written by another version of everyfold; "
+                "choose another file to start anew"
+            )
+        raise JournalError(
+            f"journal={str(self._path)!r} exists and is not a journal; choose the name of a "
+            "file that does not exist"
+        )
+
+    def _forged(self, place: int) -> JournalError:
+        return JournalError(
+            f"journal={str(self._path)!r} has something at byte {place} that this search has not "
+            "written; remove the file, or choose another name"
+        )
+
+    def _compare(self, known: Fingerprint, asked: Fingerprint) -> None:
+        words = difference(known, asked)
+        if words:
+            raise JournalError(
+                f"journal={str(self._path)!r} belongs to another search: it differs in "
+                f"{'; '.join(words)}. Call the search as before to continue it, or choose "
+                "another file to start anew"
+            )
+
+
+@contextmanager
+def opened(
+    path: str | os.PathLike[str] | None, request: Request, data: Data
+) -> Iterator[Journal | None]:
+    """The journal of a search, locked as long as it is open; None if there is no path.
+
+    The lock is the operating system's and goes with the process, however that ends.
+    """
+    if path is None:
+        yield None
+        return
+    _check_repeatable(request)
+    keeps_failures = request.options.error_score != "raise"
+    with opened_file(path, fingerprint(request, data), keeps_failures=keeps_failures) as journal:
+        yield journal
+
+
+@contextmanager
+def opened_file(
+    path: str | os.PathLike[str], asked: Fingerprint, *, keeps_failures: bool = True
+) -> Iterator[Journal]:
+    """The journal of whatever has this fingerprint, locked as long as it is open."""
+    with _file(Path(path)) as file:
+        _lock(file, path)
+        journal = Journal(Path(path), file, keeps_failures=keeps_failures)
+        journal.start(asked)
+        yield journal
+
+
+def _file(path: Path) -> FileIO:
+    if path.exists() and not path.is_file():
+        raise JournalError(f"journal={str(path)!r} is not a regular file; choose another name")
+    if not path.parent.is_dir():
+        raise JournalError(
+            f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
+        )
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    return FileIO(descriptor, "r+b")  # without a buffer that a full disk would leave behind
+
+
+def _lock(file: FileIO, path: str | os.PathLike[str]) -> None:
+    try:
+        lock(file)
+    except BlockingIOError as error:
+        raise JournalError(
+            f"journal={str(path)!r} is in use by another search; wait until it ends, or choose "
+            "another file"
+        ) from error
+
+
+def _check_repeatable(request: Request) -> None:
+    """Refuse what is drawn anew in every call, so that none would go on with another's journal."""
+    check_folds_repeat(request.cv)
+    seeds = request.options.seeds
+    if request.options.random_state is None and seeds.are_drawn:
+        raise JournalError(
+            "random_state=None draws different landmarks in every call, so that a journal "
+            "cannot be continued; pass an integer, such as random_state=0"
+        )
+
+
+def check_folds_repeat(cv: Splitter) -> None:
+    """Refuse a splitter that draws other folds in every call."""
+    is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
+    if is_drawn:
+        raise JournalError(
+            f"cv={cv!r} draws different folds in every call, so that a journal cannot be "
+            "continued; give it a random_state"
+        )
+
+
+class _Damage(Exception):
+    """A line that is not as it was written."""
+
+
+def _parsed(line: bytes) -> Json:
+    """What a line says; _Damage if its checksum is wrong, other errors if it is no JSON."""
+    checksum, _, text = line.rstrip(b"\n").partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(text):
+        raise _Damage
+    return json.loads(text)
+
+
+def _is_header(header: Json) -> bool:
+    parts = header.get("fingerprint") if isinstance(header, dict) else None
+    if not isinstance(parts, dict) or not all(isinstance(part, dict) for part in parts.values()):
+        return False
+    return all(isinstance(own, str) for part in parts.values() for own in part.values())
+
+
+# -- What a search is known by in another process: digests of data, folds, candidates and options -
+
+
+Fingerprint = dict[str, dict[str, str]]
+"""Of every part of a search, what belongs to it by name: a digest, or a version."""
+
+_PACKAGES = ("everyfold", "numpy", "scipy", "scikit-learn", "numba")
+_PUBLIC = {
+    "asked": "order",
+    "train_scores": "return_train_score",
+    "keeps": "keep_predictions",
+    "pools": "pooled",
+    "selects_by": "refit",
+}
+"""The names of options that users know by others."""
+
+
+def fingerprint(request: Request, data: Data) -> Fingerprint:
+    """What the outcomes of a search depend on.
+
+    ``n_jobs``, ``verbose`` and whether the best is refitted are no part of it.
+
+    **Cost**: one reading of all rows and folds.
+    """
+    X, metadata = request.X, request.metadata
+    more = {**metadata.split, **metadata.score, **metadata.fit}
+    asked = {f.name: getattr(request.options, f.name) for f in fields(request.options)}
+    asked |= {f.name: getattr(request.wants, f.name) for f in fields(request.wants)}
+    asked |= {own: asked.pop(name) for name, own in _PUBLIC.items()}
+    asked |= {"scoring": request.scorer, "refit": asked["refit"] or True}
+    del asked["n_jobs"]
+    rows = (type(X), X.identity()) if request.is_source else X
+    parts: dict[str, Params] = {
+        "data": {"X": rows, "y": request.y, **more},
+        "folds": {"cv": _folds(data)},
+        "candidates": {"estimator": request.estimator, "parameters": list(request.candidates)},
+        "options": asked,
+    }
+    return fingerprint_of(parts)
+
+
+def fingerprint_of(parts: Mapping[str, Mapping[str, object]]) -> Fingerprint:
+    """The digests of what belongs to every part of a search, and the versions of the packages."""
+    digests = Digests()
+    found = {
+        part: {name: digests.of(value, name) for name, value in values.items() if value is not None}
+        for part, values in parts.items()
+    }
+    code = digests.code()
+    others = {name: own for name, own in digests.packages.items() if name != "sklearn"}
+    return {**found, "code": code, "versions": {**others, **versions()}}
+
+
+def difference(one: Fingerprint, other: Fingerprint) -> list[str]:
+    """The parts that differ, and in brackets what of them does.
+
+    Code that only one of them has is named if nothing else differs. Another version of Python
+    compiles all code to something else.
+    """
+    words, alone = [], []
+    for part in dict.fromkeys([*one, *other]):
+        a, b = one.get(part, {}), other.get(part, {})
+        names = [name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]
+        if part in ("code", "versions"):
+            alone += [name for name in names if (name in a) != (name in b)]
+            names = [name for name in names if name not in alone]
+        if part == "versions":
+            names = [f"{name} {a[name]}, now {b[name]}" for name in names]
+        if part == "code" and not _is_same_python(one, other):
+            continue
+        if part == "code":
+            names = [f"{name} has changed since" for name in names if not _is_told(name, names)]
+        if names:
+            words.append(f"{part} ({', '.join(names)})")
+    return words or ([f"code ({', '.join(alone)})"] if alone else [])
+
+
+def _is_same_python(one: Fingerprint, other: Fingerprint) -> bool:
+    versions = [each.get("versions", {}).get("python") for each in (one, other)]
+    return versions[0] == versions[1]
+
+
+def _is_told(name: str, names: Sequence[str]) -> bool:
+    """Whether it is a module, and something that is in it is among the names."""
+    module = name.removeprefix("the module `").removesuffix("`")
+    return module != name and any(other.endswith(f" of module {module}") for other in names)
+
+
+def unit_key(unit: Unit) -> str:
+    """What the outcomes of a unit depend on, besides the search; not what it costs."""
+    groups = [
+        (g.numbers, g.method.criterion, g.method.fallback, g.method.words)
+        for kernel in unit.groups
+        for g in kernel
+    ]
+    shape = [len(kernel) for kernel in unit.groups]
+    how = unit.structure, unit.shared, unit.order, unit.look, unit.landmarks, unit.drawn
+    return Digests().of((groups, shape, unit.folds, *how))
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that results depend on."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "unknown"
+    return found
+
+
+def _folds(data: Data) -> object:
+    """All that says which rows are fitted and predicted."""
+    if data.stream is not None:
+        return data.stream.rule
+    if not data.tasks:
+        return list(data.splits)
+    return list({id(task.folds): task.folds for task in data.tasks}.values())

@@ -1,0 +1,1 @@
+"""Carrying out a plan: units of work, workers, passes over rows, refits."""

@@ -1,0 +1,178 @@
+"""The door: every public function builds a request, reads it, plans it, and has it carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+from everyfold.engine.checkpoint import Journal
+from everyfold.engine.execution.run import lost, run, score_together
+from everyfold.engine.execution.workers import WorkerDiedError, map_unordered
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.planning.units import Unit, gather
+from everyfold.engine.records import REFITTED, Data, Outcome, join, noted, without_values
+from everyfold.engine.request import Request
+from everyfold.linalg.blas import SINGLE_THREAD_ROWS
+
+
+def outcomes_of(made: SearchPlan, data: Data, request: Request) -> dict[int, Outcome]:
+    """The last outcome of every candidate by number, once a plan is carried out."""
+    done = carry_out(made, data, request.options.n_jobs)
+    return {outcome.number: outcome for some in done for outcome in some}
+
+
+def carry_out(
+    plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Journal | None = None
+) -> Generator[list[Outcome], None, None]:
+    """The outcomes of all candidates as they get complete, round after round.
+
+    Rounds that go by parts of candidates get, and give, the folds of candidates as they come.
+    A later outcome of a candidate takes the place of an earlier one. The last ones may only restate
+    scores, or how certain they are. Units that the journal has are not repeated, and all others are
+    written to it.
+    """
+    data = data.prepared(plan.kind, plan.pooled).refitting(plan.plain)
+    history: list[list[Outcome]] = []
+    units, waiting = plan.rounds.first, _Waiting(data)
+    while units:
+        history.append([])
+        data.watch.begin_round(units)
+        for outcomes in _mapped(units, data, n_jobs, journal):
+            complete = outcomes
+            if not plan.rounds.takes_parts:
+                complete = list(waiting.complete(outcomes))
+            if complete:
+                history[-1] += [without_values(outcome) for outcome in complete]
+                whole = [outcome for outcome in complete if not outcome.look]
+                if whole:
+                    yield [noted(o, status=plan.rounds.status(o)) for o in whole]
+        units = plan.rounds.after(history, data)
+    restated = plan.rounds.restated(history, data)
+    if restated:
+        yield [noted(outcome, is_restated=True) for outcome in restated]
+
+
+def _mapped(
+    units: Sequence[Unit], data: Data, n_jobs: int | None, journal: Journal | None
+) -> Iterator[list[Outcome]]:
+    """The outcomes of units: those that a journal has, and the others as they get done."""
+    if journal is None:
+        for unit, outcomes in _done(units, data, n_jobs, is_single=False):
+            data.watch.tell(unit, 1.0)
+            yield outcomes
+        return
+    left = []
+    for unit in units:
+        known, rest = _remembered(unit, data, journal)
+        if known:
+            yield known
+        if rest is None:
+            data.watch.tell(unit, 1.0)
+        else:
+            left.append(rest)
+    for unit, outcomes in _done(left, data, n_jobs, is_single=True):
+        if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
+            for part in _parts(unit, data):
+                journal.append(part, [o for o in outcomes if o.number in part.numbers])
+        data.watch.tell(unit, 1.0)
+        yield outcomes
+
+
+def _parts(unit: Unit, data: Data) -> list[Unit]:
+    """What a journal keeps: of a pass each kernel, as passes may be cut otherwise next time."""
+    return [unit] if data.stream is None else unit.apart()
+
+
+def _remembered(unit: Unit, data: Data, journal: Journal) -> tuple[list[Outcome], Unit | None]:
+    """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
+    found: list[Outcome] = []
+    left: list[Unit] = []
+    for part in _parts(unit, data):
+        known = journal.find(part, data.folds_of if data.stream is None else _unknown)
+        if known is None:
+            left.append(part)
+        else:
+            found += known
+    if not found:
+        return [], unit
+    groups = tuple(groups for part in left for groups in part.groups)
+    return found, replace(unit, groups=groups) if groups else None
+
+
+def _unknown(number: int) -> None:
+    """How many folds a candidate has, where only a pass over the rows tells."""
+
+
+def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:
+    failures = [outcome.failure for outcome in outcomes]
+    return any(f is not None and isinstance(f.error, WorkerDiedError) for f in failures)
+
+
+def _done(
+    units: Sequence[Unit], data: Data, n_jobs: int | None, *, is_single: bool
+) -> Iterator[tuple[Unit, list[Outcome]]]:
+    """Units and their outcomes as they get done; ``is_single`` hands them out one by one.
+
+    Units with threads of their own come one after the other; refits share nothing with each other,
+    and are not ours to limit.
+    """
+    work: Callable[[Unit], list[Outcome]] = partial(run, data)
+    if data.stream is not None and data.stream.source.workers() is not None:
+        yield from ((unit, work(unit)) for unit in units)  # a cluster does the work of each
+        return
+    for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
+        jobs = 1 if alike[0].threads > 1 else n_jobs
+        is_refit = alike[0].order == "refit"
+        yield from map_unordered(
+            work,
+            alike,
+            jobs,
+            SINGLE_THREAD_ROWS if is_refit else data.n,
+            pieces=len(alike) if is_refit or is_single else None,
+            lost=partial(lost, data),
+            is_watched=is_single,
+        )
+
+
+class _Waiting:
+    """The folds of candidates that have come, until their last ones have."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+        self._parts: dict[int, list[Outcome]] = {}
+        self._left: dict[int, int] = {}
+        """How many folds of a candidate are still to come."""
+        self._trials: dict[int, Outcome] = {}
+        """Folds that were refitted to see how long that takes: other refits go on from there."""
+
+    def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
+        """Candidates whose last folds are among these; a pass over a source has all of them."""
+        if self._data.stream is not None:
+            yield from outcomes
+            return
+        yield from (outcome for outcome in outcomes if outcome.look)
+        for outcome in outcomes:
+            is_refitted, number = outcome.status == REFITTED, outcome.number
+            if outcome.look and is_refitted:
+                self._trials[number] = noted(outcome, look=0)
+            if outcome.look:
+                continue
+            if is_refitted and number in self._trials:
+                self._add(self._trials.pop(number))
+            if self._add(outcome) == 0:
+                del self._left[number]
+                yield self._whole(number)
+
+    def _add(self, outcome: Outcome) -> int:
+        """Take some folds of a candidate; how many are left."""
+        number = outcome.number
+        self._parts.setdefault(number, []).append(outcome)
+        left = self._left.get(number, self._data.folds_of(number)) - len(outcome.folds)
+        self._left[number] = left
+        return left
+
+    def _whole(self, number: int) -> Outcome:
+        whole = join(self._parts.pop(number))
+        candidate = self._data.candidates.get(number)
+        return score_together(whole, self._data.tasks[candidate.task]) if candidate else whole

@@ -1,0 +1,529 @@
+"""The pure function that evaluates a unit: from its numbers and the data to outcomes."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from everyfold._progress import listening, within
+from everyfold._typing import AnyArray, Array, Label, Mask, Params, Score
+from everyfold.crossval.base import Closed, Failure, OutOfFold, Predictive, is_trusted
+from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
+from everyfold.engine.adaptive.pilot_splits import errors_of, looked_at
+from everyfold.engine.adaptive.rank_search import settled
+from everyfold.engine.execution.kernel_builder import Bases, FoldRows, bind
+from everyfold.engine.execution.passes import run_pass
+from everyfold.engine.execution.refits import lost_refits, run_refits
+from everyfold.engine.planning.closed_costs import AS_DEFINED, by_criterion
+from everyfold.engine.planning.methods import Method
+from everyfold.engine.planning.units import Group, Unit
+from everyfold.engine.records import Candidate, Data, Outcome, Task, Tile, noted
+from everyfold.engine.scoring.fold_scorers import Judge, masked
+from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.metrics import Side
+from everyfold.engine.scoring.ties import same_places
+from everyfold.engine.status import exclude
+from everyfold.estimators.target_transforms import Warped
+from everyfold.folds import Folds, chosen
+from everyfold.operators import Primal, Responds, StructureError
+from everyfold.operators.base import Operator, Splits, having
+from everyfold.solvers import DidNotConvergeError, Problem
+
+
+def run(data: Data, unit: Unit) -> list[Outcome]:
+    """Evaluate a unit: a pure function of its numbers and the data."""
+    with listening(data.watch.listener(unit)):
+        return _run(data, unit)
+
+
+def _run(data: Data, unit: Unit) -> list[Outcome]:
+    if unit.landmarks:
+        found = _run(settled(data, unit.landmarks), replace(unit, landmarks=0))
+        return [noted(outcome, landmarks=unit.landmarks) for outcome in found]
+    if data.stream is not None:
+        return run_pass(data, unit)
+    if unit.order == "refit":
+        return run_refits(data, unit)
+    if unit.look:
+        return _look(data, unit)
+    bases: Bases = {}
+    outcomes: list[Outcome] = []
+    for k, groups in enumerate(unit.groups):
+        with within(k, len(unit.groups)):
+            outcomes += _kernel(data, unit, groups, bases)
+    return outcomes
+
+
+def _look(data: Data, unit: Unit) -> list[Outcome]:
+    """A unit on one split; warnings of scorers about its rows are silenced."""
+    seen = looked_at(data, unit.look)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = _run(seen, replace(unit, look=0))
+    return [
+        noted(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
+        for outcome in found
+    ]
+
+
+def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> list[Outcome]:
+    """All groups of one kernel."""
+    start = time.perf_counter()
+    first = data.candidates[groups[0].numbers[0]]
+    operator: Operator
+    assert unit.structure is not None
+    try:
+        if unit.order == "fold":
+            operator = FoldRows(data, first, unit.structure, unit.shared, bases)
+            if data.tasks[first.task].criterion is not None:
+                fold = data.tasks[first.task].folds[0]
+                operator = operator.split(fold.train, fold.test).operator
+        else:
+            operator = bind(data, first, unit.structure, unit.shared, is_pass=unit.order == "pass")
+    except (MemoryError, StructureError):
+        raise
+    except Exception as error:
+        failure = Failure.caught(error)
+        return list(_lost(data, unit, groups, failure))
+    shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
+    outcomes = []
+    for k, group in enumerate(groups):
+        with within(k, len(groups)):
+            found = _group(data, unit, group, operator, shared)
+        facts = _facts(operator)  # kernels of folds tell afterwards
+        found = [noted(o, **facts) for o in found]
+        limit = data.tasks[first.task].near_identity
+        if group.method.excludes_identity and operator.typical_similarity <= limit:
+            found = [exclude(o) for o in found]
+        outcomes += found
+    return outcomes
+
+
+def _facts(operator: Operator) -> Params:
+    """What the operator itself tells of a candidate."""
+    return {
+        "operator": operator.words,
+        "rank": operator.rank,
+        "residual_trace": operator.residual_trace,
+        "is_identity": operator.is_identity,
+    }
+
+
+def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
+    """The outcomes of a unit that could not be evaluated: all its folds have failed."""
+    if data.stream is not None:
+        raise error
+    failure = Failure.of(error)
+    if unit.order == "refit":
+        return lost_refits(data, unit, failure)
+    found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
+    return [noted(outcome, look=unit.look) for outcome in found]
+
+
+def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
+    """The outcomes of candidates without a kernel."""
+    for group in groups:
+        task = data.tasks[data.candidates[group.numbers[0]].task]
+        tile = task.tile(unit.folds)
+        record = _nothing(task, tile, failure)
+        for number in group.numbers:
+            candidate = data.candidates[number]
+            yield _judge(candidate, record, task, tile, group.method, 0.0)
+
+
+# -- held-out values ---------------------------------------------------------------------------
+
+
+def _group(
+    data: Data, unit: Unit, group: Group, operator: Operator, shared: float
+) -> list[Outcome]:
+    start = time.perf_counter()
+    candidates = [data.candidates[number] for number in group.numbers]
+    task = data.tasks[candidates[0].task]
+    tile = task.tile(unit.folds)
+    records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
+    records = _from_columns(data, unit, group, tile, records)
+    if unit.order != "fold" and _are_compared(task, records):
+        places = same_places(data, candidates[0], tile.folds)
+        if places is not None:
+            records = [replace(record, values=record.values[places]) for record in records]
+    seconds = shared + (time.perf_counter() - start) / len(candidates)
+    outcomes = [
+        _judge(candidate, record, task, tile, group.method, seconds)
+        for candidate, record in zip(candidates, records, strict=True)
+    ]
+    if _keeps_one(task, tile) and records[0].errors is None:
+        best = _best(outcomes, str(task.best_by))
+        values = _by_side(records[best].values, tile)[0]
+        outcomes[best] = noted(outcomes[best], values=values)
+    return outcomes
+
+
+def _from_columns(
+    data: Data, unit: Unit, group: Group, tile: Tile, records: list[OutOfFold]
+) -> list[OutOfFold]:
+    """The records, anew for linear models whose kernel matrix has too few digits for their ridge.
+
+    A matrix of products squares the condition number of the columns, and lost folds that
+    scikit-learn, which takes a singular value decomposition then, does not lose.
+    """
+    lost = [k for k, record in enumerate(records) if _lacks_digits(record)]
+    first = data.candidates[group.numbers[0]]
+    task, choice = data.tasks[first.task], first.model.choice
+    is_of_products = unit.structure is not None and unit.structure.needs_base
+    if not lost or first.model.operator != "auto" or not is_of_products:
+        return records
+    if task.criterion is not None or group.method.is_approximate:
+        return records
+    if choice.is_precomputed or not choice.resolve_for_any().is_linear:
+        return records
+    some = [data.candidates[group.numbers[k]] for k in lost]
+    operator: Operator
+    if unit.order == "fold":
+        operator = FoldRows(data, first, Primal())
+    else:
+        operator = bind(data, first, Primal(), frozenset())
+    method = group.method
+    if not first.model.chooses_ridge:
+        method = replace(method, criterion=Refit(route="tridiagonal"))
+    for k, record in zip(
+        lost, _isolated(some, task, tile, operator, method, unit.threads), strict=True
+    ):
+        records[k] = record
+    return records
+
+
+def _lacks_digits(record: OutOfFold) -> bool:
+    """Whether rounding has spoilt a system of a fold, or its values."""
+    # A fold that failed for another reason fails again.
+    largest = float(np.nanmax(record.condition, initial=1.0))
+    return bool(record.failures) or not is_trusted(largest)
+
+
+def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
+    """Whether values, and not just their errors, are read, so that ties have to be ties."""
+    if task.criterion is not None or any(record.errors is not None for record in records):
+        return False
+    return task.judge is None or not task.judge.needs_errors_only
+
+
+def _keeps_one(task: Task, tile: Tile) -> bool:
+    """Whether the best of candidates that are evaluated together is all that keeps its values."""
+    return task.best_by is not None and tile is task.whole and task.criterion is None
+
+
+def _best(outcomes: Sequence[Outcome], metric: str) -> int:
+    """The position of the best mean score, of equal ones that of the first candidate."""
+    found = [column(outcome.scores, metric).mean() for outcome in outcomes]
+    means = np.nan_to_num(found, nan=-np.inf).tolist()
+    ranks = [(-mean, outcome.number) for mean, outcome in zip(means, outcomes, strict=True)]
+    return ranks.index(min(ranks))
+
+
+def _isolated(
+    candidates: Sequence[Candidate],
+    task: Task,
+    tile: Tile,
+    operator: Operator,
+    method: Method,
+    threads: int,
+) -> list[OutOfFold]:
+    """The held-out values of candidates: where they fail together, of each alone."""
+    try:
+        return _records(candidates, task, tile, operator, method, threads)
+    except (MemoryError, StructureError):
+        raise
+    except Exception as error:
+        if len(candidates) == 1:
+            return [_nothing(task, tile, Failure.caught(error))]
+    alone = [_isolated([one], task, tile, operator, method, threads) for one in candidates]
+    return [record for records in alone for record in records]
+
+
+def _nothing(task: Task, tile: Tile, failure: Failure) -> OutOfFold:
+    """What is known of a candidate that failed on all folds."""
+    n = len(tile.numbers)
+    return OutOfFold(
+        np.full((tile.folds.bounds[-1], task.target.columns.shape[1]), np.nan),
+        np.zeros(n, dtype=bool),
+        *(np.full(n, np.nan), np.full(n, np.nan)),
+        dict.fromkeys(range(n), failure),
+    )
+
+
+def _records(
+    candidates: Sequence[Candidate],
+    task: Task,
+    tile: Tile,
+    operator: Operator,
+    method: Method,
+    threads: int,
+) -> list[OutOfFold]:
+    """The held-out values of every candidate; targets may have ridges of their own."""
+    if len(tile.folds) == 0:
+        empty = np.empty(0)
+        return [OutOfFold(np.empty((0, task.width)), empty.astype(bool), empty, empty)] * len(
+            candidates
+        )
+    models = [candidate.model for candidate in candidates]
+    warp, target = models[0].warp, task.target
+    warped = None if warp is None else Warped(warp, target.columns, tile.folds)
+    target = target if warped is None else warped.target
+    q = target.columns.shape[1]
+    problems = models[0].problems(target, task.weights)
+    owners = [model.columns_of_ridges(q) for model in models]
+    ridges = list(dict.fromkeys(ridge for owned in owners for ridge, _ in owned))
+    found = _evaluate(method, problems, operator, ridges, tile.folds, threads)
+    if task.criterion is None and not models[0].loss.has_constant_curvature:
+        found = [_without_unconverged(record, tile.folds) for record in found]
+    if warped is not None and task.criterion is None:
+        found = [warped.back(record) for record in found]
+    if method.is_of_another_model:
+        found = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in found]
+    by_ridge = dict(zip(ridges, found, strict=True))
+    return [_assemble(owned, by_ridge) for owned in owners]
+
+
+def _evaluate(
+    method: Method,
+    problems: Sequence[Problem],
+    operator: Operator,
+    ridges: Sequence[float],
+    folds: Folds,
+    threads: int,
+) -> list[OutOfFold]:
+    """All ridges together; if that fails, one by one, and the failing one fold by fold."""
+    criterion = method.criterion
+    if isinstance(criterion, Closed):
+        return by_criterion(criterion, problems, having(operator, Responds), ridges)
+    level = problems[0].level
+    if level.any():
+        levelled = [problem.levelled for problem in problems]
+        found = _evaluate(method, levelled, operator, ridges, folds, threads)
+        # Permutations that have folds of their own give the columns of one of them, all alike.
+        return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
+    is_squared = problems[0].loss.has_constant_curvature
+    if is_squared and criterion.may_merge and folds.merged is not None:
+        found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
+        return [record.apart(folds.merged) for record in found]
+    able = having(operator, criterion.ability)
+    if isinstance(criterion, FoldSolver):
+        return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
+    try:
+        return _whole(criterion.with_threads(threads), problems, able, ridges, folds)
+    except (MemoryError, StructureError):
+        raise
+    except Exception:
+        if len(ridges) == 1:
+            return fit_parts(method.fallback, problems, having(operator, Splits), ridges, folds)
+        alone = [_evaluate(method, problems, operator, [r], folds, threads) for r in ridges]
+        return [record for records in alone for record in records]
+
+
+def _whole(
+    criterion: Predictive,
+    problems: Sequence[Problem],
+    operator: Responds,
+    ridges: Sequence[float],
+    folds: Folds,
+) -> list[OutOfFold]:
+    """Every fold from a kernel of all rows, problem by problem."""
+    found = [list(criterion.evaluate(problem, operator, ridges, folds)) for problem in problems]
+    if not problems[0].loss.has_constant_curvature:
+        for records in found:
+            for ridge, record in zip(ridges, records, strict=True):
+                if np.isnan(record.values).any():
+                    raise _unconverged(ridge)
+    each = zip(*found, strict=True)
+    return [parts[0] if len(parts) == 1 else OutOfFold.beside(parts) for parts in each]
+
+
+def _unconverged(ridge: float) -> DidNotConvergeError:
+    return DidNotConvergeError(
+        f"the fit of ridge {ridge:.3g} did not converge; use a larger alpha (smaller C) or a "
+        "larger h"
+    )
+
+
+def _without_unconverged(record: OutOfFold, folds: Folds) -> OutOfFold:
+    """Folds whose fit did not converge have failed."""
+    if not np.isnan(record.values).all(axis=1).any():
+        return record
+    failures = dict(record.failures)
+    for i, values in enumerate(folds.split(record.values)):
+        if i not in failures and np.isnan(values).all():
+            error = DidNotConvergeError(
+                "the fit did not converge; use a larger alpha (smaller C) or a larger h"
+            )
+            failures[i] = Failure.of(error)
+    return replace(record, failures=failures)
+
+
+def _assemble(
+    owned: Sequence[tuple[float, list[int]]], records: dict[float, OutOfFold]
+) -> OutOfFold:
+    """The record of one model, whose targets may have ridges of their own."""
+    if len(owned) == 1:
+        return records[owned[0][0]]
+    parts = [records[ridge] for ridge, _ in owned]
+    values = np.empty_like(parts[0].values)
+    for (_, columns), part in zip(owned, parts, strict=True):
+        values[:, columns] = part.values[:, columns]
+    return OutOfFold.beside(parts, values)
+
+
+# -- scores ------------------------------------------------------------------------------------
+
+
+def _judge(
+    candidate: Candidate, record: OutOfFold, task: Task, tile: Tile, method: Method, seconds: float
+) -> Outcome:
+    start = time.perf_counter()
+    failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
+    for i, error in task.failing.items():
+        if i in tile.asked:
+            failures[i] = Failure.of(error)
+    scores, train = _scores(record, task, tile)
+    if task.criterion is not None:
+        scores = [None if failures else -float(np.mean(record.values))]
+    return Outcome(
+        candidate.number,
+        tile.asked,
+        scores,
+        train,
+        _among_all(record.is_exact, tile, False),
+        _among_all(record.condition, tile, np.nan),
+        _among_all(record.spectral_radius, tile, np.nan),
+        failures,
+        _kept(record, task, tile),
+        seconds=(seconds, time.perf_counter() - start),
+        method=record.words or method.words,
+        is_unique=record.has_one_solution,
+        only_label=_only_label(record.values, task, tile),
+        caveat=_caveat(record, method),
+        is_of_another_model=method.is_of_another_model,
+        status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
+    )
+
+
+def _scores(
+    record: OutOfFold, task: Task, tile: Tile
+) -> tuple[Sequence[Score], Sequence[Score] | None]:
+    """The scores of test rows, and of training rows if these are asked for."""
+    scores: Sequence[Score] = [None] * len(tile.asked)
+    train = scores if task.with_train else None
+    if task.criterion is not None or task.judge is None or not len(tile.numbers):
+        return scores, train
+    if record.errors is not None:
+        errors = task.judge.score_errors(record.errors)
+        return placed(errors, tile.places, len(tile.asked)), train
+    values, inside = _by_side(record.values, tile)
+    if not _waits(task, tile):
+        scores = _scored(task.judge, values, tile.test, tile, record.failures)
+    if tile.train is not None and inside is not None:
+        train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures)
+    return scores, train
+
+
+def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
+    """The held-out values, where they are asked for and not sums alone were taken."""
+    is_asked = task.keeps_values and not _keeps_one(task, tile)
+    is_asked |= task.judge is None or _waits(task, tile)
+    if not is_asked or task.criterion is not None or record.errors is not None:
+        return None
+    return _by_side(record.values, tile)[0]
+
+
+def _waits(task: Task, tile: Tile) -> bool:
+    """Whether scores need all folds at once and these are some of them."""
+    return task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
+
+
+def score_together(outcome: Outcome, task: Task) -> Outcome:
+    """An outcome on all folds with the scores that waited for the last of them."""
+    if not task.is_pooled or outcome.values is None or not _is_unscored(outcome):
+        return outcome
+    assert task.judge is not None
+    tile = task.whole
+    known = enumerate(tile.numbers.tolist())
+    failures = {i: outcome.failures[k] for i, k in known if k in outcome.failures}
+    scores = _scored(task.judge, outcome.values, tile.test, tile, failures)
+    return replace(outcome, scores=scores, values=outcome.values if task.keeps_values else None)
+
+
+def _is_unscored(outcome: Outcome) -> bool:
+    """Whether a fold that did not fail has no score."""
+    if isinstance(outcome.scores, FoldScores) and outcome.scores.is_known is None:
+        return False
+    return [*outcome.scores].count(None) > len(outcome.failures)
+
+
+def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
+    """The label of all test rows, if that is one and the rows of the task have several."""
+    target = task.target
+    if target.classes is None or not task.has_several_classes:
+        return None
+    values = _by_side(values, tile)[0]
+    is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
+    if is_of_signs and values.min(initial=0.0) < 0.0 < values.max(initial=0.0):
+        return None
+    held = masked(target, values, tile.test, tile.lacking)
+    found: set[Label] = set()
+    for part in held[:_FEW_ROWS], held[_FEW_ROWS:]:  # most candidates are done with the first
+        if not len(part):
+            continue
+        found.update(target.predict(part[np.isfinite(part).all(axis=1)]).tolist())
+        if len(found) > 1:
+            return None
+    return (found.pop(),) if found else None
+
+
+_FEW_ROWS = 200
+
+
+def _caveat(record: OutOfFold, method: Method) -> str:
+    """How far values may be off by the method taken; some folds are known to be exact all the same.
+
+    So are all where a method stood in for the one that was planned.
+    """
+    is_known = record.is_exact.copy()
+    is_known[list(record.failures)] = True
+    return "" if is_known.all() else method.caveat
+
+
+def _among_all(found: AnyArray, tile: Tile, missing: float) -> AnyArray:
+    """Entries of the usable folds among those of all that were asked for."""
+    if len(found) == len(tile.asked):
+        return found
+    entries = np.full(len(tile.asked), missing, dtype=found.dtype)
+    entries[tile.places] = found
+    return entries
+
+
+def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
+    """The values of the test rows, and those of the training rows if there are any."""
+    if tile.train is None:
+        return values, None
+    sizes = np.column_stack([tile.test.sizes, tile.train.sizes]).ravel()
+    is_test: Mask = np.repeat(np.tile([True, False], len(tile.test.sizes)), sizes)
+    return values[is_test], values[~is_test]
+
+
+def _scored(
+    judge: Judge, values: Array, side: Side, tile: Tile, failures: dict[int, Failure]
+) -> Sequence[Score]:
+    """The scores of all folds of a unit; None for those that failed."""
+    where, lacking = tile.places, tile.lacking
+    if failures:
+        good = [i for i in range(len(side.parts)) if i not in failures]
+        values = values[~np.isin(side.folds, list(failures))]
+        side = Side(side.target, chosen(side.parts, good))
+        lacking = {good.index(i): train for i, train in lacking.items() if i in good}
+        where = where[good]
+    if not len(where):
+        return [None] * len(tile.asked)
+    return placed(judge.score(values, side, lacking), where, len(tile.asked))

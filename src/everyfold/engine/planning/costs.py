@@ -1,0 +1,372 @@
+"""What methods cost, in seconds and bytes; those of squared loss are in ``exact.py``.
+
+Estimates count what a method does (flops, passes over memory, pair steps, calls) and multiply by
+the constants of one :class:`CostModel`, measured by ``benchmarks/constants.py``;
+``benchmarks/plans.py`` compares whole estimates with what was measured. Choices depend on the
+ratios of the constants only, and those move little between machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
+from everyfold.engine.scoring.fold_scores import MOST_COLUMNS
+from everyfold.io.blocks import BLOCK_BYTES, height_of
+from everyfold.io.samples import SAMPLE
+from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
+from everyfold.operators.base import Outline
+from everyfold.operators.gram import FEW_RIDGES
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Seconds for one unit of each kind of work (double precision, two BLAS threads).
+
+    Attributes
+    ----------
+    cube_eigen, cube_tridiagonal, cube_cholesky, cube_inverse, cube_gram : float
+        Factorisations and products of n×n matrices, by n³.
+    block_gram, block_cholesky : float
+        The same for the blocks of folds.
+    gather, stream : float
+        An entry of a matrix: indexed, or read in order.
+    call : float
+        A small call of LAPACK.
+    entry, entry32 : float
+        An entry of a kernel matrix: its elementwise function, and its copy in float32.
+    pair : float
+        A pair step of a support vector machine, by the rows it passes over.
+    kernel, candidate, score : float
+        Fixed costs: of a kernel, of a candidate, and of one score of a fold.
+    """
+
+    cube_eigen: float = 95e-12
+    cube_tridiagonal: float = 40e-12
+    cube_cholesky: float = 7e-12
+    cube_inverse: float = 6e-12
+    cube_gram: float = 8e-12
+    block_gram: float = 18e-12
+    block_cholesky: float = 20e-12
+    gather: float = 4e-9
+    stream: float = 1e-9
+    call: float = 15e-6
+    entry: float = 1.3e-9
+    entry32: float = 0.7e-9
+    pair: float = 0.9e-9
+    kernel: float = 800e-6
+    candidate: float = 100e-6
+    score: float = 5e-6
+
+
+COSTS = CostModel()
+
+# Counts that depend on the data and not on the machine: typical ones.
+
+_NEWTON_STEPS, _FOLD_STEPS = 10, 5
+"""Of Newton's method on all rows, and on a fold that starts from there."""
+
+_SMOOTH_PRODUCTS, _PIECEWISE_PRODUCTS = 15, 35
+"""With the response of all rows, for folds of a smooth loss and of a piecewise quadratic one."""
+
+_TOGETHER, _ELEMENTWISE, _THIN = 5e-3, 50, 2.5
+"""Of the folds of a smooth loss taken together: seconds for themselves, passes over their rows in
+an iteration, and how much longer than estimated Newton's method takes at low rank. Measured with
+LogisticRegression (300 to 20,000 rows, 5 to 500 columns, 4 to 50 folds, C = 1): estimates were 2 to
+10 times too small without, and are within a factor of 3."""
+
+_PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
+"""Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers."""
+
+_CACHED_ROWS, _FROM_MEMORY = 3000, 1.5
+"""The kernel of more rows is read from memory in pair steps, which then take so much longer."""
+
+_COARSE_SHARE = 0.7
+"""What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
+
+SUPPORT, LEFT_STEPS = 0.5, 150.0
+"""The share of support vectors, and the pair steps of a fit without one of them, at the least."""
+
+_DOUBTFUL = 0.05
+"""The share of rows that one step leaves in doubt, so that they are left out by pair steps."""
+
+
+_FEATURE_COPIES = 3.3
+"""Matrices of n rows and the rank at a time as landmarks are chosen and features made: 2.1 to 3.1
+were measured (peak memory of 5,000 to 20,000 rows and ranks of 200 to 500)."""
+
+_STEP_COPIES = 6
+"""The same for Newton steps of folds at low rank; 5.7 were measured."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The sizes that decide: rows, ridges, targets, and what each fold leaves out."""
+
+    n: int
+    rank: int
+    ridges: int
+    targets: int
+    groups: tuple[tuple[int, int], ...]
+    """Sizes of what folds leave out, each with the number of folds."""
+    is_held: bool = True
+    """Whether the kernel matrix is held in memory."""
+    is_margin: bool = True
+    """Whether a support vector machine tells classes apart; it fits numbers else."""
+    is_per_fold: bool = False
+    """Whether every fold has a kernel of its own, and there is none of all rows."""
+    support: float = SUPPORT
+    """Support vectors of all machines at one C, by the number of rows."""
+    left_steps: float = LEFT_STEPS
+    """Pair steps of a fit without one of them."""
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds."""
+        return sum(count for _, count in self.groups)
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the operator is thinner than it is long."""
+        return self.rank < self.n
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What work takes: seconds, and bytes at a time."""
+
+    seconds: float
+    memory: int
+
+
+def blocks(work: Workload, cost: CostModel, per_entry: float) -> float:
+    """Blocks of all folds and their solution, for one ridge."""
+    total = 0.0
+    for m, count in work.groups:
+        if m <= 1:  # the diagonal serves all of them
+            total += work.n * work.rank * cost.stream
+        else:
+            # Sets larger than the rank are solved at its size.
+            size, length = (m, work.rank) if m <= work.rank else (work.rank, m)
+            gram = (2 if work.is_low_rank else 1) * per_entry  # low rank: no use of symmetry
+            made = gram * size**2 * length + cost.stream * m * work.rank
+            total += count * (made + cost.block_cholesky * size**3 + 3 * cost.call)
+    return total
+
+
+# -- other losses ------------------------------------------------------------------------------
+
+
+def newton_system(rows: float, rank: float, cost: CostModel) -> float:
+    """One Newton step: a weighted system, factorised and solved."""
+    if rank < rows:
+        return (
+            cost.cube_gram * rows * rank**2
+            + cost.cube_cholesky * rank**3
+            + 6 * cost.stream * rows * rank
+            + 4 * cost.call
+        )
+    return cost.cube_cholesky * rows**3 + 4 * cost.stream * rows**2 + 4 * cost.call
+
+
+def newton_fits(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then on every fold from there."""
+    fits = work.ridges * work.targets
+    seconds = fits * _NEWTON_STEPS * newton_system(work.n, work.rank, cost)
+    for m, count in work.groups:
+        left = work.n - m
+        copied = cost.gather * left * min(work.rank, left)
+        step = newton_system(left, min(work.rank, left), cost)
+        seconds += count * (copied + fits * _FOLD_STEPS * step)
+    return Cost(seconds, 48 * work.n * work.rank)
+
+
+def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then on all folds at once with the last factorisation."""
+    products = _PIECEWISE_PRODUCTS if is_piecewise else _SMOOTH_PRODUCTS
+    steps = newton_steps(work, cost)
+    held = work.n * (work.rank if work.is_low_rank else work.n)
+    each = (
+        products * work.n_folds * (4 * cost.cube_gram * held + _ELEMENTWISE * cost.stream * work.n)
+    )
+    formed = 0.0 if work.is_low_rank else 4 * cost.cube_gram * work.n**3
+    each = min(each, formed + 0.25 * each)
+    at_a_time = min(work.n_folds, ENTRIES // work.n + 1)
+    columns = ARRAYS * work.n * at_a_time
+    columns += sum(min(count, at_a_time) * m * min(m, work.rank) for m, count in work.groups)
+    M = 0 if work.is_low_rank else work.n**2
+    seconds = (_THIN if work.is_low_rank else 1.0) * steps.seconds
+    seconds += work.ridges * work.targets * (_TOGETHER + each)
+    return Cost(seconds, steps.memory + 8 * (columns + M))
+
+
+def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on all rows, then one step for every fold."""
+    inverse = cost.cube_inverse * work.n * work.rank**2
+    fit = _NEWTON_STEPS * newton_system(work.n, work.rank, cost) + inverse
+    each = fit + blocks(work, cost, cost.block_gram)
+    copies = _STEP_COPIES if work.is_low_rank else 3
+    return Cost(work.ridges * work.targets * each, 8 * copies * work.n * work.rank)
+
+
+def _path(work: Workload, rows: float, width: float, cost: CostModel) -> float:
+    """A path of all Cs through a training set, in a kernel of so many rows."""
+    steps = rows * (_PAIR_STEPS if work.is_margin else _TUBE_STEPS)
+    pair = cost.pair * (_FROM_MEMORY if width > _CACHED_ROWS else 1.0)
+    return work.ridges * (steps * width * pair + cost.call)
+
+
+def fold_paths(
+    work: Workload, sizes: tuple[int, ...], *, is_staged: bool, cost: CostModel = COSTS
+) -> Cost:
+    """Support vector paths of every fold.
+
+    ``sizes`` are the rows of each problem: of all rows, or of each pair of classes.
+    """
+    seconds = cost.entry32 * float(work.n) ** 2
+    is_of_pairs = len(sizes) > 1
+    for m, count in work.groups:
+        share = (work.n - m) / work.n
+        for size in sizes:
+            rows = share * size
+            path = _path(work, rows, rows if is_of_pairs else work.n, cost)
+            copied = cost.gather * rows**2 if is_of_pairs else 0.0
+            seconds += count * (path * (_COARSE_SHARE if is_staged else 1.0) + copied)
+    # In float32 for the solver; pairs of classes also hold it in float64, to predict by.
+    return Cost(seconds, (16 if is_of_pairs else 8) * work.n**2)
+
+
+def refitted_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """A fit on all rows, and one without each support vector, for every C."""
+    n = float(work.n)
+    each = work.support * n * (work.left_steps * n * cost.pair + cost.call)
+    seconds = cost.entry32 * n**2 + _path(work, n, n, cost) + work.ridges * each
+    return Cost(seconds, 24 * work.n**2)
+
+
+def single_rows(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """A fit on all rows, a step for each row, and pair steps for the few in doubt."""
+    n = float(work.n)
+    free = SUPPORT * n
+    step = (cost.cube_cholesky + cost.cube_inverse) * free**3 + cost.block_gram * n * free**2
+    doubtful = _DOUBTFUL * n * LEFT_STEPS * n * cost.pair
+    seconds = cost.entry32 * n**2 + _path(work, n, n, cost)
+    return Cost(seconds + work.ridges * (step + doubtful), 32 * work.n**2)
+
+
+def smoothed_steps(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Support vector fits on all rows, then Newton steps of the rounded loss."""
+    steps = newton_steps(work, cost)
+    path = _path(work, work.n, work.n, cost)
+    return replace(steps, seconds=steps.seconds + path)
+
+
+# -- sums over rows ----------------------------------------------------------------------------
+
+
+def sums_bytes(width: int, n_folds: int, threads: int = 1, maps: int = 1) -> int:
+    """The sums over the rows of every fold, and over the rows outside it; threads have their own.
+
+    Those of threads are added up into a copy. With a map for every fold each of these has the sums
+    over its rows and over the others.
+    """
+    of_thread = n_folds + 1 if maps == 1 else 2 * maps
+    return 8 * width**2 * max(2 * n_folds + 4, (threads > 1) * (threads + 1) * of_thread)
+
+
+def pass_bytes(widths: Iterable[int], n_folds: int) -> int:
+    """A pass: the sums for every kernel, and a few batches of rows at a time."""
+    return sum(sums_bytes(width, n_folds) for width in widths) + 3 * BLOCK_BYTES
+
+
+def source_bytes(
+    shape: tuple[int, int], width: int, sample: int, threads: int, *, is_scaled: bool
+) -> int:
+    """What is held of a source beside sums: batches, or the rows that landmarks are drawn from."""
+    n, d = shape
+    height = height_of(max(d, width))
+    height = min(n or height, height)
+    batches = threads * batch_bytes(height, d, width, is_scaled=is_scaled)
+    read = (sample * (1 + is_scaled) + height * (COPIES - 1)) * d
+    return max(batches, 8 * read, sample_bytes(sample, d, width, 2 + is_scaled))
+
+
+@dataclass(frozen=True)
+class SummedKernel:
+    """A kernel in a pass over a source: numbers summed of a row, ridges, and maps of the rows."""
+
+    width: int
+    ridges: int
+    maps: int = 1
+
+
+def source_pass(
+    shape: tuple[int, int],
+    kernels: Sequence[SummedKernel],
+    n_folds: int,
+    passes: int,
+    sample: int = 0,
+    threads: int = 1,
+    cost: CostModel = COSTS,
+) -> Cost:
+    """A pass over a source of rows and features for some kernels, and perhaps a second one.
+
+    ``sample`` rows are held to choose landmarks from, and ``threads`` work on a batch of rows each,
+    with sums of their own. Reading is not counted: what a row takes to
+    read is known to its source alone.
+    """
+    n, total = float(shape[0]), 0.0
+    for kernel in kernels:
+        c, k = kernel.width, kernel.ridges
+        solve = k * cost.block_cholesky if k <= FEW_RIDGES else cost.cube_tridiagonal
+        total += landmark_seconds(n, c, cost)
+        total += kernel.maps * feature_seconds(n, c, shape[1], cost)
+        total += kernel.maps * 2 * cost.block_gram * n * c**2
+        total += n_folds * ((2 * cost.cube_gram + solve) * c**3 + k * cost.call)
+        if passes > 1:
+            total += 2 * cost.stream * n * c + cost.cube_gram * n * c * k
+    widest, is_scaled = max(k.width for k in kernels), any(k.maps > 1 for k in kernels)
+    memory = sum(sums_bytes(kernel.width, n_folds, threads, kernel.maps) for kernel in kernels)
+    held = source_bytes(shape, widest, sample, threads, is_scaled=is_scaled)
+    return Cost(total, memory + held)
+
+
+# -- what all methods share --------------------------------------------------------------------
+
+
+def overhead(candidates: int, folds: int, cost: CostModel = COSTS) -> float:
+    """Seconds for the records and scores of candidates; of very many folds they are arrays."""
+    written = min(folds, MOST_COLUMNS) * cost.score + 20.0 * folds * cost.stream
+    return candidates * (cost.candidate + written)
+
+
+def kernel_cost(
+    n: int, outline: Outline, features: int, *, is_low_rank: bool, cost: CostModel = COSTS
+) -> Cost:
+    """One kernel on n rows: base matrix, elementwise function, and the factor of a low rank.
+
+    The base matrix is counted for every kernel, though kernels may share it: it is a product with
+    as many columns as there are features, and small beside all else.
+    """
+    if outline.methods == ("fourier",) or not outline.is_held:
+        return Cost(cost.kernel + cost.entry * n, 8 * n)
+    rank = outline.rank
+    if outline.rank >= n:
+        entries = float(n) ** 2
+        seconds = entries * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
+        return Cost(cost.kernel + seconds, 8 * n**2)
+    if not is_low_rank:
+        return Cost(cost.kernel + 2 * cost.cube_gram * n * float(rank) ** 2, 16 * n * rank)
+    made = feature_seconds(n, rank, features, cost) + landmark_seconds(n, rank, cost)
+    return Cost(cost.kernel + made, int(8 * _FEATURE_COPIES * n * rank))
+
+
+def feature_seconds(n: float, rank: int, features: int, cost: CostModel = COSTS) -> float:
+    """The kernel between n rows and ``rank`` others."""
+    return n * rank * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
+
+
+def landmark_seconds(n: float, rank: int, cost: CostModel = COSTS) -> float:
+    """Choosing ``rank`` landmarks among n rows, or a sample of them, and the factor on them."""
+    return 8 * cost.block_gram * min(n, SAMPLE) * float(rank) ** 2

@@ -1,0 +1,197 @@
+"""Candidates on a source of rows, cut into passes: as many kernels each as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from joblib import cpu_count
+from sklearn.base import is_classifier
+
+from everyfold._progress import counted
+from everyfold.adapters.sklearn import is_ours
+from everyfold.crossval import BySums
+from everyfold.engine.planning.costs import Cost, SummedKernel, source_pass, sums_bytes
+from everyfold.engine.planning.methods import Method
+from everyfold.engine.planning.units import Group, Unit, gather
+from everyfold.engine.records import Candidate, Data
+from everyfold.engine.stream import Stream
+from everyfold.estimators.sources import structure_of
+from everyfold.io.blocks import height_of
+from everyfold.io.cluster import Workers
+from everyfold.io.samples import SAMPLE
+from everyfold.linalg.blas import thread_budget
+from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, fits, sample_rows
+
+MOST_BYTES = 1_000_000_000
+"""What the sums of one pass may take, if it is less than their share of free memory."""
+
+LONGEST = 30.0
+"""Seconds after which a pass should end where a journal keeps what was finished."""
+
+
+def cut_passes(data: Data, workers: int) -> list[Unit]:
+    """The passes over a source, given how many of them may run at a time."""
+    stream, elsewhere = data.stream, data.stream.source.workers()
+    memory = None if elsewhere is None else elsewhere.memory
+    room = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
+    kernels = _kernels(data)
+    needed = [sums_bytes(_summed(stream, own).width, stream.n_folds) for own in kernels]
+    drawn = _drawn(stream, kernels)
+    room /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(room))))
+    batches: list[list[list[Candidate]]] = [[]]
+    taken, spent = 0, 0.0
+    for members, own in zip(kernels, needed, strict=True):
+        seconds = _cost(stream, [members], drawn).seconds if stream.has_journal else 0.0
+        if batches[-1] and (taken + own > room or spent + seconds > LONGEST):
+            batches.append([])
+            taken, spent = 0, 0.0
+        batches[-1].append(members)
+        taken, spent = taken + own, spent + seconds
+    # How many threads add up shows in the last digits, and depends on what memory is free: a search
+    # that a journal lets go on has one, and with it the digits of one that was not interrupted.
+    is_alone = elsewhere is not None or stream.has_journal or 1 < workers <= len(batches)
+    threads = 1 if is_alone else _threads(data, workers)
+    return [_affordable(stream, batch, drawn, threads) for batch in batches]
+
+
+def _threads(data: Data, workers: int) -> int:
+    """How many threads there are for the blocks of a pass: as many as there may be workers or BLAS.
+
+    None has fewer than two blocks.
+    """
+    blocks = (data.stream.source.n_rows or 0) // block_height(data)
+    return max(1, min(max(workers, thread_budget()), int(cpu_count()), blocks // 2))
+
+
+def _affordable(
+    stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int
+) -> Unit:
+    """A pass by as many threads as half of the free memory holds the batches and sums of."""
+    room = 2 * SHARE_OF_MEMORY * available_memory()
+    while threads > 1 and _cost(stream, batch, drawn, threads).memory > room:
+        threads -= 1
+    return _unit(stream, batch, drawn, threads)
+
+
+def _drawn(stream: Stream, kernels: Sequence[Sequence[Candidate]]) -> int:
+    """How many rows landmarks are chosen from, here: the same in all passes."""
+    widest = max(_summed(stream, own).width for own in kernels)
+    return sample_rows(stream.source.n_features, widest)
+
+
+def _kernels(data: Data) -> list[list[Candidate]]:
+    """The candidates by kernel."""
+    return gather(data.candidates.values(), lambda c: (c.kernel_key, c.model.intercept))
+
+
+def widest(data: Data) -> int:
+    """The most numbers that are summed of a row, and the size of what is factorised."""
+    return max(_summed(data.stream, own).width for own in _kernels(data))
+
+
+def block_height(data: Data) -> int:
+    """How many rows to read at a time: the same in all passes, however these were cut."""
+    return height_of(max(data.stream.source.n_features, widest(data)))
+
+
+def _summed(stream: Stream, members: Sequence[Candidate]) -> SummedKernel:
+    """The sizes of a kernel that costs depend on."""
+    source, structure = stream.source, structure_of(members[0].model)
+    width = structure.raw_width_for(source.n_rows or 0, source.n_features)
+    return SummedKernel(
+        width, len(members), stream.n_folds if stream.is_per_fold(members[0]) else 1
+    )
+
+
+def _cost(
+    stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int = 1
+) -> Cost:
+    """What a pass for some kernels costs."""
+    source, kernels = stream.source, [_summed(stream, members) for members in batch]
+    shape, passes = (source.n_rows or 0, source.n_features), 1 if stream.is_one_pass else 2
+    sample = _looked_at(stream, batch, drawn)
+    return source_pass(shape, kernels, stream.n_folds, passes, sample, threads)
+
+
+def _looked_at(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
+    """How many rows are held to make the maps of a pass."""
+    n = stream.source.n_rows or drawn
+    return max(structure_of(members[0].model).looks_at(n, drawn) for members in batch)
+
+
+def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int) -> Unit:
+    cost, words = _cost(stream, batch, drawn, threads), pass_words(1 if stream.is_one_pass else 2)
+    method = Method(BySums(), words, cost.seconds, cost.memory, is_of_another_model=True)
+    groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
+    widest = max(_summed(stream, members).width for members in batch)
+    words = f"up to {widest} {structure_of(batch[0][0].model).kind}"
+    return Unit(groups, None, None, frozenset(), words, order="pass", threads=threads, drawn=drawn)
+
+
+def sample_notes(data: Data, units: Sequence[Unit]) -> list[str]:
+    """Say where landmarks are drawn from fewer rows than usual."""
+    drawn, rows = units[0].drawn, data.stream.source.n_rows or SAMPLE
+    if drawn >= min(SAMPLE, rows) or not _looked_at(data.stream, _kernels(data), drawn):
+        return []
+    return [
+        f"landmarks are drawn from {drawn} rows, and not from {min(SAMPLE, rows)}, which with "
+        f"{counted(data.stream.source.n_features, 'feature')} would take more than an eighth of "
+        "the memory"
+    ]
+
+
+def pass_words(passes: int) -> str:
+    """How candidates on a source are evaluated."""
+    times = "one pass" if passes == 1 else "two passes"
+    return (
+        f"sums over the rows of every fold in {times} over the source, one factorisation per "
+        "fold; folds are exact for the low-rank kernel"
+    )
+
+
+def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) -> list[str]:
+    """Say what moves between the workers of a cluster."""
+    if workers is None:
+        return []
+    stream = data.stream
+    passes = len(units) * (1 if stream.is_one_pass else 2)
+    passes += (stream.moments is not None) + (stream.reader.classes is not None)
+    sums = sum(sums_bytes(_summed(stream, own).width, stream.n_folds) for own in _kernels(data)) / 2
+    return [
+        f"{counted(workers.partitions, 'partition')} on {counted(workers.count, 'worker')} with "
+        f"{counted(workers.threads, 'thread')}, {counted(passes, 'pass')} over the rows, which "
+        f"stay where they are; at most {sums * workers.chains / 1e6:.3g} MB of sums move between "
+        "the workers"
+    ]
+
+
+def worker_bytes(data: Data, workers: Workers) -> int:
+    """What a worker of a cluster holds besides its pass: a partition as it is made and as rows."""
+    source = data.stream.source
+    rows = -(-(source.n_rows or 0) // max(1, workers.partitions))
+    return int(16 * rows * (source.n_features + 1))
+
+
+def has_stand_in(data: Data, candidate: Candidate) -> bool:
+    """Whether the library's own estimator is fitted in the place of scikit-learn's.
+
+    That takes no source of rows, and always makes the full kernel matrix, which may not fit.
+    """
+    if is_ours(candidate.parts.final):
+        return False
+    return data.stream is not None or candidate.model.is_too_large(data.n)
+
+
+def stand_in_notes(data: Data) -> list[str]:
+    """Say what is fitted in place of an estimator that cannot be fitted to the rows."""
+    if data.stream is None and fits(data.n, data.n):
+        return []
+    found = (c.parts.final for c in data.candidates.values() if has_stand_in(data, c))
+    estimator = next(found, None)
+    if estimator is None:
+        return []
+    kind = "KernelClassifier" if is_classifier(estimator) else "KernelRegressor"
+    why = "cannot be fitted to a source of rows"
+    if data.stream is None:
+        why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
+    return [f"{type(estimator).__name__} {why}; best_estimator_ is the {kind} of the same model"]

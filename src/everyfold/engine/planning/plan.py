@@ -1,0 +1,327 @@
+"""The plan of an evaluation: made before the work, executed, and printed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Literal
+
+from everyfold._progress import counted, printable
+from everyfold._typing import Params
+from everyfold.crossval.base import Closed
+from everyfold.engine.adaptive.strategy import Rounds
+from everyfold.engine.planning.units import Unit
+from everyfold.engine.records import Outcome
+
+_PREPROCESSING = {
+    "none": "none",
+    "per_fold": (
+        "steps fitted on the training rows of each fold, once for all candidates with the same "
+        "steps"
+    ),
+    "once": "steps fitted once, on all rows, including the test rows of each fold",
+}
+
+
+_NAMED = 10  # candidates at most in a note
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What became of a plan.
+
+    Attributes
+    ----------
+    seconds : float
+    candidates, exact, confirmed : int
+        Those that were finished, those of them whose every fold equals a refit, and those that
+        were refitted.
+    operator : str
+    methods : tuple of (words, number of candidates)
+    rungs : tuple of (number of a candidate, rank of its kernel, mean score)
+        Of candidates that were evaluated at several ranks, in this order.
+    """
+
+    seconds: float
+    candidates: int
+    exact: int
+    confirmed: int
+    operator: str
+    methods: tuple[tuple[str, int], ...]
+    rungs: tuple[tuple[int, int, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """What a search will do, or has done, and why; ``print(search.plan_)`` shows it.
+
+    Attributes
+    ----------
+    rows, folds, kernels, ridges : int
+        Sizes of the search; ``ridges`` is the largest number of ridges that share one kernel.
+    rounds : Rounds
+        The units of work, and the rules for further units.
+    kind : {"none", "per_fold", "once"}
+        How the steps before the model are fitted.
+    estimate : float
+        Estimated seconds.
+    memory : int
+        Estimated memory of one worker in bytes.
+    notes : tuple of str
+        Remarks on the search and its winner.
+    measured : Measured, optional
+        The measured results; None before the work.
+    pooled : tuple of str
+        The scores that are computed for all held-out rows together.
+    plain : dict
+        The candidates that are refitted, or may be once a fold was timed, though they might be
+        sped up, and why: nothing takes less time, for example.
+    hint : str
+        The option that approximates, with its error, where the exact way should take long.
+    candidates, operator, methods, exact, confirmed, seconds
+        Of the work that was done, or of the planned work as far as it is known.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV, LSSVR
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.1, 1.0]}, cv=5)
+    >>> plan = search.plan(X, y)  # nothing is computed
+    >>> plan.candidates, plan.kernels, plan.folds, plan.measured is None
+    (2, 1, 5, True)
+    """
+
+    rows: int
+    folds: int
+    kernels: int
+    ridges: int
+    rounds: Rounds
+    kind: Literal["none", "per_fold", "once"]
+    estimate: float
+    memory: int
+    notes: tuple[str, ...] = ()
+    measured: Measured | None = None
+    pooled: tuple[str, ...] = ()
+    plain: Mapping[int, str] = field(default_factory=dict)
+    hint: str = ""
+
+    @property
+    def units(self) -> Sequence[Unit]:
+        """Those of the first round, without a trial."""
+        return self.rounds.planned
+
+    @property
+    def candidates(self) -> int:
+        """The number of candidates."""
+        if self.measured is not None:
+            return self.measured.candidates
+        return len({number for unit in self.units for number in unit.numbers})
+
+    @property
+    def operator(self) -> str:
+        """How kernel matrices are represented."""
+        if self.measured is not None:
+            return self.measured.operator
+        return ", ".join(dict.fromkeys(unit.words for unit in self.units if unit.words))
+
+    @property
+    def methods(self) -> tuple[tuple[str, int], ...]:
+        """How held-out values come about, with the number of candidates."""
+        if self.measured is not None:
+            return self.measured.methods
+        by_number = {
+            number: group.method.words
+            for unit in self.units
+            for groups in unit.groups
+            for group in groups
+            for number in group.numbers
+        }
+        return tuple(Counter(by_number.values()).items())
+
+    @property
+    def refitted(self) -> tuple[int, ...]:
+        """The candidates that are refitted on every fold, by number."""
+        refits = (unit for unit in self.units if unit.order == "refit")
+        return tuple(dict.fromkeys(number for unit in refits for number in unit.numbers))
+
+    @property
+    def preprocessing(self) -> str:
+        """How steps in front of the model are fitted, in words."""
+        if self.is_closed and self.kind == "per_fold":
+            return "steps fitted on all rows, once for all candidates with the same steps"
+        return _PREPROCESSING[self.kind]
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a criterion of the fit on all rows takes the place of folds."""
+        return any(isinstance(m.criterion, Closed) for unit in self.units for m in unit.methods)
+
+    @property
+    def exact(self) -> int:
+        """The number of candidates whose every fold equals a refit up to rounding."""
+        return 0 if self.measured is None else self.measured.exact
+
+    @property
+    def confirmed(self) -> int:
+        """The number of candidates that were refitted."""
+        return 0 if self.measured is None else self.measured.confirmed
+
+    @property
+    def rungs(self) -> tuple[tuple[int, int, float], ...]:
+        """Candidates that were evaluated at several ranks: number, rank, mean score."""
+        return () if self.measured is None else self.measured.rungs
+
+    @property
+    def seconds(self) -> float:
+        """What the whole search took."""
+        return 0.0 if self.measured is None else self.measured.seconds
+
+    def done(
+        self,
+        outcomes: Iterable[Outcome],
+        *,
+        seconds: float,
+        exact: int,
+        confirmed: int = 0,
+        notes: Sequence[str] = (),
+        rungs: Sequence[tuple[int, int, float]] = (),
+    ) -> SearchPlan:
+        """The plan with what was measured beside its estimates."""
+        found = list(outcomes)
+        operators = dict.fromkeys(o.operator for o in found if o.operator)
+        methods = Counter(o.method for o in found if o.method)
+        measured = Measured(
+            seconds,
+            len(found),
+            exact,
+            confirmed,
+            ", ".join(operators) or ("auto" if self.kernels else "none"),
+            tuple(methods.items()),
+            tuple(rungs),
+        )
+        return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
+
+    def took(self, seconds: float) -> SearchPlan:
+        """The same plan, with the seconds of the whole call that its search was part of."""
+        done = self.measured and replace(self.measured, seconds=seconds)
+        return replace(self, measured=done)
+
+    @property
+    def exactness(self) -> str:
+        """Whether values will be exact, as far as that is known before the work."""
+        if self.is_closed:
+            return "the criterion as defined, of the fit on all rows"
+        if any(method.is_approximate for unit in self.units for method in unit.methods):
+            return "not all: an approximation; a search may confirm the best candidates by refits"
+        if self.kind == "once":
+            return "no: equal to refits, but with steps that were fitted on the test rows as well"
+        if self.rounds.climbs:
+            return "the best candidates equal refits; the others are estimated at low rank"
+        if any(method.is_of_another_model for unit in self.units for method in unit.methods):
+            return "no: equal to refits of a model that replaces this one, such as one of low rank"
+        return "yes: equal to refits, to rounding or the solver's own tolerance"
+
+    def as_dict(self) -> Params:
+        """The plan by the names of what it says, for JSON; results only where there are any."""
+        known = ["rows", "folds", "candidates", "kernels", "ridges", "operator", "methods"]
+        known += ["preprocessing", "estimate", "memory", "notes"]
+        if self.measured is not None:
+            known += ["exact", "confirmed", "seconds"]
+        return {name: getattr(self, name) for name in known}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<14} {words}" for name, words in self.lines())
+
+    def _repr_html_(self) -> str:
+        left = 'style="text-align: left; vertical-align: top"'
+        rows = (
+            f"<tr><th {left}>{name}</th><td {left}>{escape(printable(words))}</td></tr>"
+            for name, words in self.lines()
+        )
+        return f"<table>{''.join(rows)}</table>"
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        return {"text/plain": str(self), "text/html": self._repr_html_()}
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What the plan says: names, and words."""
+        folds = "no folds" if self.is_closed else counted(self.folds, "fold")
+        return [
+            (
+                "search",
+                f"{counted(self.candidates, 'candidate')} = {self._shape()}, "
+                f"{counted(self.rows, 'row')}, {folds}",
+            ),
+            ("operator", self.operator),
+            *(
+                ("method", f"{words} ({counted(count, 'candidate')})")
+                for words, count in self.methods
+            ),
+            ("preprocessing", self.preprocessing),
+            *self._costs(),
+            *(("note", note) for note in self.notes),
+            *([("quicker", self.hint)] if self.hint else []),
+        ]
+
+    def _shape(self) -> str:
+        """How the candidates are taken together."""
+        each = "" if self.kernels == 1 else " each"
+        ridges = f"up to {counted(self.ridges, 'ridge')}{each}"
+        together = f"{counted(self.kernels, 'kernel')} with {ridges}"
+        one = len(self.refitted) == 1
+        alone = f"{len(self.refitted)} that {'is' if one else 'are'} refitted"
+        if not self.refitted:
+            return together
+        return f"{together}, and {alone}" if self.kernels else alone
+
+    def _costs(self) -> list[tuple[str, str]]:
+        if self.measured is None:
+            cost = f"{self.estimate:.3g} s, {self.memory / 1e6:.3g} MB per worker"
+            return [("exact", self.exactness), ("estimate", cost)]
+        is_one = self.candidates == 1
+        meaning = "equals" if is_one else "equal"
+        meaning += " refits, to rounding or the solver's own tolerance"
+        if self.is_closed:
+            meaning = (
+                f"{'has' if is_one else 'have'} the criterion as defined, of the fit on all rows"
+            )
+        cost = f"{self.seconds:.3g} s, estimated {self.estimate:.3g} s, "
+        cost += f"about {self.memory / 1e6:.0f} MB per worker"
+        lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
+        if self.confirmed:
+            lines.append(("confirmed", f"{counted(self.confirmed, 'candidate')} by real refits"))
+        return lines
+
+
+def _loose(outcomes: Sequence[Outcome]) -> list[str]:
+    """Say whose intercept is not unique."""
+    numbers = [outcome.number for outcome in outcomes if not outcome.is_unique]
+    if not numbers:
+        return []
+    return [
+        f"the intercept of {some(numbers)} is not unique in some folds, because no support "
+        "vector is free there; libsvm's own intercept was used"
+    ]
+
+
+def some(numbers: Sequence[int]) -> str:
+    """Candidates in words.
+
+    Examples
+    --------
+    >>> some([3, 5])
+    '2 candidates (number 3, 5)'
+    """
+    named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
+    return f"{counted(len(numbers), 'candidate')} (number {named})"
+
+
+def _share(part: int, whole: int) -> str:
+    if part == whole == 1:
+        return "the candidate"
+    return (
+        f"all {whole} candidates" if part == whole else f"{part} of {counted(whole, 'candidate')}"
+    )

@@ -1,0 +1,449 @@
+"""The planner: the one place that chooses, before any kernel matrix exists."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from everyfold._progress import warn
+from everyfold.adapters.pipelines import Parts
+from everyfold.engine.adaptive.low_rank_first import Ladder, climbs
+from everyfold.engine.adaptive.rank_search import RankCurve, with_open_ranks
+from everyfold.engine.adaptive.strategy import Once, Rounds
+from everyfold.engine.execution.refits import Beside, Confirm, Timed, plain_units, refit_units
+from everyfold.engine.execution.workers import local_threads
+from everyfold.engine.planning.first_use import SEARCH, first_use
+from everyfold.engine.planning.pass_sizes import (
+    cut_passes,
+    sample_notes,
+    stand_in_notes,
+    traffic_notes,
+    worker_bytes,
+)
+from everyfold.engine.planning.plan import SearchPlan, some
+from everyfold.engine.planning.refit_costs import Choice, Doubt, plain_fits
+from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
+from everyfold.engine.reading.candidates import configured, warn_of_refits
+from everyfold.engine.records import Candidate, Data, Task
+from everyfold.engine.request import Options, Request
+from everyfold.engine.scoring.checks import POOLED, check_folds, meanings, reasons_to_pool
+from everyfold.engine.scoring.fold_scorers import Judge, by_name
+from everyfold.engine.scoring.metrics import Side
+from everyfold.linalg.memory import LOW_RANK, check_workers
+
+Preprocessing = Literal["none", "per_fold", "once"]
+
+LONG, SHARE = 10.0, 0.1
+"""A plan of more than LONG estimated seconds names the option that should take at most this share
+of them. It is never taken without being asked for."""
+
+_LADDER = (
+    "with {} rows all candidates were evaluated at low rank first, and the best on the full "
+    "kernel matrix; cv_results_['status'] says which. operator='dense' evaluates all on the "
+    "full kernel matrix"
+)
+_NO_METRIC = (
+    "no single metric decides between the candidates (there are several, and refit names none "
+    "of them), so that none was excluded at low rank, and all were evaluated on the full kernel "
+    "matrix of {} rows; refit='<metric>' is faster"
+)
+_TIMED = (
+    "decided by timing the first fold: shared work should take about {:.2g} s, refits of the "
+    "estimator itself about {:.2g} s, and one of them tells what they really take"
+)
+
+
+def plan(data: Data, request: Request) -> SearchPlan:
+    """Decide how the candidates are evaluated; refuse what cannot be done.
+
+    The plan holds no rows: it can be pickled, printed and executed.
+    """
+    if data.stream is not None:
+        return _plan_source(data, request)
+    notes = _foreign(data, request)
+    refits = refit_units(data)
+    if not data.candidates:
+        rounds = Once(refits)
+        return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
+    made = _plan(data, request)
+    made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
+    if refits:
+        made = replace(made, rounds=Beside(made.rounds, refits), notes=(*made.notes, *notes))
+    return made
+
+
+def _plan_source(data: Data, request: Request) -> SearchPlan:
+    """The plan of candidates on a source, whose length and folds may not be known."""
+    options = request.options
+    kind = choose_preprocessing(data, options)
+    data = data.prepared(kind, ())
+    workers = data.stream.source.workers()
+    rounds: Rounds = Once(cut_passes(data, 1 if workers else local_threads(options.n_jobs)))
+    if with_open_ranks(data):
+        metric = _deciding(tuple(data.stream.scorers), request)
+        rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
+    units = rounds.first
+    methods = [unit.methods[0] for unit in units]
+    memory = max(method.memory for method in methods)
+    memory += 0 if workers is None else worker_bytes(data, workers)
+    if workers is None:
+        _check_workers(units, memory, data, options.n_jobs)
+    groups = [group for unit in units for groups in unit.groups for group in groups]
+    seconds = sum(unit.methods[0].seconds for unit in rounds.expected(data))
+    return SearchPlan(
+        rows=data.stream.source.n_rows or 0,
+        folds=data.stream.rule.n_folds or 0,
+        kernels=len(groups),
+        ridges=max(len(group.numbers) for group in groups),
+        rounds=rounds,
+        kind=kind,
+        estimate=seconds / (workers.threads if workers else 1),
+        memory=memory,
+        notes=(
+            *stand_in_notes(data),
+            *sample_notes(data, units),
+            *traffic_notes(data, units, workers),
+        ),
+    )
+
+
+def _foreign(data: Data, request: Request) -> list[str]:
+    """What is to be said of candidates that nothing speeds up."""
+    notes = []
+    by_reason = gather(data.foreign.items(), lambda item: item[1])
+    for members in by_reason:
+        numbers, reason = [number for number, _ in members], members[0][1]
+        who = "" if len(numbers) == len(request.candidates) else f" {some(numbers)}"
+        notes.append(f"not sped up{who}: {reason}")
+    if notes and request.options.fallback == "warn":
+        words = "; ".join(notes)
+        firsts = [request.candidates[members[0][0]] for members in by_reason]
+        warn_of_refits(
+            configured(request.estimator, firsts),
+            f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
+            f"fold, as scikit-learn does: {words}. Use fallback='refit' to do so without a "
+            "warning, or fallback='refuse' to raise an error.",
+        )
+    return notes
+
+
+def _plan(data: Data, request: Request) -> SearchPlan:
+    """The plan of the candidates that are sped up."""
+    options = request.options
+    notes, pooled = _check_scorers(data, request)
+    kind = choose_preprocessing(data, options)
+    data = data.prepared(kind, pooled)
+    _check_order(data, options, kind)
+    candidates = list(data.candidates.values())
+    kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
+    choice, full = Choice(), None
+    if not with_open_ranks(data):
+        full = cut(data, kernels, options.order)
+        choice = plain_fits(data, kernels, full, request)
+    refits = choice.fits
+    if choice.doubt is not None or not refits:
+        try:
+            made = _sped_up(data, kernels, request, kind, notes, pooled, full)
+        except MemoryError:  # refits need less
+            if not refits:
+                raise
+        else:
+            return made if choice.doubt is None else _timed(made, data, choice.doubt)
+    units, seconds = plain_units(data, refits), sum(own.seconds for own in refits.values())
+    reasons = {number: own.words for number, own in refits.items()}
+    left = {k: own for k, own in data.candidates.items() if k not in refits}
+    if not left:
+        sizes = data.n, data.n_folds, 0, 0
+        return SearchPlan(*sizes, Once(units), kind, seconds, 0, tuple(notes), plain=reasons)
+    rest = replace(data, candidates=left)
+    kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
+    made = _sped_up(rest, kernels, request, kind, notes, pooled)
+    return replace(
+        made, rounds=Beside(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
+    )
+
+
+def _timed(made: SearchPlan, data: Data, doubt: Doubt) -> SearchPlan:
+    """The plan that one refit decides between this one and refits of all candidates."""
+    seconds = sum(own.seconds for own in doubt.fits.values())
+    reasons = {number: own.words for number, own in doubt.fits.items()}
+    rounds = Timed(made.rounds, plain_units(data, doubt.fits), doubt.limit)
+    note = _TIMED.format(made.estimate, seconds)
+    estimate = made.estimate if doubt.limit <= seconds else seconds
+    notes = (*made.notes, note)
+    return replace(made, rounds=rounds, estimate=estimate, plain=reasons, notes=notes)
+
+
+def _sped_up(
+    data: Data,
+    kernels: Sequence[KernelPlan],
+    request: Request,
+    kind: Preprocessing,
+    notes: list[str],
+    pooled: tuple[str, ...],
+    full: list[Unit] | None = None,
+) -> SearchPlan:
+    """The plan of candidates that share work; ``full`` are its units, if they are cut already."""
+    options = request.options
+    _check_structures(data, kernels)
+    rounds, more = _rounds(data, kernels, request, full)
+    units, expected = rounds.first, rounds.expected(data)
+    kept = _kept_bytes(data, request)
+    _check_workers(units, kept + max(unit.memory for unit in units), data, options.n_jobs)
+    return SearchPlan(
+        rows=data.n,
+        folds=data.n_folds,
+        kernels=len(kernels),
+        ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
+        rounds=rounds,
+        kind=kind,
+        estimate=sum(unit.seconds for unit in expected) + _beside(units),
+        memory=kept + max(unit.memory for unit in expected),
+        notes=(*notes, *more, *stand_in_notes(data)),
+        pooled=pooled,
+        hint=_quicker(expected),
+    )
+
+
+def _quicker(units: Sequence[Unit]) -> str:
+    """The option that approximates, where the exact way is long and it is much quicker."""
+    seconds = sum(unit.seconds for unit in units)
+    known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
+    steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
+    if seconds <= LONG or steps > SHARE * seconds:
+        return ""
+    caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
+    return (
+        f"order=float('inf') should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
+        f"step from the fit on all rows for every fold, which is an approximation. {caveat}"
+    )
+
+
+def _beside(units: Sequence[Unit]) -> float:
+    """Seconds that no unit counts: of the search itself, and of compiled code on its first use."""
+    criteria = [method.criterion for unit in units for method in unit.methods]
+    return SEARCH + first_use(name for criterion in criteria for name in criterion.compiled)
+
+
+def _kept_bytes(data: Data, request: Request) -> int:
+    """What the held-out values of all candidates take, where they are kept until the end."""
+    if request.wants.keeps != "all":
+        return 0
+    return 8 * sum(data.sizes) * sum(data.tasks[c.task].width for c in data.candidates.values())
+
+
+def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, ...]]:
+    """Refuse what no score could decide; what to say of the others, and which are pooled."""
+    if request.scorer is None:
+        return [], ()
+    side, named, wants = data.tasks[0].whole.test, by_name(request.scorer), request.wants
+    if data.foreign:  # refits are scored fold by fold, and nothing else can be compared with them
+        wants = replace(wants, pools=False)
+    if wants.pools is True:
+        return [POOLED.format("as asked for, scores are")], tuple(named)
+    pooled = {}
+    if wants.pools == "auto":
+        pooled = reasons_to_pool(named, side, needs_all=wants.mean_scores)
+    name = wants.selects_by
+    decisive = {name: named[name]} if isinstance(name, str) and name in named else named
+    if not pooled.keys() & decisive.keys():
+        check_folds(decisive, side, needs_all=wants.mean_scores)
+    rest = {name: scorer for name, scorer in named.items() if name not in pooled}
+    notes = [*pooled.values(), *meanings(rest, side)]
+    for words in notes:
+        warn(words)
+    return notes, tuple(pooled)
+
+
+def _rounds(
+    data: Data, kernels: Sequence[KernelPlan], request: Request, full: list[Unit] | None
+) -> tuple[Rounds, list[str]]:
+    """The rounds, and what is to be said about them."""
+    options = request.options
+    is_confirmed = options.n_confirm not in ("auto", 0)
+    metric = _deciding_metric(data, request)
+    if with_open_ranks(data):
+        is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
+        return _rank_curve(data, metric, options, is_per_fold=is_per_fold), []
+    if is_confirmed and metric is None:
+        raise ValueError(
+            f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
+            "which these are; use refit='<metric>', or n_confirm=0"
+        )
+    full = full or cut(data, kernels, options.order)
+    seconds = options.repeats * sum(unit.seconds for unit in full)
+    is_large = options.closed is None and climbs(data, kernels, options.order, seconds)
+    if is_large and metric is not None:
+        ladder = Ladder.of(data, kernels, metric, options.order, options.seeds.own)
+        if ladder.is_quicker(data, full):
+            return _confirmed(ladder, data, request, metric), [_LADDER.format(data.n)]
+    notes = [_NO_METRIC.format(data.n)] if is_large and metric is None else []
+    rounds = Once(_with_threads(full, data, options.n_jobs))
+    return _confirmed(rounds, data, request, metric), notes
+
+
+def _rank_curve(
+    data: Data, metric: str | None, options: Options, *, is_per_fold: bool
+) -> RankCurve:
+    """The rounds that find the number of landmarks, if a score can tell."""
+    is_one = metric is not None and options.closed is None and len(data.tasks) < 2
+    if metric is None or not is_one or options.n_confirm not in ("auto", 0):
+        raise ValueError(
+            "n_landmarks='auto' needs a single score of held-out rows to decide by: use one "
+            "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
+            "number of landmarks"
+        )
+    return RankCurve.of(data, metric, options.order, is_per_fold=is_per_fold)
+
+
+def _deciding(names: tuple[str, ...], request: Request) -> str | None:
+    """The one of several scores that decides between candidates; None if no single one does."""
+    if names == ("score",):
+        return "score"
+    by = request.wants.selects_by
+    return by if isinstance(by, str) and by in names else None
+
+
+def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None) -> Rounds:
+    """The same rounds, and refits of the best where these may be asked for."""
+    options, selects_by = request.options, request.wants.selects_by
+    if data.own is None or metric is None or options.n_confirm == 0:
+        return rounds
+    if data.tasks[0].is_pooled:
+        if options.n_confirm == "auto":
+            return rounds
+        raise ValueError(
+            f"n_confirm={options.n_confirm} scores refits fold by fold, which cannot be combined "
+            "with pooled scores; use n_confirm=0, or pooled=False"
+        )
+    if options.n_confirm != "auto":
+        return Confirm(rounds, int(options.n_confirm), metric)
+    may_need = not callable(selects_by) and options.ridge_scaling == "sum"
+    return Confirm(rounds, None, metric) if may_need else rounds
+
+
+def _deciding_metric(data: Data, request: Request) -> str | None:
+    """The name of the metric that decides between candidates; None if no single one does.
+
+    A callable of the user's own may give one score or several, which only a call can tell.
+    """
+    judge = data.tasks[0].judge
+    if judge is None:
+        return None
+    return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
+
+
+def _sample_names(task: Task, judge: Judge) -> tuple[str, ...]:
+    """What the scores of a callable are called, by the score of the true values of one fold."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            side = Side(task.target, task.whole.test.parts[:1])
+            score = judge.score(side.y, side, {})[0]
+    except Exception:
+        return ("score",)  # whatever is wrong will be met again, and told, in the search itself
+    return tuple(score) if isinstance(score, dict) else ("score",)
+
+
+def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Unit]:
+    """Threads for the folds of each kernel, unless workers for kernels keep more of them busy.
+
+    Such threads start at once and share the kernel.
+    """
+    threads = local_threads(n_jobs)
+    by_fold = min(threads, data.n_folds)
+    is_possible = all(
+        unit.order == "kernel" and method.criterion.uses_threads
+        for unit in units
+        for method in unit.methods
+    )
+    if by_fold == 1 or by_fold < min(threads, len(units)) or not is_possible:
+        return units
+    return [replace(unit, threads=by_fold) for unit in units]
+
+
+def _check_workers(units: Sequence[Unit], memory: int, data: Data, n_jobs: int | None) -> None:
+    """Refuse what workers cannot hold together; those of a cluster have memory of their own."""
+    is_shared = units[0].threads > 1
+    workers = 1 if is_shared else min(local_threads(n_jobs), len(units))
+    # Most machines can have less than the full kernel; those that cannot say what can.
+    instead = {candidate.model.instead for candidate in data.candidates.values()}
+    check_workers(memory, workers, data.n, max(instead - {LOW_RANK}, default=LOW_RANK))
+
+
+def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
+    for kernel in kernels:
+        tasks = {candidate.task for candidate in kernel.candidates}
+        if kernel.outline.is_per_fold:
+            continue
+        for task in (data.tasks[number] for number in tasks):
+            kernel.structure.check(data.n, task.weights, task.folds.helds)
+
+
+def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
+    """Whether each fold prepares its own rows, or all folds those of steps fitted on all rows."""
+    if not data.has_steps:
+        return "none"
+    if options.preprocessing != "once":
+        return "per_fold"
+    if data.stream is None and not all(_is_free_of_y(data, c) for c in _different(data)):
+        raise ValueError(
+            "preprocessing='once' fits the steps on all rows, but some of them use y, which "
+            "would leak into every fold; use preprocessing='per_fold'"
+        )
+    return "once"
+
+
+def _quicker_once(data: Data, made: SearchPlan, request: Request) -> list[str]:
+    """What steps fitted once on all rows would save, where folds of their own take long."""
+    if made.kind != "per_fold" or made.estimate < LONG or request.options.closed is not None:
+        return []
+    try:
+        if not all(_is_free_of_y(data, candidate) for candidate in _different(data)):
+            return []
+        shared = data.prepared("once")
+        kernels = list(kernels_of(shared, list(data.candidates.values()), is_per_fold=False))
+        seconds = sum(unit.seconds for unit in cut(shared, kernels, request.options.order))
+    except Exception:  # whatever steps say of all rows, they were not asked
+        return []
+    if seconds > SHARE * made.estimate:
+        return []
+    return [
+        f"the steps are fitted in each of {data.n_folds} folds, as GridSearchCV does, so that each "
+        f"has a kernel matrix of its own (about {made.estimate:.0f} s); preprocessing='once' fits "
+        f"them once, on all rows (about {seconds:.2g} s), but they then know the held-out rows, "
+        "and no score is exact"
+    ]
+
+
+def _different(data: Data) -> list[Candidate]:
+    """One candidate for every way to prepare the rows."""
+    found = {candidate.rows_key: candidate for candidate in data.candidates.values()}
+    return list(found.values())
+
+
+def _is_free_of_y(data: Data, candidate: Candidate) -> bool:
+    """Whether steps can be fitted without y; the rows they make are kept."""
+    parts: Parts = candidate.parts
+    rows = parts.without_y(data.X)
+    if rows is None:
+        return False
+    data.cache.put(("prepared", candidate.rows_key), rows)
+    return True
+
+
+def _check_order(data: Data, options: Options, kind: Preprocessing) -> None:
+    if not options.is_finite:
+        return
+    task = data.tasks[0]
+    for is_wrong, what in (
+        (kind == "per_fold", "steps that are fitted per fold; use preprocessing='once'"),
+        (task.with_train, "training scores; use return_train_score=False"),
+        (not task.folds.are_removable, "folds that do not just remove rows; use another cv"),
+    ):
+        if is_wrong:
+            raise ValueError(
+                f"order={options.order!r} is not available with {what} or order='auto'"
+            )

@@ -1,0 +1,290 @@
+"""Squared loss: what its exact methods cost, and which one is the cheapest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from everyfold.crossval.base import Predictive
+from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.conjugate_gradient import ConjugateGradient
+from everyfold.crossval.gram_sums import BySums
+from everyfold.crossval.refit import Refit
+from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, blocks, newton_system
+from everyfold.folds import Folds
+from everyfold.operators.base import Outline, Responds
+from everyfold.operators.gram import FEW_RIDGES
+from everyfold.operators.response import StructureError
+from everyfold.solvers import Problem
+
+Estimate = Callable[[Workload, CostModel], float]
+
+_REDUCED = 14.0
+"""The share of a reduction that one target needs, times the root of its size."""
+
+_CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
+"""A larger matrix is read from memory for every column, which then takes so much longer."""
+
+_ITERATIONS = 50
+"""Of conjugate gradients; they differ between 3 and 200 with the ridge."""
+
+
+def _eigen(work: Workload, cost: CostModel) -> float:
+    solve = 4 * cost.stream * work.n * work.rank * work.targets
+    each = blocks(work, cost, cost.block_gram) + solve
+    turned = 2 * cost.cube_gram * work.n * work.rank**2 if work.is_low_rank else 0.0
+    return cost.cube_eigen * work.rank**3 + turned + work.ridges * each
+
+
+def _explicit(work: Workload, cost: CostModel) -> float:
+    folds = sum(
+        count * (cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call)
+        for m, count in work.groups
+    )
+    once = cost.cube_eigen * work.n**3
+    return once + work.ridges * (cost.cube_gram * work.n**3 + folds)
+
+
+def _cholesky(work: Workload, cost: CostModel) -> float:
+    each = (cost.cube_cholesky + cost.cube_inverse) * work.n**3
+    return work.ridges * (each + blocks(work, cost, 0.7 * cost.block_gram))
+
+
+def reduction_seconds(size: int, targets: int, cost: CostModel = COSTS) -> float:
+    """The tridiagonal reduction of a matrix, which ends early for a single target.
+
+    How early depends on kernel and ridges. The share of the flops was measured over gammas from
+    wide to narrow and ridges from 1e-4 on: about half at 640 rows, a third at 1600.
+    """
+    share = 1.0 if targets > 1 else min(1.0, _REDUCED / math.sqrt(max(1, size)))
+    if size > _CACHED_ROWS:
+        share *= _FROM_MEMORY
+    return share * cost.cube_tridiagonal * size**3
+
+
+def _refit(work: Workload, cost: CostModel) -> float:
+    total = 0.0
+    for m, count in work.groups:
+        left, size = work.n - m, work.rank
+        if work.is_low_rank:
+            once = 2 * cost.cube_gram * left * size**2
+            once += reduction_seconds(size, work.targets, cost)
+            total += count * (once + 6 * cost.call * work.ridges)
+            continue
+        once = reduction_seconds(left, work.targets, cost) + cost.gather * left**2
+        # All ridges are rotated back together, at the speed of matrix products.
+        apply = 4 * cost.block_gram * work.ridges * work.targets * left**2
+        total += count * (once + apply + 8 * cost.call * work.ridges)
+    return total
+
+
+def _moments(work: Workload, cost: CostModel) -> float:
+    once = cost.block_gram * work.n * work.rank**2
+    is_shared = work.ridges > FEW_RIDGES
+    solve = 2 * work.ridges * cost.cube_cholesky * work.rank**3
+    if is_shared:
+        solve = reduction_seconds(work.rank, work.targets, cost)
+    each = solve + 6 * cost.call * work.ridges
+    values = cost.block_gram * work.n * work.rank * work.ridges * work.targets
+    return once + values + work.n_folds * each
+
+
+def _conjugate(work: Workload, cost: CostModel) -> float:
+    columns = work.n_folds * work.ridges * work.targets
+    return _ITERATIONS * (cost.block_gram * columns + cost.stream) * work.n**2
+
+
+def _fourier(work: Workload, cost: CostModel) -> float:
+    transforms = 4 * work.n * math.log2(work.n + 1) * work.targets
+    return cost.stream * work.ridges * transforms
+
+
+def _brute(work: Workload, cost: CostModel) -> float:
+    total = 0.0
+    for m, count in work.groups:
+        left = work.n - m
+        each = cost.cube_cholesky * left**3 + cost.stream * left**2 + 4 * cost.call
+        total += count * (cost.gather * left**2 + work.ridges * each)
+    return total
+
+
+_BLOCKS = 96_000_000
+"""Bytes of a kernel that is computed in blocks for every product."""
+
+METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
+    "eigen": (
+        "one eigendecomposition, then the blocks of the folds",
+        HeldOut(route="eigen"),
+        _eigen,
+    ),
+    "explicit": (
+        "one eigendecomposition, the inverse formed for each ridge, blocks gathered",
+        HeldOut(route="explicit"),
+        _explicit,
+    ),
+    "cholesky": (
+        "one Cholesky factorisation per ridge, then the blocks of the folds",
+        HeldOut(route="cholesky"),
+        _cholesky,
+    ),
+    "tridiagonal": (
+        "one tridiagonal reduction per fold for all ridges",
+        Refit(route="tridiagonal"),
+        _refit,
+    ),
+    "moments": (
+        "Gram matrices of the folds, added up, one tridiagonal reduction per fold",
+        BySums(),
+        _moments,
+    ),
+    "conjugate": (
+        "conjugate gradients for all folds and ridges at once, preconditioned by a low-rank kernel",
+        ConjugateGradient(),
+        _conjugate,
+    ),
+    "fourier": (
+        "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
+        "kernel's",
+        HeldOut(),
+        _fourier,
+    ),
+    "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done, what it should cost, and what the alternatives would have cost."""
+
+    method: str
+    words: str
+    criterion: Predictive
+    workload: Workload
+    seconds: float
+    memory: int
+    alternatives: tuple[tuple[str, float], ...]
+    reason: str
+
+    def __str__(self) -> str:
+        work = self.workload
+        shape = f"{work.n} rows"
+        if work.is_low_rank:
+            shape += f", rank {work.rank}"
+        others = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.alternatives)
+        lines = [
+            f"problem    {shape}, {work.n_folds} folds, {work.ridges} ridges, "
+            f"{work.targets} targets",
+            f"method     {self.method}: {self.words}",
+            f"why        {self.reason}",
+            f"estimate   {self.seconds:.3g} s, {self.memory / 1e6:.0f} MB",
+            "exact      yes: every fold equals a refit up to rounding",
+        ]
+        if others:
+            lines.insert(3, f"instead    {others}")
+        return "\n".join(lines)
+
+
+def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, folds: Folds) -> Plan:
+    """Choose the cheapest exact method for squared loss, given an operator or its outline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.losses import Squared
+    >>> from everyfold.operators import DenseMatrix
+    >>> problem = Problem(np.zeros((900, 1)), np.ones(900), Squared(), intercept=False)
+    >>> K = DenseMatrix(np.eye(900))
+    >>> plan_exact(problem, K, 20, Folds.leave_one_out(900)).method
+    'eigen'
+    >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
+    'cholesky'
+    """
+    if isinstance(operator, Responds):
+        operator.check(problem.w, folds.helds)
+        operator = operator.outline
+    q = problem.y.shape[1]
+    apart = folds if folds.merged is None else folds.merged.folds
+    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_held)
+    work = replace(work, is_per_fold=operator.is_per_fold)
+    allowed, reason = _allowed(problem, operator, folds, work)
+    estimates = sorted((squared(work, name).seconds, name) for name in allowed)
+    seconds, method = estimates[0]
+    words, criterion, _ = METHODS[method]
+    others = tuple((name, cost) for cost, name in estimates[1:])
+    if others:
+        reason = reason or "the cheapest by the cost model"
+    memory = squared(work, method).memory
+    return Plan(method, words, criterion, work, seconds, memory, others, reason)
+
+
+def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
+    """One of the exact methods for squared loss."""
+    return Cost(METHODS[method][2](work, cost), _memory(work, method))
+
+
+def _allowed(
+    problem: Problem, outline: Outline, folds: Folds, work: Workload
+) -> tuple[tuple[str, ...], str]:
+    """The methods that give the exact answer here, and the reason if some do not."""
+    if outline.methods is not None:
+        return _structured(problem, outline, folds)
+    refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
+    if outline.is_per_fold or outline.only_splits:
+        return refits, "every fold has a kernel of its own, or predicts with one"
+    if problem.is_balanced:
+        return refits, "balanced class weights depend on the training rows of each fold"
+    if not folds.are_removable:
+        return refits, "some folds do not just remove rows (training and test rows overlap)"
+    if outline.is_long:
+        return ("moments",), "the features of all rows are too many to be held"
+    if work.is_low_rank:
+        return ("eigen", "moments"), ""
+    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
+
+
+def _structured(problem: Problem, outline: Outline, folds: Folds) -> tuple[tuple[str, ...], str]:
+    """The methods of a structure that does not take any; refuses what it cannot hold out."""
+    assert outline.methods is not None
+    if problem.is_balanced:
+        raise StructureError(
+            "class_weight='balanced' depends on the training rows of each fold, which this "
+            "operator does not allow; use operator='auto' or no class_weight"
+        )
+    if not folds.are_removable:
+        raise StructureError(
+            f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
+            "set, or a training row repeats), which this operator needs; use operator='auto'"
+        )
+    return outline.methods, "the only method for this structure"
+
+
+def _memory(work: Workload, method: str) -> int:
+    if method == "fourier":
+        return 8 * work.n * (4 + 4 * work.targets)
+    if method == "conjugate":
+        matrix = 8 * work.n**2 if work.is_held else _BLOCKS
+        return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
+    if method == "moments":
+        return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))
+    copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
+    if method == "eigen" and work.is_low_rank:
+        # 5.3 and 8.7 were measured: at low rank every ridge makes factors of all rows.
+        copies = 6 if work.ridges == 1 else 9
+    copies -= work.is_per_fold
+    held = sum(m * count for m, count in work.groups)
+    # Held-out values of repeated folds; those of one partition are few beside the matrix.
+    values = 100 * work.ridges * work.targets * max(0, held - work.n)
+    return 8 * work.n * work.rank * copies + values
+
+
+def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:
+    """Leave-one-out of so many ridges on the training rows of every fold."""
+    seconds = 0.0
+    for m, count in work.groups:
+        left = work.n - m
+        rank = min(work.rank, left)
+        inner = replace(work, n=left, rank=rank, ridges=choices, groups=((1, left),))
+        made = cost.cube_gram * left * rank**2 + cost.gather * left * rank
+        seconds += count * (made + _eigen(inner, cost) + newton_system(left, rank, cost))
+    return Cost(seconds * work.ridges, 32 * work.n * work.rank)

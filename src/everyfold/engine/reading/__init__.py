@@ -1,0 +1,1 @@
+"""From a request to data: estimators become models, splitters become folds."""

@@ -1,0 +1,368 @@
+"""Reading a request: estimators, rows, targets, weights and folds, each once.
+
+Whatever is wrong with them is raised here, before any work. Values that ``fit`` itself would refuse
+make their candidate fail and no other, as in scikit-learn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import is_classifier
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_consistent_length
+
+from everyfold._sklearn_private import MultimetricScorer, num_samples
+from everyfold._typing import Index, Matrix, Splitter, Targets
+from everyfold.adapters.pipelines import final_step, freeze, read_rows, take_apart
+from everyfold.adapters.scaling import find_moments, scaler_of
+from everyfold.adapters.sklearn import takes_sources
+from everyfold.adapters.validity import check_kernel_matrix, combination, objection
+from everyfold.engine.planning.units import typical_rows
+from everyfold.engine.reading.candidates import NO_FITS, Others, read_candidates, read_models
+from everyfold.engine.reading.permutations import permuted
+from everyfold.engine.records import Candidate, Data, Task
+from everyfold.engine.request import Options, Request
+from everyfold.engine.scoring.fold_scorers import Judge, by_name, why_not_judged
+from everyfold.engine.scoring.metrics import is_own_score
+from everyfold.engine.stream import Stream
+from everyfold.estimators.model import Model, read_weights
+from everyfold.estimators.sources import check_model, read_source
+from everyfold.estimators.targets import NotSpedUpError, Reading, Target
+from everyfold.folds import Folds
+from everyfold.io import RowSource
+from everyfold.io.fold_rules import read_rule
+
+
+def read(request: Request) -> Data:
+    """Read a request: each of its parts once, raising what is wrong with it.
+
+    Estimators come first: no data are touched for one that is refused.
+    """
+    request.check_criterion()
+    others = Others(request)
+    models = read_models(request, others)
+    request = request.indexed()
+    candidates = read_candidates(models, request, others)
+    own = request
+    if is_own_score(request.scorer) and models:  # a candidate may have another last step
+        request = replace(request, scorer=check_scoring(models[0].estimator))
+    X, y, refused = request.X, request.y, others.refused
+    if request.is_source:
+        stream = _stream(request, candidates, others)
+        return Data(None, None, X.n_rows or 0, (), _by_number(candidates), refused, stream=stream)
+    candidates, targets = _targets(candidates, y, others)
+    if not candidates:
+        return _refitted(own, splits_of(request), others)
+    _check_pairwise(request)
+    has_steps = any(candidate.parts.steps for candidate in candidates)
+    is_raw = has_steps or any(c.model.choice.takes_any_rows for c in candidates)
+    rows = X if is_raw else read_rows(X, request.estimator)
+    check_consistent_length(rows, y)
+    candidates = _fitting(candidates, rows, targets, others)
+    if not candidates:
+        return _refitted(own, splits_of(request), others)
+    splits = splits_of(request) if others.foreign else None
+    folds = _folds(request, rows, splits, literal=has_steps)
+    request.options.check_folds(len(folds), request.cv)
+    if request.wants.partition:
+        check_partition(folds, request.cv)
+    tasks, numbered = _tasks(request, candidates, targets, folds)
+    if _is_left_by_scorer(request, tasks[0], numbered, others):
+        return _refitted(own, [(fold.train, fold.test) for fold in folds], others)
+    if request.cvs or request.orders:
+        tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
+    _check_scaling(request.options, tasks)
+    refits, n, found = _own(own, splits), num_samples(rows), _by_number(numbered)
+    data = Data(rows, y, n, tasks, found, refused, others.reasons, refits, is_raw=is_raw)
+    return _without_refused(data, others)
+
+
+def _fitting(
+    candidates: Sequence[Candidate], X: Matrix, targets: dict[Reading, Target], others: Others
+) -> list[Candidate]:
+    """The candidates that go with these rows and targets; the others fail."""
+    found = []
+    checked: set[type] = set()
+    for candidate in candidates:
+        model = candidate.model
+        try:
+            model.columns_of_ridges(targets[model.reading].columns.shape[1])
+            kind = type(candidate.parts.final)
+            if model.choice.is_precomputed and not candidate.parts.steps and kind not in checked:
+                check_kernel_matrix(kind, X)
+                checked.add(kind)
+        except (TypeError, ValueError) as error:
+            others.refuse(candidate.number, error)
+        else:
+            found.append(candidate)
+    others.check_any(found)
+    return found
+
+
+def _without_refused(data: Data, others: Others) -> Data:
+    """The data without candidates whose parameters ``fit`` refuses together, or for such rows."""
+    known: dict[Hashable, Exception | None] = {}
+    found = dict(data.candidates)
+    for number, candidate in data.candidates.items():
+        asked = combination(candidate.parts.final)
+        X = None if asked is None else typical_rows(data, candidate)
+        if X is None:
+            continue
+        key = asked, candidate.task, issparse(X)
+        if key not in known:
+            target = data.tasks[candidate.task].target
+            known[key] = objection(candidate.parts.final, target, is_sparse=issparse(X))
+        error = known[key]
+        if error is not None:
+            others.refuse(number, error)
+            del found[number]
+    others.check_any(list(found))
+    return data if len(found) == len(data.candidates) else replace(data, candidates=found)
+
+
+def _by_number(candidates: Sequence[Candidate]) -> dict[int, Candidate]:
+    return {candidate.number: candidate for candidate in candidates}
+
+
+def _refitted(request: Request, splits: Sequence[tuple[Index, Index]], others: Others) -> Data:
+    """The data of candidates that are all left to refits of the estimators themselves."""
+    X, refits = request.X, _own(request, splits)
+    return Data(X, request.y, num_samples(X), (), {}, others.refused, others.reasons, refits)
+
+
+def _check_pairwise(request: Request) -> None:
+    """Raise what scikit-learn says of a kernel matrix that has no shape."""
+    if get_tags(request.estimator).input_tags.pairwise and not hasattr(request.X, "shape"):
+        raise ValueError(
+            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
+            "matrices."
+        )
+
+
+def _is_left_by_scorer(
+    request: Request, task: Task, candidates: Sequence[Candidate], others: Others
+) -> bool:
+    """Whether candidates are left to refits, as the scorer looks at more than held-out values."""
+    scorer, data = request.scorer, (request.X, request.y)
+    if scorer is None or not len(task.whole.test.parts) or request.options.fallback == "refuse":
+        return False
+    rows = task.whole.test.parts[0]
+    reason = why_not_judged(scorer, task.target, data, request.metadata.score, rows)
+    for candidate in candidates if reason else ():
+        others.set_aside(candidate.number, ValueError(reason))
+    return bool(reason)
+
+
+def not_sped_up(request: Request) -> str:
+    """Why nothing speeds up any candidate of a request; empty if something does."""
+    others = Others(request)
+    models = read_models(request, others)
+    if not request.is_source:
+        found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
+        _targets(found, request.y, others)
+    are_all = len(others.foreign) == len(request.candidates)
+    return next(iter(others.reasons.values())) if are_all else ""
+
+
+def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Request | None:
+    """What the estimators themselves are refitted by, if any of them may be."""
+    options = request.options
+    if splits is None and request.scorer is None:
+        return None
+    plant = options.seeds.plant
+    candidates = [
+        {name: plant(value) for name, value in params.items()} for params in request.candidates
+    ]
+    return replace(
+        request,
+        estimator=plant(request.estimator),
+        candidates=candidates,
+        cv=splits,
+        options=replace(options, asked=options.order),
+        orders=(),
+        cvs=(),
+    )
+
+
+# -- targets, weights, folds -------------------------------------------------------------------
+
+
+def _targets(
+    candidates: Sequence[Candidate], y: Targets, others: Others
+) -> tuple[list[Candidate], dict[Reading, Target]]:
+    """Y as every candidate reads it; raises what is wrong with it, or with class weights."""
+    targets: dict[Reading, Target] = {}
+    found = []
+    for candidate in candidates:
+        model: Model = candidate.model
+        try:
+            if model.reading not in targets:
+                targets[model.reading] = model.reading.read(y)
+        except NotSpedUpError as error:
+            others.set_aside(candidate.number, error)
+            continue
+        try:
+            model.check_labels(targets[model.reading])
+        except ValueError as error:
+            others.refuse(candidate.number, error)
+        else:
+            found.append(candidate)
+    others.check_any(found)
+    return found, targets
+
+
+def _folds(
+    request: Request, X: Matrix, splits: Sequence[tuple[Index, Index]] | None, *, literal: bool
+) -> Folds:
+    """The folds of a splitter; leave-one-out without n arrays of n rows.
+
+    ``literal`` keeps the order of the training rows, which transformers may depend on.
+    """
+    if request.options.closed is not None:
+        return Folds.whole(num_samples(X))
+    n = num_samples(X)
+    if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
+        return Folds.leave_one_out(n)
+    return Folds.from_splits(splits or _each_split(request), n, literal=literal)
+
+
+def _splitter(request: Request) -> Splitter:
+    return check_cv(request.cv, request.y, classifier=is_classifier(request.estimator))
+
+
+def splits_of(request: Request) -> list[tuple[Index, Index]]:
+    """What the splitter gives; it is asked once, as it may be one that is used up."""
+    return list(_each_split(request))
+
+
+def _each_split(request: Request) -> Iterator[tuple[Index, Index]]:
+    """The same one by one; says at the end what is wrong with their number."""
+    X, y, params = request.X, request.y, request.metadata.split
+    splitter = _splitter(request)
+    can_count = hasattr(splitter, "get_n_splits")
+    count = splitter.get_n_splits(X, y, **params) if can_count else None
+    found = 0
+    for split in splitter.split(X, y, **params):
+        found += 1
+        yield split
+    if count is not None and found != count:
+        raise ValueError(
+            "cv.split and cv.get_n_splits return inconsistent results. Expected "
+            f"{count} splits, got {found}"
+        )
+    if not found:
+        raise ValueError(f"{NO_FITS} cv={request.cv!r} yields no split")
+
+
+def check_partition(folds: Folds, cv: Splitter) -> None:
+    """Raise unless every row is tested exactly once."""
+    rows = folds.test_rows
+    if len(rows) != folds.n or len(np.unique(rows)) != folds.n:
+        raise ValueError(
+            "cross_val_predict only works for partitions, as do calibration and intervals: "
+            f"cv={cv!r} does not test every row exactly once; use KFold, StratifiedKFold or "
+            "GroupKFold, or cross_val_score"
+        )
+
+
+def _tasks(
+    request: Request, candidates: Sequence[Candidate], targets: dict[Reading, Target], folds: Folds
+) -> tuple[tuple[Task, ...], list[Candidate]]:
+    """A task for every way to read y and every set of weights; most grids have one."""
+    numbers: dict[Hashable, int] = {}
+    tasks: list[Task] = []
+    found = []
+    for candidate in candidates:
+        weight = candidate.parts.params.get("sample_weight")
+        key = candidate.model.reading, id(weight)
+        if key not in numbers:
+            numbers[key] = len(tasks)
+            tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
+        found.append(replace(candidate, task=numbers[key]))
+    return tuple(tasks), found
+
+
+def _further(
+    request: Request, candidate: Candidate, task: Task, rows: Matrix, *, literal: bool
+) -> tuple[tuple[Task, ...], list[Candidate]]:
+    """A task for each of several orders of y or ways to split the rows, and a candidate for it."""
+
+    def split(y: Targets, cv: Splitter) -> Folds:
+        return _folds(replace(request, y=y, cv=cv), rows, None, literal=literal)
+
+    if request.orders:
+        return permuted(request, candidate, task, partial(split, cv=_splitter(request)))
+    tasks = tuple(replace(task, folds=split(request.y, cv)) for cv in request.cvs)
+    return tasks, [replace(candidate, number=i, task=i) for i in range(len(tasks))]
+
+
+def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
+    weights = read_weights(sample_weight, folds.n)
+    target = target.learnt_with(weights)
+    judge = None
+    if request.scorer is not None:
+        data, score = (request.X, request.y), request.metadata.score
+        judge = Judge(request.scorer, target, data, score, request.options.error_score)
+    wants, closed = request.wants, request.options.closed
+    by = wants.selects_by if isinstance(wants.selects_by, str) else "score"
+    task = Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)
+    return replace(
+        task,
+        keeps_values=wants.keeps is not None,
+        best_by=by if wants.keeps == "best" else None,
+        near_identity=request.options.near_identity,
+    )
+
+
+def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:
+    """One number of rows scales the ridge of the refitted model, whichever candidate wins."""
+    counts = {int(np.count_nonzero(task.weights)) for task in tasks}
+    if options.ridge_scaling == "mean" and len(counts) > 1:
+        raise ValueError(
+            "ridge_scaling='mean' multiplies the ridge by the number of rows with positive weight, "
+            f"which differs between candidates ({sorted(counts)}), as some ask for sample_weight "
+            "and some do not; search them separately"
+        )
+
+
+# -- sources of rows ---------------------------------------------------------------------------
+
+
+def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -> Stream:
+    """What a source of rows is read by; refuses what needs all rows at once."""
+    source: RowSource = request.X
+    for error in others.foreign.values():
+        raise error
+    request.options.check_source(request.y, request.wants.train_scores)
+    if request.wants.pools is True:
+        raise ValueError("a source of rows cannot be combined with pooled=True; use pooled='auto'")
+    final = final_step(request.estimator)
+    if not takes_sources(final):
+        raise ValueError(
+            f"{type(final).__name__} cannot be fitted to a source of rows; use "
+            "KernelRegressor, LSSVR, KernelClassifier, LSSVC, KernelRidge, Ridge or RidgeClassifier"
+        )
+    for candidate in candidates:
+        scaler_of(candidate.parts)
+        check_model(candidate.model)
+    if len({freeze(candidate.model.class_weight) for candidate in candidates}) > 1:
+        raise ValueError(
+            "class_weight differs between candidates, which is not possible with a source of "
+            "rows; search one class_weight at a time"
+        )
+    scorer = request.scorer
+    several = isinstance(scorer, MultimetricScorer)
+    scorers = {} if scorer is None else by_name(scorer)
+    reader = read_source(source, candidates[0].model)
+    rule = read_rule(request.cv, source)
+    has_steps = any(candidate.parts.steps for candidate in candidates)
+    moments = find_moments(source, rule) if has_steps else None
+    judged = scorers, several, request.options.error_score
+    return Stream(source, reader, rule, *judged, moments, has_journal=request.wants.journal)

@@ -1,0 +1,530 @@
+"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
+from everyfold.adapters.pipelines import Parts, freeze
+from everyfold.crossval.base import Closed, Failure
+from everyfold.engine.request import Request
+from everyfold.engine.scoring.fold_scorers import Judge, failing_folds, masked
+from everyfold.engine.scoring.metrics import Side
+from everyfold.engine.watch import Watch
+from everyfold.estimators.model import Model
+from everyfold.estimators.targets import Target
+from everyfold.folds import Fold, Folds
+from everyfold.linalg.memory import TRIFLE, available_memory
+
+# -- Rows and base matrices that units of one process share ---------------------------------------
+
+
+_SHARE_OF_MEMORY = 0.25
+_MOST_BYTES = 2_000_000_000
+
+
+class Cache:
+    """Things worth keeping for other units, within a share of the memory.
+
+    A pickled cache is empty: a worker process fills its own.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
+        self._bytes = 0
+
+    def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
+        """What is kept under the key, if anything."""
+        return self._kept.get(key)
+
+    def put(self, key: Hashable, *items: Matrix) -> None:
+        """Keep the items, if there is room."""
+        size = self._bytes + sum(_bytes(item) for item in items)
+        if size <= TRIFLE or size <= self._room:
+            self._bytes = size
+            self._kept[key] = items
+
+    @cached_property
+    def _room(self) -> float:
+        return min(_MOST_BYTES, _SHARE_OF_MEMORY * available_memory())
+
+    def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
+        return Cache, ()
+
+
+def _bytes(item: object) -> int:
+    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
+
+
+REFITTED = "refitted"
+"""The status of a candidate that nothing speeds up: its scores are those of its own refits."""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Some folds of a task: what their models predict, and which of it is scored.
+
+    Attributes
+    ----------
+    asked : int array
+        The folds that were asked for, by their numbers in the task, ascending.
+    numbers : int array
+        Those of them that a model can be fitted on.
+    folds : Folds
+        What is predicted in each: its test rows, and its training rows after them if these are
+        scored as well.
+    test, train : Side
+        The rows to be scored.
+    lacking : dict
+        The training rows of folds that lack a class, by position.
+    """
+
+    asked: Index
+    numbers: Index
+    folds: Folds
+    test: Side
+    train: Side | None
+    lacking: Mapping[int, Index]
+
+    @cached_property
+    def places(self) -> Index:
+        """Where the usable folds stand among those that were asked for."""
+        return np.searchsorted(self.asked, self.numbers)
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is predicted, with which weights, on which folds, and who judges it."""
+
+    target: Target
+    weights: Array
+    folds: Folds
+    judge: Judge | None = None
+    with_train: bool = False
+    reads_labels: bool = False
+    """Whether nothing but predicted labels is read of the values, where there is no judge."""
+    criterion: Closed | None = None
+    """What takes the place of held-out values; there is one fold then, of all rows."""
+    keeps_values: bool = False
+    """Whether held-out values are kept beside their scores."""
+    best_by: str | None = None
+    """The score by which only the best of the candidates evaluated together keeps its values."""
+    near_identity: float = 0.0
+    """The typical similarity up to which a finite influence series excludes a kernel."""
+    owners: tuple[int, ...] | None = None
+    """The version of the target that each fold is for, where each has folds of its own."""
+
+    @property
+    def width(self) -> int:
+        """How many values a row has."""
+        return int(self.target.columns.shape[1])
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether held-out values are read as such, or compared with each other.
+
+        If not, only the labels they predict are, for which their signs are enough.
+        """
+        if self.judge is not None:
+            return self.judge.needs_values
+        return not (self.reads_labels and self.target.predicts_by_sign)
+
+    @cached_property
+    def has_several_classes(self) -> bool:
+        """Whether the test rows with positive weight have labels of several classes."""
+        side = self.whole.test
+        if self.target.classes is None or not len(side.parts):
+            return False
+        return len(np.unique(side.codes[self.weights[side.rows] > 0.0])) > 1
+
+    @property
+    def lacks_classes(self) -> bool:
+        """Whether the training rows of some fold lack a class that others have."""
+        return bool(self.target.incomplete(self.folds))
+
+    @cached_property
+    def failing(self) -> dict[int, ValueError]:
+        """The folds that no model can be fitted on, and why."""
+        return failing_folds(self.target, self.weights, self.folds)
+
+    @cached_property
+    def numbers(self) -> Index:
+        """The numbers of all folds, one array for all candidates."""
+        return np.arange(len(self.folds))
+
+    @cached_property
+    def whole(self) -> Tile:
+        """All usable folds."""
+        return self._tile(self.numbers)
+
+    def held_out(self, values: Array) -> Array:
+        """Values of the usable folds' test rows without classes that their training rows lack."""
+        return masked(self.target, values, self.whole.test, self.whole.lacking)
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether some scores need all folds at once."""
+        return self.judge is not None and self.judge.is_pooled
+
+    def pooled(self, names: tuple[str, ...]) -> Task:
+        """The same task, with the scores of these names made of all held-out rows together."""
+        return replace(self, judge=None if self.judge is None else self.judge.pooled(names))
+
+    def as_removals(self) -> Task:
+        """The same folds, read as removals of rows where they are."""
+        splits = ((fold.train, fold.test) for fold in self.folds)
+        return replace(self, folds=Folds.from_splits(splits, self.folds.n))
+
+    def tile(self, numbers: tuple[int, ...] | None) -> Tile:
+        """Some of the folds, of which only the usable ones count; None for all."""
+        if numbers is None:
+            return self.whole
+        found = self._last_tile.get(numbers)
+        if found is None:
+            found = self._tile(np.array(numbers, dtype=np.intp))
+            self._last_tile.clear()
+            self._last_tile[numbers] = found
+        return found
+
+    @cached_property
+    def _last_tile(self) -> dict[tuple[int, ...], Tile]:
+        """The folds of the unit at work, for all of its kernels."""
+        return {}
+
+    def _tile(self, asked: Index) -> Tile:
+        numbers = asked[~np.isin(asked, list(self.failing))] if self.failing else asked
+        folds = self.folds
+        if len(numbers) < len(folds):
+            folds = folds.subset(numbers.tolist())
+        test, train = Side(self.target, folds.tests), None
+        lacking = {i: folds[i].train for i in self.target.incomplete(folds)}
+        if self.with_train:
+            train = Side(self.target, tuple(fold.train for fold in folds))
+            folds = _with_training_rows(folds)
+        return Tile(asked, numbers, folds, test, train, lacking)
+
+
+def _with_training_rows(folds: Folds) -> Folds:
+    """The same folds with their training rows to be predicted after the test rows."""
+    wide = {
+        i: Fold(fold.train, np.concatenate([fold.test, fold.train]), fold.held, False)
+        for i, fold in enumerate(folds)
+    }
+    return Folds(folds.n, tuple(fold.test for fold in wide.values()), folds.helds, wide)
+
+
+_SHARED = [f.name for f in fields(Model) if f.name not in ("choice", "operator", "ridges", "C")]
+"""What candidates of one kernel have to agree in to be evaluated together."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One point of a search: what it asks for, how its rows are prepared, and its task."""
+
+    number: int
+    model: Model
+    parts: Parts
+    task: int = 0
+
+    @cached_property
+    def rows_key(self) -> Hashable:
+        """Equal for candidates that prepare the rows alike."""
+        return self.parts.key, self.model.choice.takes_any_rows
+
+    @cached_property
+    def kernel_key(self) -> Hashable:
+        """Equal for candidates with one kernel on the same rows."""
+        return self.rows_key, freeze(self.model.choice), freeze(self.model.operator)
+
+    @cached_property
+    def group_key(self) -> Hashable:
+        """Equal for candidates of one task that differ in their kernel and ridge at most."""
+        ridges = self.model.ridges if self.model.chooses_ridge else ()
+        return self.task, ridges, *[freeze(getattr(self.model, name)) for name in _SHARED]
+
+
+@dataclass(frozen=True)
+class Data:
+    """All that units need besides their own few numbers; sent to a worker once.
+
+    Attributes
+    ----------
+    X : array, CSR matrix, data frame or object array
+        The rows: checked where no step of a Pipeline comes before the kernel, else as passed.
+    y : array
+        As passed.
+    n : int
+        The number of rows.
+    tasks : tuple of Task
+    candidates : dict
+        By number.
+    refused : dict
+        Candidates that no fit would take, and why.
+    foreign : dict
+        Candidates that are refitted as scikit-learn would, and why: nothing speeds them up, or
+        refits are better. The latter are among the candidates as well.
+    """
+
+    X: Matrix
+    y: Targets
+    n: int
+    tasks: tuple[Task, ...]
+    candidates: Mapping[int, Candidate]
+    refused: Mapping[int, Failure] = field(default_factory=dict)
+    foreign: Mapping[int, str] = field(default_factory=dict)
+    own: Request | None = None
+    """What the estimators themselves are refitted by; its cv are the splits, if those matter."""
+    is_raw: bool = False
+    """Whether X is as it was passed, to be read by each kernel after its steps."""
+    stream: Any = None
+    """What a source of rows is read by; None for rows in memory."""
+    caller: Estimator = None
+    """The search that callbacks of refits are told of."""
+    contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
+    """What callbacks are called by, for candidates and folds."""
+    cache: Cache = field(default_factory=Cache, compare=False)
+    watch: Watch = field(default_factory=Watch, compare=False)
+    """What is told how far the work is."""
+
+    @cached_property
+    def has_steps(self) -> bool:
+        """Whether any candidate prepares its rows."""
+        return any(candidate.parts.steps for candidate in self.candidates.values())
+
+    def prepared(self, kind: str, pooled: tuple[str, ...] = ()) -> Data:
+        """The data for one way to fit the steps of Pipelines, and with some scores pooled.
+
+        Where steps are fitted once, on all rows, folds need not be taken literally.
+        """
+        if self.stream is not None:
+            return replace(self, stream=replace(self.stream, kind=kind))
+        tasks = self.tasks
+        if kind == "once":
+            tasks = tuple(task.as_removals() for task in tasks)
+        if pooled:
+            tasks = tuple(task.pooled(pooled) for task in tasks)
+        return self if tasks is self.tasks else replace(self, tasks=tasks)
+
+    def called_by(
+        self, caller: Estimator, watch: Watch, contexts: Mapping[tuple[int, int], Any]
+    ) -> Data:
+        """The same data with a watch; refits tell callbacks of their caller by these contexts."""
+        return replace(self, caller=caller if contexts else None, contexts=contexts, watch=watch)
+
+    def refitting(self, reasons: Mapping[int, str]) -> Data:
+        """The same data with some of the candidates left to refits of their estimators."""
+        return replace(self, foreign={**self.foreign, **reasons}) if reasons else self
+
+    @property
+    def n_folds(self) -> int:
+        """The number of folds of every task."""
+        if self.stream is not None:
+            return int(self.stream.n_folds)
+        if self.tasks:
+            return len(self.tasks[0].folds)
+        assert self.own is not None
+        return len(self.own.cv)
+
+    def folds_of(self, number: int) -> int:
+        """The number of folds of a candidate."""
+        if number not in self.candidates:
+            return self.n_folds
+        return len(self.tasks[self.candidates[number].task].folds)
+
+    def split(self, number: int) -> tuple[Index, Index]:
+        """The training and test rows of a fold that estimators are refitted on."""
+        if self.own is not None and self.own.cv is not None:
+            return self.own.cv[number]  # type: ignore[no-any-return]
+        fold = self.tasks[0].folds[number]
+        return fold.train, fold.test
+
+    @property
+    def splits(self) -> list[tuple[Index, Index]]:
+        """Those of all folds."""
+        return [self.split(number) for number in range(self.n_folds)]
+
+    @property
+    def n_weighted(self) -> int:
+        """The number of rows with positive weight."""
+        return int(np.count_nonzero(self.tasks[0].weights))
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many test rows each fold has."""
+        if self.tasks:
+            return np.diff(self.tasks[0].folds.bounds).tolist()  # type: ignore[no-any-return]
+        return [len(test) for _, test in self.splits]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one candidate on some folds; plain data.
+
+    Attributes
+    ----------
+    number : int
+    folds : int array
+        The numbers of the folds.
+    scores, train_scores : sequence, a FoldScores where all are known
+        One entry a fold: a number, or a dictionary for several scorers; None where it failed.
+    is_exact : bool array, one entry a fold
+    condition, radius : arrays, one entry a fold
+    failures : dict
+        By the number of the fold.
+    values : array, optional
+        Held-out values of the usable folds, if they were asked for.
+    target : Target, optional
+        What turns values into predictions, where rows come from a source.
+    sizes : list of int, optional
+        How many test rows each fold has, and
+    n_weighted : int, optional
+        how many rows have a positive weight, where only a pass over a source tells.
+    seconds : tuple (fitting, scoring)
+    method : str
+        How it was done, in words.
+    operator : str
+        How the kernel matrix was represented, in words.
+    caveat : str
+        How far values may be from those of refits, in words; empty for methods that give these.
+    is_of_another_model : bool
+        Whether values belong to an approximate
+        kernel, so that refits cannot confirm them.
+    residual_trace : float
+        What a low-rank kernel leaves unexplained; 0 for a full one.
+    rank : int
+        Of the kernel matrix; 0 where there is not one for all rows.
+    is_identity : bool
+        Whether the kernel is numerically the identity.
+    is_unique : bool
+        Whether every fold has one solution.
+    is_refit : bool
+        Whether scores are those of the estimator itself, refitted on every fold to confirm others.
+    look : int
+        The number of the look that the scores are those of, from 1 on; 0 if they are of all folds.
+    errors : array, optional
+        The errors of a look on each part of its rows, by which candidates are compared.
+    is_restated : bool
+        Whether nothing was evaluated again, and only scores or status are stated anew.
+    landmarks : int
+        Their number where a search found it; else 0.
+    only_label : tuple of one label, optional
+        What is predicted for all held-out rows, if that is one label and they have several.
+    status : str
+        How certain the scores are, where that is more than exact or not.
+    times : list of tuples (fitting, scoring), optional
+        Those of every fold, where folds are fitted one by one.
+    fitted : list of estimators, optional
+        Those of every fold, None where the fit failed, as long as values may be asked of them.
+    """
+
+    number: int
+    folds: Index
+    scores: Sequence[Score]
+    train_scores: Sequence[Score] | None
+    is_exact: Mask
+    condition: Array
+    radius: Array
+    failures: dict[int, Failure]
+    values: Array | None = None
+    target: Target | None = None
+    sizes: list[int] | None = None
+    n_weighted: int | None = None
+    seconds: tuple[float, float] = (0.0, 0.0)
+    method: str = ""
+    operator: str = ""
+    caveat: str = ""
+    is_of_another_model: bool = False
+    residual_trace: float = 0.0
+    is_identity: bool = False
+    is_unique: bool = True
+    is_refit: bool = False
+    look: int = 0
+    errors: Array | None = None
+    is_restated: bool = False
+    only_label: tuple[Label] | None = None
+    status: str = ""
+    landmarks: int = 0
+    times: list[tuple[float, float]] | None = None
+    rank: int = 0
+    fitted: list[Estimator] | None = None
+    means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """Mean scores that were asked for already: rounds ask again after every unit."""
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether the method is one that differs from refits."""
+        return bool(self.caveat)
+
+    @property
+    def failure(self) -> Failure | None:
+        """One of the failures, if there are any."""
+        return next(iter(self.failures.values()), None)
+
+
+def noted(outcome: Outcome, **facts: object) -> Outcome:
+    """The same outcome with something else noted beside its scores.
+
+    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several notes.
+    """
+    found = copy(outcome)
+    found.__dict__.update(facts)
+    return found
+
+
+def without_values(outcome: Outcome) -> Outcome:
+    """The same, to be remembered: values of thousands of candidates would be most of the memory."""
+    is_short = outcome.values is None and outcome.fitted is None
+    return outcome if is_short else noted(outcome, values=None, fitted=None)
+
+
+def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
+    """The label that all parts predict, if it is one."""
+    first = parts[0].only_label
+    return first if all(part.only_label == first for part in parts) else None
+
+
+def join(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcomes of one candidate on several folds as one, in the order of the folds.
+
+    The number, ``is_refit``, ``status``, ``landmarks`` and ``look`` are the same for all folds of a
+    round, and ``target``, ``sizes`` and ``n_weighted`` are of sources, which have no parts.
+    """
+    parts = sorted(outcomes, key=lambda outcome: int(outcome.folds[0]))
+    if len(parts) == 1:
+        return parts[0]
+    first = parts[0]
+    widest = max(parts, key=lambda part: part.rank)
+    values = [part.values for part in parts if part.values is not None]
+    is_scored = first.train_scores is not None
+    failures: dict[int, Failure] = {}
+    for part in parts:
+        failures |= part.failures
+    return replace(
+        first,
+        folds=np.concatenate([part.folds for part in parts]),
+        scores=[score for part in parts for score in part.scores],
+        train_scores=[s for part in parts for s in part.train_scores or ()] if is_scored else None,
+        is_exact=np.concatenate([part.is_exact for part in parts]),
+        condition=np.concatenate([part.condition for part in parts]),
+        radius=np.concatenate([part.radius for part in parts]),
+        failures=failures,
+        values=np.concatenate(values) if values else None,
+        seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
+        times=[t for part in parts for t in part.times or ()] if first.times else None,
+        fitted=[m for part in parts for m in part.fitted or ()] if first.fitted else None,
+        method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
+        caveat=next((part.caveat for part in parts if part.caveat), ""),
+        is_of_another_model=any(part.is_of_another_model for part in parts),
+        is_identity=all(part.is_identity for part in parts),
+        is_unique=all(part.is_unique for part in parts),
+        only_label=_only_label(parts),
+        residual_trace=max(part.residual_trace for part in parts),
+        rank=widest.rank,
+        operator=widest.operator or next((part.operator for part in parts if part.operator), ""),
+    )

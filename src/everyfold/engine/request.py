@@ -1,0 +1,436 @@
+"""What a user asked for, not yet read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state, indexable
+
+from everyfold._sklearn_private import check_method_params, num_samples
+from everyfold._typing import (
+    ErrorScore,
+    Estimator,
+    Fallback,
+    Index,
+    Matrix,
+    Order,
+    Params,
+    Pooled,
+    Preprocessing,
+    RandomState,
+    Refit,
+    RidgeScaling,
+    Scorer,
+    Splitter,
+    Targets,
+)
+from everyfold.adapters.pipelines import final_step
+from everyfold.adapters.sklearn import is_ours, read_estimator
+from everyfold.crossval import Closed
+from everyfold.crossval.closed_criteria import find_closed, name_of
+from everyfold.crossval.granularity import Granularity, is_finite
+from everyfold.estimators.model import Model
+from everyfold.io import RowSource
+from everyfold.operators import Nystrom, Structure
+from everyfold.operators.base import OperatorChoice
+
+NEAR_IDENTITY = 1.5e-8
+"""Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a search asks for besides the grid, checked.
+
+    ``asked`` is an order, or a number of folds and an order for them. ``repeats`` says how many
+    searches like this one are asked for together, one for each outer fold: what all of them cost
+    decides whether they begin at low rank.
+    """
+
+    asked: Order | Granularity = "auto"
+    operator: OperatorChoice = "auto"
+    ridge_scaling: RidgeScaling = "sum"
+    n_confirm: int | Literal["auto"] = "auto"
+    preprocessing: Preprocessing = "per_fold"
+    error_score: ErrorScore = np.nan
+    n_jobs: int | None = None
+    random_state: RandomState = None
+    criterion: str | Closed | None = None
+    fallback: Fallback = "warn"
+    repeats: int = 1
+    near_identity: float = NEAR_IDENTITY
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if order not in ("auto", "exact", "screen") and not _is_order(order):
+            raise ValueError(
+                f"order={order!r} is not known; use 'auto', 'exact', 'screen', inf, a positive "
+                "integer or choose_granularity(...)"
+            )
+        if not isinstance(self.operator, Structure) and self.operator not in ("auto", "dense"):
+            raise ValueError(
+                f"operator={self.operator!r} is not known; use 'auto', 'dense', or a structure "
+                "such as Dense()"
+            )
+        if self.ridge_scaling not in ("sum", "mean"):
+            raise ValueError(
+                f"ridge_scaling={self.ridge_scaling!r} is not known; use 'sum' or 'mean'"
+            )
+        if self.preprocessing not in ("auto", "per_fold", "once"):
+            raise ValueError(
+                f"preprocessing={self.preprocessing!r} is not known; use 'per_fold', 'once' or "
+                "'auto'"
+            )
+        if self.fallback not in ("warn", "refit", "refuse"):
+            raise ValueError(
+                f"fallback={self.fallback!r} is not known; use 'warn', 'refit' or 'refuse'"
+            )
+        if not (isinstance(self.near_identity, Real) and 0.0 <= self.near_identity <= 1.0):
+            raise ValueError(
+                f"near_identity={self.near_identity!r} is not allowed; use a kernel value between "
+                "0 (no candidate is excluded) and 1, such as 1.5e-8"
+            )
+        self._check_confirm()
+        self._check_criterion()
+
+    @property
+    def order(self) -> Order:
+        """How far the influence series of a fold goes, or whether to refit."""
+        return self.asked.order if isinstance(self.asked, Granularity) else self.asked
+
+    def check_folds(self, count: int, cv: Splitter) -> None:
+        """Raise if an order was chosen for another number of folds."""
+        if isinstance(self.asked, Granularity) and count != self.asked.folds:
+            raise ValueError(
+                f"cv={cv!r} has {count} folds, but order={self.asked} is for {self.asked.folds}; "
+                f"leave cv out, or pass order={self.asked.order}"
+            )
+
+    def _check_confirm(self) -> None:
+        k = self.n_confirm
+        if k != "auto" and not (isinstance(k, Integral) and int(k) >= 0):
+            raise ValueError(
+                f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
+            )
+        if k != "auto" and k > 0 and self.ridge_scaling == "mean":
+            raise ValueError(
+                f"n_confirm={k} cannot be combined with ridge_scaling='mean': it refits the "
+                "estimator itself, whose ridge does not depend on the number of rows; use "
+                "n_confirm=0"
+            )
+
+    def _check_criterion(self) -> None:
+        """Refuse what folds or confirmed scores are needed for."""
+        if self.closed is None:
+            return
+        order, confirm, steps = self.order, self.n_confirm, self.preprocessing
+        for is_wrong, what in (
+            (order != "auto", f"order={order!r}, which needs folds; use order='auto'"),
+            (
+                confirm not in ("auto", 0),
+                f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
+            ),
+            (
+                steps == "once",
+                "preprocessing='once', as steps are always fitted on all rows then; leave it out",
+            ),
+        ):
+            if is_wrong:
+                raise ValueError(
+                    f"criterion={name_of(self.closed)!r} cannot be combined with {what}"
+                )
+
+    @cached_property
+    def closed(self) -> Closed | None:
+        """The criterion that takes the place of held-out scores, if one does."""
+        return None if self.criterion is None else find_closed(self.criterion)
+
+    def check_source(self, y: Targets, with_train: bool) -> None:
+        """Refuse what rows that are read in blocks cannot give."""
+        for is_wrong, what in (
+            (y is not None, "y; pass the targets to the source instead"),
+            (with_train, "return_train_score=True"),
+            (self.is_finite, f"order={self.order!r}; use order='auto'"),
+            (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
+            (self.closed is not None, f"criterion={self.criterion!r}; use scoring"),
+        ):
+            if is_wrong:
+                raise ValueError(f"a source of rows cannot be combined with {what}")
+
+    def check_fallback(self, error: Exception) -> None:
+        """Raise why something is not sped up, unless the estimator itself may be refitted for it.
+
+        It may not where an option asks for what no such refit has.
+        """
+        if self.fallback == "refuse":
+            raise error
+        for is_set, what in (
+            (self.is_finite, f"order={self.order!r}"),
+            (isinstance(self.operator, Structure), f"operator={self.operator!r}"),
+            (self.ridge_scaling == "mean", "ridge_scaling='mean'"),
+            (self.preprocessing == "once", "preprocessing='once'"),
+            (self.criterion is not None, f"criterion={self.criterion!r}"),
+        ):
+            if is_set:
+                error.add_note(
+                    f"{what} means nothing to a refit of this estimator, so that there is no "
+                    "fallback; leave it out to have the estimator refitted on every fold"
+                )
+                raise error
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether an influence series of finite order was asked for."""
+        return is_finite(self.order)
+
+    @cached_property
+    def seeds(self) -> Seeds:
+        """Those of all random choices, drawn once."""
+        return Seeds(self.random_state)
+
+    @property
+    def is_of_low_rank(self) -> bool:
+        """Whether the operator of the search makes a model of its own, which predicts by it."""
+        operator = self.operator
+        if not isinstance(operator, Structure):
+            return False
+        return operator.is_approximate and operator.to_fit() is operator
+
+    def hand_on(self, estimator: Estimator) -> None:
+        """Give the winner the operator that it was scored with, where it has a place for one."""
+        if self.is_of_low_rank and hasattr(estimator, "operator"):
+            estimator.set_params(operator=self.operator)
+
+    def apply(self, model: Model) -> Model:
+        """The model with what the search asks for."""
+        operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
+        return replace(
+            model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
+        )
+
+
+def _is_order(order: Order) -> bool:
+    if not isinstance(order, Real) or isinstance(order, bool) or math.isnan(order):
+        return False
+    number = float(order)
+    return number >= 1.0 and (number == math.inf or number == int(number))
+
+
+@dataclass(frozen=True)
+class Wants:
+    """What the caller is going to read of the outcomes.
+
+    Attributes
+    ----------
+    train_scores : bool
+        Whether training rows are scored, too.
+    partition : bool
+        Whether held-out values are asked for, one a row, so that test sets must be a partition.
+    labels_only : bool
+        Whether nothing but predictions is read of these values.
+    mean_scores : bool
+        Whether the mean over the folds decides, so that one fold without a score leaves nothing.
+    keeps : {"best", "all"} or None
+        Whose held-out values are kept beside their scores.
+    pools : bool or "auto"
+        Whether scores are those of all held-out rows together; "auto" where single rows have none.
+    selects_by : str, bool, callable or None
+        The score that a winner is chosen by; None if that is not known before the work.
+    journal : bool
+        Whether finished units are written down.
+    refits : bool
+        Whether estimators may be refitted where nothing else takes less time.
+    """
+
+    train_scores: bool = False
+    partition: bool = False
+    labels_only: bool = False
+    mean_scores: bool = True
+    keeps: Literal["best", "all"] | None = None
+    pools: Pooled = "auto"
+    selects_by: Refit | None = "score"
+    journal: bool = False
+    refits: bool = False
+
+    def __post_init__(self) -> None:
+        if self.pools not in (True, False, "auto"):
+            raise ValueError(f"pooled={self.pools!r} is not known; use True, False or 'auto'")
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What else is handed on, by scikit-learn's rules: to ``fit``, ``split`` and the scorers."""
+
+    fit: Params = field(default_factory=dict)
+    split: Params = field(default_factory=dict)
+    score: Params = field(default_factory=dict)
+
+    def weighing(self, X: Matrix) -> Metadata:
+        """The same with an array where one number is the weight of all rows.
+
+        scikit-learn's ``fit`` takes such a number; its metrics and libsvm do not.
+        """
+        return Metadata(*(_one_weight_a_row(p, X) for p in (self.fit, self.split, self.score)))
+
+
+def _one_weight_a_row(params: Params, X: Matrix) -> Params:
+    numbers = {
+        name: np.full(num_samples(X), float(value))
+        for name, value in params.items()
+        if name.split("__")[-1] == "sample_weight" and isinstance(value, Real)
+    }
+    return {**params, **numbers} if numbers else params
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked for, not yet read.
+
+    Attributes
+    ----------
+    estimator : estimator
+    candidates : sequence of dict
+        Parameters to be set on it; one empty dictionary for the estimator as it is.
+    X, y, cv
+        As passed; splits that can be read once only are listed.
+    scorer : callable or None
+        One of scikit-learn's scorers, several in one of its multi-metric scorers, or any callable.
+    metadata : Metadata
+    options : Options
+    wants : Wants
+    orders : sequence of int arrays
+        Orders of the rows of y, each of which is evaluated in place of y itself; for one candidate.
+    cvs : sequence of splitters
+        Each is evaluated in place of cv, as a task of its own; for one candidate, with as many
+        splits each.
+    verbose : int
+        What refits of the estimator print.
+    """
+
+    estimator: Estimator
+    candidates: Sequence[Params]
+    X: Matrix
+    y: Targets
+    cv: Splitter
+    scorer: Scorer = None
+    metadata: Metadata = field(default_factory=Metadata)
+    options: Options = field(default_factory=Options)
+    wants: Wants = field(default_factory=Wants)
+    orders: Sequence[Index] = ()
+    cvs: Sequence[Splitter] = ()
+    verbose: int = 0
+
+    def __post_init__(self) -> None:
+        asked = self.options.asked
+        if self.cv is None and isinstance(asked, Granularity):
+            object.__setattr__(self, "cv", asked.folds)
+        if isinstance(self.cv, Iterator):  # read more than once
+            object.__setattr__(self, "cv", list(self.cv))
+        if not self.is_source:
+            object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
+
+    def check_criterion(self) -> None:
+        """Refuse what a criterion without folds takes the place of."""
+        closed = self.options.closed
+        if closed is None:
+            return
+        has_groups = any(value is not None for value in self.metadata.split.values())
+        for is_wrong, what in (
+            (self.scorer is not None, "scoring; leave scoring=None, or criterion=None"),
+            (self.cv is not None, f"cv={self.cv!r}, as it has no folds; leave cv=None"),
+            (has_groups, "groups, as it has no folds; leave them out"),
+            (self.wants.train_scores, "return_train_score=True; use False"),
+        ):
+            if is_wrong:
+                raise ValueError(f"criterion={name_of(closed)!r} cannot be combined with {what}")
+
+    def check_fallback(self, error: Exception) -> None:
+        """Raise why something is not sped up, unless the estimator itself may be refitted."""
+        self.options.check_fallback(error)
+        if self.wants.pools is True:
+            error.add_note("pooled=True needs held-out values, so that refitting is not possible")
+            raise error
+
+    @property
+    def is_source(self) -> bool:
+        """Whether rows come in blocks, with their targets."""
+        return isinstance(self.X, RowSource)
+
+    def indexed(self) -> Request:
+        """The same with X, y and metadata as things whose rows can be taken; a source as it is."""
+        if self.is_source:
+            return self
+        X, y = indexable(self.X, self.y)
+        given = self.metadata.fit, self.metadata.split, self.metadata.score
+        metadata = Metadata(*(check_method_params(X, params=params) for params in given))
+        return replace(self, X=X, y=y, metadata=metadata)
+
+
+# -- Where the random choices of a search begin: whole numbers, fixed before the work -------------
+
+
+LARGEST_SEED = 2**31 - 1
+
+
+class Seeds:
+    """The seeds of one search, drawn once, so that it matters not who does the work in what order.
+
+    Parameters
+    ----------
+    random_state : int, RandomState or None
+        A whole number is the seed itself, so that a search draws what an operator with that seed
+        would draw.
+    """
+
+    def __init__(self, random_state: RandomState) -> None:
+        self._random_state = random_state
+
+    @cached_property
+    def of_operators(self) -> int:
+        """For operators that have none; NumPy's own state gives it if nobody else does."""
+        given = self._random_state
+        if isinstance(given, Integral):
+            return int(given)
+        return int(check_random_state(given).randint(LARGEST_SEED))
+
+    @property
+    def are_drawn(self) -> bool:
+        """Whether something needed the seed of operators."""
+        return "of_operators" in vars(self)
+
+    @cached_property
+    def own(self) -> int:
+        """For what the search chooses itself; 0 unless asked for."""
+        return 0 if self._random_state is None else self.of_operators
+
+    def plant(self, value: Any) -> Any:
+        """A parameter, or a copy of it whose operator has a seed."""
+        if isinstance(value, Structure):
+            return value.seeded(lambda: self.of_operators)
+        if isinstance(value, BaseEstimator) and not isinstance(value, type):
+            value = clone(value)
+            self.plant_in(value)
+        return value
+
+    def plant_in(self, estimator: Estimator) -> None:
+        """Seed the operator of an estimator, or of the last step of a Pipeline."""
+        final = final_step(estimator)
+        if isinstance(getattr(final, "operator", None), Structure):
+            final.set_params(operator=self.plant(final.operator))
+
+    def plant_where_drawn(self, estimator: Estimator, n_rows: int | None) -> None:
+        """Seed the operator; where "auto" draws landmarks, have it draw those that were scored.
+
+        ``n_rows`` is None for rows that never fit in memory.
+        """
+        self.plant_in(estimator)
+        final = final_step(estimator)
+        if self.own != 0 and is_ours(final) and read_estimator(final).draws_landmarks(n_rows):
+            final.set_params(operator=Nystrom(random_state=self.own))

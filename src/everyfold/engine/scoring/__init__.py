@@ -1,0 +1,1 @@
+"""From held-out values to scores."""

@@ -1,0 +1,450 @@
+"""Scikit-learn's scorers on predictions that already exist."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.metaestimators import available_if
+
+from everyfold._sklearn_private import (
+    BaseScorer,
+    MultimetricScorer,
+    check_method_params,
+    safe_indexing,
+)
+from everyfold._sklearn_private import score as score_estimator
+from everyfold._typing import (
+    AnyArray,
+    Array,
+    ErrorScore,
+    Estimator,
+    Index,
+    Matrix,
+    Params,
+    Score,
+    Scorer,
+    Targets,
+)
+from everyfold.crossval import Folds
+from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.metrics import (
+    Metric,
+    Scored,
+    Side,
+    asks_for_predictions,
+    by_column,
+    by_row,
+    check_own_score,
+    find_metric,
+    is_of_sums,
+    is_own_score,
+    positive_label,
+    score_errors,
+)
+from everyfold.estimators.targets import Target
+from everyfold.operators.gram import FoldErrors
+
+_RESPONSES = ("predict_proba", "predict_log_proba", "decision_function")
+"""What scorers look for in turn; a stand-in has what its estimator has."""
+
+
+class _HeldOut(BaseEstimator):  # type: ignore[misc]
+    """A model of one fold that knows the answers for its test rows, and for no others."""
+
+    was_asked_elsewhere = False
+    looked_for = ""
+    """What a scorer asked for that only the estimator itself has."""
+
+    def __init__(self, X: Matrix, target: Target, values: Array) -> None:
+        self.X = X
+        self.target = target
+        self.values = values
+
+    def _answers(self, X: Matrix) -> Array:
+        if X is not self.X:
+            self.was_asked_elsewhere = True
+            raise ValueError(
+                "the scorer predicts rows other than the held-out ones, which needs fitted models"
+            )
+        return self.values
+
+    def predict(self, X: Matrix) -> AnyArray:
+        """Predict the test rows."""
+        return self.target.predict(self._answers(X))
+
+    def get_params(self, deep: bool = True) -> Params:
+        """No parameters of the estimator that it stands for."""
+        self.looked_for = self.looked_for or "get_params"
+        return super().get_params(deep)  # type: ignore[no-any-return]
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("__") and name not in _RESPONSES:
+            self.__dict__["looked_for"] = name
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+
+class HeldOutRegressor(RegressorMixin, _HeldOut):  # type: ignore[misc]
+    """Stands in for the regressor of one fold."""
+
+
+def _has_probabilities(model: Estimator) -> bool:
+    return bool(model.target.has_probabilities)
+
+
+class HeldOutClassifier(ClassifierMixin, _HeldOut):  # type: ignore[misc]
+    """Stands in for the classifier of one fold."""
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The labels of the fold's training rows."""
+        assert self.target.classes is not None
+        return self.target.classes
+
+    def decision_function(self, X: Matrix) -> AnyArray:
+        """Decide the test rows."""
+        return self.target.decide(self._answers(X))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Matrix) -> Array:
+        """Probabilities of the classes of the test rows."""
+        return self.target.probabilities(self._answers(X))
+
+
+class _Answered(BaseScorer):  # type: ignore[misc]
+    """Stands in for a scorer whose answer is known, among others that are asked.
+
+    Scorers that are asked together share predictions, and only the first to need them says which
+    label is the positive one: whether a later one fails depends on those before it.
+    """
+
+    def __init__(self, answer: AnyArray) -> None:
+        super().__init__(None, 1, {}, "predict")
+        self._answer = answer
+
+    def _score(
+        self, method_caller: Any, estimator: Estimator, X: Matrix, y_true: Targets, **_: object
+    ) -> AnyArray:
+        method_caller(estimator, "predict", X, pos_label=None)
+        return self._answer
+
+
+def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
+    """Whether a scorer has a positive label that is none of the target's."""
+    label = positive_label(scorer)
+    if label is None or target.classes is None:
+        return False
+    return label not in target.classes.tolist()
+
+
+def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
+    """An estimator that answers for the test rows ``X`` with ``values``.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import get_scorer
+    >>> from everyfold.estimators.targets import Numbers
+    >>> X, y = np.ones((3, 1)), np.array([1.0, 2.0, 3.0])
+    >>> get_scorer("r2")(stand_in(X, Numbers.read(y), y[:, None]), X, y)
+    1.0
+    """
+    kind = HeldOutRegressor if target.classes is None else HeldOutClassifier
+    return kind(X, target, values)
+
+
+def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
+    """Rows of an array, a sparse matrix, a data frame or a list."""
+    return rows if rows is None else safe_indexing(rows, index)
+
+
+def masked(target: Target, values: Array, side: Side, trains: Mapping[int, Index]) -> Array:
+    """Values without the classes that the training rows of some folds lack."""
+    values = values.copy() if trains else values
+    for i, train in trains.items():
+        part = slice(side.bounds[i], side.bounds[i + 1])
+        values[part] = target.mask(values[part], train)
+    return values
+
+
+def by_name(scorer: Scorer) -> Params:
+    """Scorers by their names, whether there are several or one."""
+    several = isinstance(scorer, MultimetricScorer)
+    return dict(scorer._scorers) if several else {"score": scorer}
+
+
+def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
+    """The folds that no model can be fitted on, and why."""
+    failing: dict[int, ValueError] = {}
+    fold = np.repeat(np.arange(len(folds)), folds.sizes)
+    kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
+    for i in np.flatnonzero(kept <= 0.0).tolist():
+        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
+            failing[i] = ValueError(
+                f"cv: split {i} leaves no training rows with positive sample_weight"
+            )
+    target = target.weighed(weights)
+    for i in target.incomplete(folds):
+        try:
+            target.mask(target.columns[:1], folds[i].train)
+        except ValueError as error:
+            failing.setdefault(i, error)
+    return failing
+
+
+class Judge:
+    """Scores held-out values, by arithmetic on all folds at once where the scorer is well known.
+
+    Parameters
+    ----------
+    scorer : callable
+        One of scikit-learn's, several in a ``_MultimetricScorer``, or any callable.
+    target : Target
+    data : tuple (X, y)
+        As the user passed them.
+    params : dict
+        What the scorer gets besides.
+    error_score : "raise" or float
+    """
+
+    def __init__(
+        self, scorer: Scorer, target: Target, data: Matrix, params: Params, error_score: ErrorScore
+    ) -> None:
+        self._target = target
+        self._X, self._y = data
+        self._params = params
+        self._error_score = error_score
+        self.is_multimetric = isinstance(scorer, MultimetricScorer)
+        scorers = by_name(scorer)
+        self._scorer = scorer
+        self._scorers = scorers
+        self._known: dict[str, Metric] = {}
+        for name, item in scorers.items():
+            check_own_score(item)
+            metric = None if params else find_metric(item, target)
+            if metric is not None:
+                self._known[name] = metric
+        self._shares_predictions = any(_lacks_its_label(s, target) for s in scorers.values())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What its scores are called; empty where only a call of the user's function tells."""
+        if not self.is_multimetric and type(self._scorer).__module__ != "sklearn.metrics._scorer":
+            return ()
+        return tuple(self._scorers)
+
+    @property
+    def needs_values(self) -> bool:
+        """Whether a scorer may look at the held-out values, and not at predicted labels alone."""
+        are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
+        return not (are_labels and self._target.predicts_by_sign)
+
+    def among(self, rows: Index, target: Target) -> Judge:
+        """The same judge of some of the rows, whose target is given; failures count as NaN."""
+        data = take(self._X, rows), take(self._y, rows)
+        params = check_method_params(self._X, params=self._params, indices=rows)
+        return Judge(self._scorer, target, data, params, np.nan)
+
+    is_pooled = False
+    """Whether some scores are those of all folds' rows together."""
+
+    @property
+    def by_fold(self) -> Judge:
+        """The same judge of every fold by itself."""
+        return self
+
+    def pooled(self, names: Collection[str]) -> Judge:
+        """The same judge, with these scores of all folds' rows together; none for no change."""
+        return PooledJudge(self, names) if names else self
+
+    def only(self, names: Collection[str]) -> Judge:
+        """The same judge by some of its scorers."""
+        if not self.is_multimetric:
+            return self
+        chosen = {name: item for name, item in self._scorers.items() if name in names}
+        scorer = MultimetricScorer(scorers=chosen, raise_exc=self._error_score == "raise")
+        data = self._X, self._y
+        return Judge(scorer, self._target, data, self._params, self._error_score)
+
+    def ordered(self, order: Index, target: Target) -> Judge:
+        """The same judge for permuted targets: y in this order, which ``target`` is the code of."""
+        data = self._X, take(self._y, order)
+        return Judge(self._scorer, target, data, self._params, self._error_score)
+
+    def by_column(self, values: Array, side: Side) -> Array | None:
+        """The scores of folds and columns, (t, q), where the score is known and their mean."""
+        is_known = "score" in self._known and np.isfinite(values).all()
+        return by_column(self._known["score"], side, values) if is_known else None
+
+    def by_row(self, values: Array, side: Side) -> Array | None:
+        """A number for each row whose sums rank candidates as their scores do, if there is one."""
+        is_known = "score" in self._known and np.isfinite(values).all()
+        return by_row(self._known["score"], side, values) if is_known else None
+
+    @property
+    def needs_errors_only(self) -> bool:
+        """Whether the squared errors of folds are all that its scores depend on."""
+        return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
+
+    def score_errors(self, errors: FoldErrors) -> Sequence[Score]:
+        """``score`` of one candidate by the squared errors of its folds."""
+        table = score_errors(self._known, errors)
+        assert table is not None
+        return FoldScores({name: s[:, 0] for name, s in table.items()}, self.is_multimetric)
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
+        """A score, or one for each scorer by name, of every fold.
+
+        Parameters
+        ----------
+        values : array of shape (N, q)
+            Of the rows of ``side``, fold after fold.
+        side : Side
+        trains : mapping
+            The training rows of folds where they lack a class, by number.
+        """
+        values = masked(self._target, values, side, trains)
+        table = self._table(values, side)
+        if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
+            return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
+        results = []
+        for i in range(len(side.parts)):
+            found = {name: float(s.scores[i]) for name, s in table.items() if s.is_known[i]}
+            if len(found) < len(self._scorers):
+                found = self._ask(values, side, i, found, trains.get(i))
+            results.append(found if self.is_multimetric else found["score"])
+        return results
+
+    def _table(self, values: Array, side: Side) -> dict[str, Scored]:
+        """By scorer, the scores of all folds that scikit-learn need not be asked for."""
+        if not self._known or not np.isfinite(values).all():
+            return {}
+        return {name: metric(side, values) for name, metric in self._known.items()}
+
+    def _check(self, model: _HeldOut) -> None:
+        """Raise if no score can be had this way, whatever ``error_score`` is."""
+        if model.was_asked_elsewhere:
+            model.predict(None)
+
+    def _ask(self, values: Array, side: Side, i: int, found: Params, train: Index | None) -> Params:
+        """Let scikit-learn score fold i by what is not known yet.
+
+        ``train`` are the training rows if they lack a class, which a refit does not know either.
+        """
+        rows = side.parts[i]
+        scorer = self._scorer
+        if self.is_multimetric:
+            rest = {name: item for name, item in self._scorers.items() if name not in found}
+            if self._shares_predictions:
+                rest = {k: rest.get(k) or _Answered(found[k]) for k in self._scorers}
+            scorer = MultimetricScorer(scorers=rest, raise_exc=self._error_score == "raise")
+        X, y = take(self._X, rows), take(self._y, rows)
+        target, part = self._target, values[side.bounds[i] : side.bounds[i + 1]]
+        if train is not None:
+            target, part = target.known_by(part, train)
+        model = stand_in(X, target, part)
+        params = check_method_params(self._X, params=self._params, indices=rows)
+        scores = score_estimator(model, X, y, scorer, params, self._error_score)
+        self._check(model)
+        if not self.is_multimetric:
+            return {"score": scores}
+        both = {**found, **scores}
+        return {name: both[name] for name in self._scorers}
+
+
+class _Probe(Judge):
+    """Finds out whether scorers need more than predictions: any failure is raised."""
+
+    def _check(self, model: _HeldOut) -> None:
+        super()._check(model)
+        if model.looked_for:
+            raise ValueError(f"the scorer uses {model.looked_for!r} of the fitted estimator")
+
+
+def why_not_judged(
+    scorer: Scorer, target: Target, data: Matrix, params: Params, rows: Index
+) -> str:
+    """Why scorers cannot judge held-out values alone; empty if they can, as scikit-learn's do.
+
+    A function of the user's own gets the estimator itself. It is tried on one that knows the true
+    values of some rows, and nothing else.
+    """
+    if all(isinstance(item, BaseScorer) or is_own_score(item) for item in by_name(scorer).values()):
+        return ""
+    side = Side(target, (rows,))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            _Probe(scorer, target, data, params, "raise").score(side.y, side, {})
+    except Exception as error:
+        return (
+            "scoring: held-out predictions are not enough for this scorer "
+            f"({type(error).__name__}: {error})"
+        )
+    return ""
+
+
+class PooledJudge(Judge):
+    """Gives every fold the score of all folds' rows together, for some scorers or all.
+
+    Parameters
+    ----------
+    judge : Judge
+        Of every fold by itself.
+    names : collection of str
+        The scorers that look at all rows.
+    """
+
+    is_pooled = True
+
+    def __init__(self, judge: Judge, names: Collection[str]) -> None:
+        self.__dict__.update(judge.__dict__)
+        self._base, self._chosen = judge, names
+        self._whole = judge.only(names)
+        rest = [name for name in self._scorers if name not in names]
+        self._rest = judge.only(rest) if rest else None
+
+    @property
+    def by_fold(self) -> Judge:
+        """See base class."""
+        return self._base
+
+    @property
+    def needs_errors_only(self) -> bool:
+        """See base class: the spread of all rows does not follow from those of folds."""
+        return False
+
+    def among(self, rows: Index, target: Target) -> Judge:
+        """See base class."""
+        return self._base.among(rows, target).pooled(self._chosen)
+
+    def ordered(self, order: Index, target: Target) -> Judge:
+        """See base class."""
+        return self._base.ordered(order, target).pooled(self._chosen)
+
+    def by_column(self, values: Array, side: Side) -> Array | None:
+        """See base class."""
+        found = self._base.by_column(values, side.together)
+        return None if found is None else np.repeat(found, len(side.parts), axis=0)
+
+    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
+        """See base class."""
+        known = masked(self._target, values, side, trains)
+        (whole,) = self._whole.score(known, side.together, {})
+        count = len(side.parts)
+        if isinstance(whole, dict) and not self.is_multimetric:  # of a function of the user's
+            return [whole] * count
+        whole = whole if self.is_multimetric else {"score": whole}
+        columns = {name: np.broadcast_to(score, count) for name, score in whole.items()}
+        rest = [] if self._rest is None else self._rest.score(values, side, trains)
+        if isinstance(rest, FoldScores):
+            columns |= rest.columns
+        elif rest:
+            return [{name: {**own, **whole}[name] for name in self._scorers} for own in rest]
+        return FoldScores({name: columns[name] for name in self._scorers}, self.is_multimetric)

@@ -1,0 +1,442 @@
+"""The everyday metrics on all folds at once: scikit-learn's numbers without its calls.
+
+A metric of :mod:`sklearn.metrics` costs a few tenths of a millisecond whatever the size of the
+data, most of it checks; a search makes thousands of such calls on data that were checked long ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from inspect import unwrap
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn import metrics
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.exceptions import UndefinedMetricWarning
+
+from everyfold._progress import warn
+from everyfold._sklearn_private import BaseScorer
+from everyfold._typing import AnyArray, Array, Estimator, Index, Label, Scorer
+from everyfold.adapters.pipelines import final_step
+from everyfold.engine.scoring.published_metrics import coefficient_of_variation, huber_hinge_loss
+from everyfold.estimators.model import original
+from everyfold.estimators.targets import Labels, Target
+from everyfold.folds import joined, lengths
+from everyfold.losses import HuberHinge
+from everyfold.operators.gram import FoldErrors
+
+
+@dataclass(frozen=True)
+class Side:
+    """The rows each fold is scored on, its test rows or its training rows, and what is true there.
+
+    Whatever does not depend on predictions is computed once for all candidates.
+    """
+
+    target: Target
+    parts: Sequence[Index]
+
+    @cached_property
+    def rows(self) -> Index:
+        """All of them, fold after fold."""
+        return joined(self.parts)
+
+    @cached_property
+    def together(self) -> Side:
+        """The same rows as those of one fold."""
+        return Side(self.target, (self.rows,))
+
+    @cached_property
+    def sizes(self) -> Index:
+        """The number of rows of each fold."""
+        return lengths(self.parts)
+
+    @cached_property
+    def bounds(self) -> Index:
+        """Where each fold begins, and where the last one ends."""
+        return np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
+
+    @cached_property
+    def folds(self) -> Index:
+        """The fold of each row."""
+        return np.repeat(np.arange(len(self.parts)), self.sizes)
+
+    @cached_property
+    def y(self) -> Array:
+        """The target columns of the rows."""
+        return self.target.columns[self.rows]
+
+    @cached_property
+    def codes(self) -> Index:
+        """The class numbers of the rows."""
+        assert isinstance(self.target, Labels)
+        return self.target.codes[self.rows]
+
+    @cached_property
+    def labels(self) -> AnyArray:
+        """The labels of the rows."""
+        return self.classes[self.codes]
+
+    @property
+    def classes(self) -> AnyArray:
+        """All labels there are."""
+        assert self.target.classes is not None
+        return self.target.classes
+
+    @cached_property
+    def spread(self) -> Array:
+        """The sum of squares of each fold's targets around their mean, (t, q)."""
+        # Fold by fold, in the order of operations of ``r2_score``: whether the spread of constant
+        # targets is 0 or a rounding error decides between a score of 0 and one of -1e30.
+        columns = [self.target.columns[part] for part in self.parts]
+        return np.array([((y - np.average(y, axis=0)) ** 2).sum(axis=0) for y in columns])
+
+    @cached_property
+    def class_counts(self) -> Index:
+        """How many rows of each class each fold has, (t, classes)."""
+        return self.count(self.codes)
+
+    def count(self, codes: Index, keep: NDArray[np.bool_] | None = None) -> Index:
+        """How many of the rows have each code, fold by fold."""
+        size = len(self.classes)
+        index = self.folds * size + codes
+        if keep is not None:
+            index = index[keep]
+        return np.bincount(index, minlength=len(self.parts) * size).reshape(-1, size)
+
+    def sum(self, values: Array) -> Array:
+        """Sums over each fold's rows."""
+        return np.add.reduceat(values, self.bounds[:-1], axis=0)
+
+    def mean(self, values: Array) -> Array:
+        """Means over each fold's rows."""
+        return self.sum(values) / self.sizes.reshape(-1, *[1] * (values.ndim - 1))
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of all folds, and which of them are known."""
+
+    scores: Array
+    is_known: NDArray[np.bool_]
+
+    @classmethod
+    def all(cls, scores: Array) -> Scored:
+        """Every fold is known."""
+        return cls(scores, np.ones(len(scores), dtype=bool))
+
+
+Metric = Callable[[Side, Array], Scored]
+
+
+def _explained(errors: Array, spread: Array) -> Array:
+    """The share of the spread that is explained, by scikit-learn's rules where there is none."""
+    scores = np.ones_like(errors)
+    valid = (errors != 0.0) & (spread != 0.0)
+    scores[valid] = 1.0 - errors[valid] / spread[valid]
+    scores[(errors != 0.0) & (spread == 0.0)] = 0.0
+    return scores
+
+
+@dataclass(frozen=True)
+class OfColumns:
+    """A metric of numbers that is the mean over those of their columns, (t, q)."""
+
+    by_column: Callable[[Side, Array], Array]
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The scores of all folds."""
+        return Scored.all(self.by_column(side, values).mean(axis=1))
+
+
+def _r2_by_column(side: Side, values: Array) -> Array:
+    scores = _explained(side.sum((side.y - values) ** 2), side.spread)
+    if side.sizes.min() < 2:
+        message = "R^2 score is not well-defined with less than two samples."
+        warn(message, UndefinedMetricWarning)
+        scores[side.sizes < 2] = np.nan
+    return scores
+
+
+def _squares_by_column(side: Side, values: Array) -> Array:
+    return side.mean((side.y - values) ** 2)
+
+
+def _roots_by_column(side: Side, values: Array) -> Array:
+    return np.sqrt(side.mean((side.y - values) ** 2))
+
+
+def _absolutes_by_column(side: Side, values: Array) -> Array:
+    return side.mean(np.abs(side.y - values))
+
+
+_r2 = OfColumns(_r2_by_column)
+_squared_error = OfColumns(_squares_by_column)
+_root_squared_error = OfColumns(_roots_by_column)
+_absolute_error = OfColumns(_absolutes_by_column)
+
+
+def _accuracy(side: Side, values: Array) -> Scored:
+    hits = side.target.predict(values) == side.labels
+    return Scored.all(side.mean(hits.astype(np.float64)))
+
+
+def _balanced_accuracy(side: Side, values: Array) -> Scored:
+    guess = np.searchsorted(side.classes, side.target.predict(values))
+    present = side.class_counts > 0
+    hits = side.count(side.codes, guess == side.codes)
+    recall = np.where(present, hits / np.maximum(side.class_counts, 1), 0.0)
+    scores = recall.sum(axis=1) / present.sum(axis=1)
+    # scikit-learn has something to say where a class is only predicted, or is all there is.
+    odd = ((side.count(guess) > 0) & ~present).any(axis=1) | (present.sum(axis=1) < 2)
+    return Scored(scores, ~odd)
+
+
+def _variation(side: Side, values: Array) -> Scored:
+    mean = np.abs(side.mean(side.y))
+    root = np.sqrt(side.mean((side.y - values) ** 2))
+    is_known = np.asarray((mean > 0.0).all(axis=1))
+    return Scored((root / np.where(mean > 0.0, mean, 1.0)).mean(axis=1), is_known)
+
+
+@dataclass(frozen=True)
+class HuberHinged:
+    """The mean Huberised hinge loss of the decision values of two classes."""
+
+    loss: HuberHinge
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The losses of all folds; scikit-learn is asked where one class is all there is."""
+        signs = np.where(side.codes == 1, 1.0, -1.0)
+        losses = self.loss.value(signs, side.target.decide(values))
+        is_known = np.asarray((side.class_counts > 0).all(axis=1))
+        return Scored(side.mean(losses), is_known)
+
+
+_OF_NUMBERS: dict[Callable[..., object], Metric] = {
+    metrics.r2_score: _r2,
+    metrics.mean_squared_error: _squared_error,
+    metrics.root_mean_squared_error: _root_squared_error,
+    metrics.mean_absolute_error: _absolute_error,
+    coefficient_of_variation: _variation,
+}
+_OF_LABELS: dict[Callable[..., object], Metric] = {
+    metrics.accuracy_score: _accuracy,
+    metrics.balanced_accuracy_score: _balanced_accuracy,
+}
+
+
+def find_metric(scorer: Scorer, target: Target) -> Metric | None:
+    """The fast form of a scorer, if it has one that gives the same numbers.
+
+    Examples
+    --------
+    >>> from everyfold.estimators.targets import Labels, Numbers
+    >>> find_metric(metrics.get_scorer("neg_max_error"), Numbers.read([1.0, 2.0])) is None
+    True
+    """
+    known = _OF_NUMBERS if target.classes is None else _OF_LABELS
+    own = own_score(scorer)
+    if own is not None:
+        return known.get(own)
+    function = getattr(scorer, "_score_func", None)
+    if function is huber_hinge_loss:
+        return _huber_hinge(scorer, target)
+    if (
+        function not in known
+        or getattr(scorer, "_kwargs", None) != {}
+        or getattr(scorer, "_response_method", None) != "predict"
+    ):
+        return None
+    return Signed(known[function], scorer._sign)
+
+
+def _huber_hinge(scorer: Scorer, target: Target) -> Metric | None:
+    """The loss of the decision function, where the target has two classes."""
+    options = dict(scorer._kwargs)
+    loss, label = HuberHinge(options.pop("h", 0.05)), options.pop("pos_label", None)
+    is_usual = not options and scorer._response_method == "decision_function"
+    if not is_usual or target.classes is None or len(target.classes) != 2:
+        return None
+    if label is not None and label not in target.classes.tolist():
+        return None
+    return Signed(HuberHinged(loss), scorer._sign)
+
+
+@dataclass(frozen=True)
+class Signed:
+    """A metric times 1 or -1, so that more is better."""
+
+    metric: Metric
+    sign: float
+
+    def __call__(self, side: Side, values: Array) -> Scored:
+        """The scores of all folds."""
+        scored = self.metric(side, values)
+        return Scored(self.sign * scored.scores, scored.is_known)
+
+
+def _unsigned(metric: Metric | None) -> tuple[Metric | None, float]:
+    """A metric without its sign, and the sign."""
+    return (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
+
+
+def by_column(metric: Metric | None, side: Side, values: Array) -> Array | None:
+    """The scores of folds and columns, (t, q), of a metric that is their mean; else None."""
+    plain, sign = _unsigned(metric)
+    return sign * plain.by_column(side, values) if isinstance(plain, OfColumns) else None
+
+
+_OF_SUMS: dict[Metric, Callable[[Array, Array, Array], Array]] = {
+    _r2: lambda sse, spread, n: _explained(sse, spread).mean(axis=1),
+    _squared_error: lambda sse, spread, n: (sse / n).mean(axis=1),
+    _root_squared_error: lambda sse, spread, n: np.sqrt(sse / n).mean(axis=1),
+}
+
+_MEANS = (_squared_error, _absolute_error, _accuracy)
+
+
+def from_sums(metric: Metric, sse: Array, spread: Array, weights: Array) -> Array | None:
+    """The scores of folds by their sums of squared errors and spreads, (t, q), if that is enough.
+
+    ``weights`` are those of the folds: their sizes, if all rows count alike. A spread of NaN is not
+    known.
+
+    Examples
+    --------
+    >>> from everyfold.estimators.targets import Labels, Numbers
+    >>> r2 = find_metric(metrics.get_scorer("r2"), Numbers.read([1.0, 2.0]))
+    >>> from_sums(r2, np.array([[1.0]]), np.array([[4.0]]), np.array([10.0]))
+    array([0.75])
+    """
+    plain, sign = _unsigned(metric)
+    found = None if plain is None else _OF_SUMS.get(plain)
+    scores = None if found is None else sign * found(sse, spread, weights[:, None])
+    return None if scores is None or np.isnan(scores).any() else scores
+
+
+def score_errors(
+    metrics: Mapping[str, Metric | None], errors: FoldErrors
+) -> dict[str, Array] | None:
+    """The scores of folds and candidates, (t, ridges) by name, if sums are all they need."""
+    table = {}
+    for name, metric in metrics.items():
+        if metric is None:
+            return None
+        columns = [
+            from_sums(metric, squared, errors.spread, errors.weight)
+            for squared in errors.squared.transpose(1, 0, 2)
+        ]
+        found = [column for column in columns if column is not None]
+        if len(found) < len(columns):
+            return None
+        table[name] = np.stack(found, axis=1)
+    return table
+
+
+def is_of_sums(metric: Metric | None) -> bool:
+    """Whether ``from_sums`` knows the metric."""
+    return _unsigned(metric)[0] in _OF_SUMS
+
+
+def is_mean(metric: Metric) -> bool:
+    """Whether the score of a fold is the mean of those of its parts, by their sizes."""
+    return _unsigned(metric)[0] in _MEANS
+
+
+def by_row(metric: Metric, side: Side, values: Array) -> Array | None:
+    """A number for each row, whose sums over some rows rank candidates as the metric of them does.
+
+    None where there is no such number.
+    """
+    plain, sign = _unsigned(metric)
+    if plain == _accuracy:
+        return np.asarray(sign * (side.target.predict(values) == side.labels))
+    if plain == _absolute_error:
+        return np.asarray(sign * np.abs(side.y - values).mean(axis=1))
+    if plain == _squared_error or (plain in _OF_SUMS and values.shape[1] == 1):
+        sign = -sign if plain == _r2 else sign
+        return np.asarray(sign * ((side.y - values) ** 2).mean(axis=1))
+    return None
+
+
+def asks_for_predictions(scorer: Scorer) -> bool:
+    """Whether a scorer is known to call ``predict`` and nothing else.
+
+    Examples
+    --------
+    >>> [asks_for_predictions(metrics.get_scorer(name)) for name in ("f1", "roc_auc")]
+    [True, False]
+    """
+    if own_score(scorer) is not None:
+        return True
+    return isinstance(scorer, BaseScorer) and scorer._response_method == "predict"
+
+
+def may_ask_for_probabilities(scorer: Scorer) -> bool:
+    """Whether a scorer calls ``predict_proba`` of a classifier that has all methods, or may do so.
+
+    Examples
+    --------
+    >>> names = "accuracy", "roc_auc", "roc_auc_ovr", "neg_log_loss"
+    >>> [may_ask_for_probabilities(metrics.get_scorer(name)) for name in names]
+    [False, False, True, True]
+    """
+    if scorer is None or own_score(scorer) is not None:
+        return False
+    if not isinstance(scorer, BaseScorer):
+        return True  # a function of the user's own may look for anything
+    asked = scorer._response_method
+    first = asked if isinstance(asked, str) else asked[0]
+    return first not in ("predict", "decision_function")
+
+
+def positive_label(scorer: Scorer) -> Label | None:
+    """The label of the class that a scorer looks at; None if it looks at all of them.
+
+    Examples
+    --------
+    >>> [positive_label(metrics.get_scorer(name)) for name in ("f1", "f1_macro", "accuracy")]
+    [1, None, None]
+    """
+    label: Label | None = scorer._get_pos_label() if isinstance(scorer, BaseScorer) else None
+    return label
+
+
+def is_own_score(scorer: Scorer) -> bool:
+    """Whether a scorer is the estimator's own ``score``."""
+    return type(scorer).__name__ == "_PassthroughScorer"
+
+
+def check_own_score(scorer: Scorer) -> None:
+    """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
+    if is_own_score(scorer) and own_score(scorer) is None:
+        raise unusual_score(scorer._estimator)
+
+
+def unusual_score(estimator: Estimator) -> ValueError:
+    """What is said of an estimator whose ``score`` is its own."""
+    return ValueError(
+        f"scoring=None means {type(final_step(estimator)).__name__}.score, which is not "
+        "scikit-learn's usual score and may need a fitted model; pass scoring by name or as a "
+        "callable"
+    )
+
+
+def own_score(scorer: Scorer) -> Scorer:
+    """The metric of an estimator's own ``score``, if the scorer is that and it is the usual one."""
+    return usual_score(scorer._estimator) if is_own_score(scorer) else None
+
+
+def usual_score(estimator: Estimator) -> Scorer:
+    """The metric of an estimator's ``score``; None if that is not scikit-learn's usual one.
+
+    One that is wrapped, as experiment trackers do while they log, is what it wraps.
+    """
+    usual = {RegressorMixin: metrics.r2_score, ClassifierMixin: metrics.accuracy_score}
+    own = getattr(original(type(final_step(estimator))), "score", None)
+    own = None if own is None else unwrap(own)
+    return next((metric for kind, metric in usual.items() if own is unwrap(kind.score)), None)

@@ -1,0 +1,1 @@
+"""``cross_val_score`` and its kin: scikit-learn's functions without refits."""

@@ -1,0 +1,518 @@
+"""Cross-validation with scikit-learn's signatures and without its refits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from inspect import signature
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn import get_config
+from sklearn.base import clone, is_classifier
+from sklearn.exceptions import FitFailedWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+from sklearn.preprocessing import LabelEncoder
+from sklearn.utils import Bunch
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import type_of_target
+
+from everyfold._progress import counted, warn
+from everyfold._sklearn_private import (
+    BaseSearchCV,
+    aggregate_score_dicts,
+    insert_error_scores,
+    normalize_score_results,
+)
+from everyfold._typing import (
+    AnyArray,
+    Array,
+    ErrorScore,
+    Estimator,
+    Fallback,
+    Index,
+    Matrix,
+    Method,
+    Order,
+    Params,
+    Pooled,
+    Preprocessing,
+    RandomState,
+    RidgeScaling,
+    Scorer,
+    Splitter,
+    Targets,
+)
+from everyfold.adapters.pipelines import HELD_OUT, final_step
+from everyfold.adapters.sklearn import read_estimator
+from everyfold.crossval.granularity import Granularity
+from everyfold.engine.execution.executor import carry_out
+from everyfold.engine.kept_models import fit_to
+from everyfold.engine.planning.planner import plan
+from everyfold.engine.reading.reader import read
+from everyfold.engine.records import Data, Outcome
+from everyfold.engine.request import Metadata, Options, Request, Wants
+from everyfold.engine.results import entries_of, sizes_of, tell_failures
+from everyfold.engine.status import warn_if_inexact
+from everyfold.estimators.targets import Target
+from everyfold.folds import Folds
+from everyfold.functions.fallback import (
+    check_plan,
+    check_read,
+    check_sped_up,
+    falls_back,
+    leave_to_scikit_learn,
+)
+from everyfold.functions.nested import is_search, nest
+from everyfold.io import RowSource
+from everyfold.io.conversion import as_rows
+from everyfold.operators.base import OperatorChoice
+
+
+@falls_back
+def cross_val_predict(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
+    *,
+    groups: ArrayLike | None = None,
+    cv: Splitter = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Params | None = None,
+    pre_dispatch: int | str = "2*n_jobs",
+    method: Method = "predict",
+    order: Order | Granularity = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "per_fold",
+    fallback: Fallback = "warn",
+    random_state: RandomState = None,
+) -> AnyArray:
+    """Out-of-fold predictions equal to those of refitting, from one factorisation.
+
+    It replaces :func:`sklearn.model_selection.cross_val_predict`.
+
+    Parameters
+    ----------
+    estimator : estimator
+        scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
+        estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
+        estimator see ``fallback``.
+    X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+    y : array of shape (n_samples,) or (n_samples, n_targets)
+    groups : array of shape (n_samples,), optional
+        Passed to the splitter.
+    cv : int, splitter or iterable of splits, default=None
+        As in scikit-learn; the test sets must be a partition of the rows.
+    n_jobs : int, default=None
+        The number of threads that share the folds of SVC and SVR. Other models need one
+        factorisation, for which BLAS uses its own threads.
+    pre_dispatch
+        Accepted for compatibility; has no effect.
+    verbose : int, default=0
+        Print the plan if positive.
+    params : dict, optional
+        ``sample_weight`` for fitting; also ``groups`` if metadata routing is enabled.
+    method : {"predict", "decision_function", "predict_proba"}, default="predict"
+        Probabilities are available for the logistic loss only.
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
+        As in :class:`FastGridSearchCV`.
+
+    Returns
+    -------
+    predictions : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
+
+    Warns
+    -----
+    InexactWarning
+        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if ``order`` asks for an
+        approximation.
+
+    Notes
+    -----
+    **Cost** for squared loss: one factorisation, n³ flops and 8 n² bytes, for any folds. For other
+    losses: about one fit per fold with a shared kernel matrix; for leave-one-out of SVC and SVR a
+    short one without each support vector. **Exact?** Squared loss: up to rounding. Other losses: to
+    the solver's tolerance.
+
+    Examples
+    --------
+    >>> from everyfold import cross_val_predict
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
+    (442,)
+    """
+    chosen = order, operator, ridge_scaling, 0, preprocessing
+    options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
+    labels_only = method == "predict"
+    wants = Wants(partition=True, labels_only=labels_only, selects_by=None, refits=True)
+    X, y = as_rows(X, y)
+    request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
+    if method != "predict":
+        request = _numbered(request)
+    check_sped_up(request)
+    _check_method(request, method)
+    metadata = route("cross_val_predict", estimator, cv, None, groups, params)
+    request = replace(request, metadata=metadata)
+    data, outcome = evaluate(request, verbose)
+    if method != "predict" and data.stream is None and data.tasks[0].lacks_classes:
+        leave_to_scikit_learn(
+            request,
+            ValueError(f"cv: the training rows of a fold lack a class, which {method} needs"),
+        )
+    if outcome.failure is not None:
+        raise outcome.failure.error
+    target, values = _in_order_of_rows(data, outcome)
+    if method == "predict_proba":
+        return target.probabilities(values)
+    return target.predict(values) if method == "predict" else target.decide(values)
+
+
+@falls_back
+def cross_val_score(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
+    *,
+    groups: ArrayLike | None = None,
+    scoring: Scorer = None,
+    cv: Splitter = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Params | None = None,
+    pre_dispatch: int | str = "2*n_jobs",
+    error_score: ErrorScore = np.nan,
+    pooled: Pooled = "auto",
+    order: Order | Granularity = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "per_fold",
+    fallback: Fallback = "warn",
+    random_state: RandomState = None,
+) -> Array:
+    """The score of every fold, equal to that of refitting, from one factorisation.
+
+    It replaces :func:`sklearn.model_selection.cross_val_score`.
+
+    Parameters
+    ----------
+    estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`cross_val_predict`, but the test sets may overlap or leave rows untested. If
+        the estimator is a search (:class:`FastGridSearchCV`), this is nested cross-validation: the
+        inner folds of all outer folds are evaluated together if they can share work, with the
+        scores of scikit-learn's nested loops. As there, pass groups for the inner folds by
+        ``params={"groups": groups}``.
+    scoring : str, callable or None, default=None
+        Any scorer of scikit-learn; None means the estimator's own ``score``.
+    error_score : "raise" or float, default=nan
+        The score of a fold that cannot be fitted or scored (for example because its training rows
+        have one class only).
+    pooled : bool or "auto", default="auto"
+        Whether the score of all held-out rows together is used for every split. "auto" does so,
+        with a warning, if test sets have one row and the score of a single row is undefined or is
+        not what its name says (R², RMSE, ROC, …). False raises an error if all scores would be NaN,
+        and warns in the other cases.
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
+        As in :class:`FastGridSearchCV`.
+
+    Returns
+    -------
+    scores : array of shape (n_splits,)
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :func:`cross_val_predict`.
+
+    Examples
+    --------
+    >>> from everyfold import cross_val_score
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.linear_model import Ridge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
+    array([0.46, 0.5 , 0.51])
+    """
+    scorer = check_scoring(estimator, scoring=scoring)
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    options = Options(*chosen, fallback=fallback)
+    wants = Wants(mean_scores=False, pools=pooled, selects_by=None, refits=True)
+    X, y = as_rows(X, y)
+    request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
+    request = routed("cross_val_score", request, groups, params)
+    _, outcome = evaluate(request, verbose)
+    scores = list(outcome.scores)
+    if outcome.failure is not None and error_score == "raise":
+        raise outcome.failure.error
+    is_held_out = [HELD_OUT in failure.trace for failure in outcome.failures.values()]
+    if len(is_held_out) == len(scores) and not any(is_held_out):
+        raise ValueError(
+            f"all {len(scores)} folds failed, so that there is no score; error_score='raise' shows "
+            f"where. The first failure is:\n{outcome.failures[0].trace}"
+        ) from outcome.failures[0].error
+    for i, failure in sorted(outcome.failures.items()):
+        is_fit = HELD_OUT not in failure.trace
+        warn(
+            f"Fold {i} could not be {'fitted' if is_fit else 'scored'} and gets "
+            f"error_score={error_score}: {failure.trace}",
+            FitFailedWarning if is_fit else UserWarning,
+        )
+        scores[i] = error_score
+    return np.array(scores, dtype=np.float64)
+
+
+def _numbered(request: Request) -> Request:
+    """The request with the numbers of its classes for labels that no classifier takes.
+
+    Fractions and objects of other types are labels of decision values to scikit-learn, which
+    splits the rows by y as it was passed.
+    """
+    y = request.y
+    if request.is_source or not is_classifier(request.estimator) or np.ndim(y) != 1:
+        return request
+    if type_of_target(y) not in ("continuous", "unknown"):
+        return request
+    codes = LabelEncoder().fit_transform(np.asarray(y))
+    return replace(request, y=codes, cv=check_cv(request.cv, y, classifier=True))
+
+
+def _check_method(request: Request, method: str) -> None:
+    """Leave the call to scikit-learn if there are no values of the method."""
+    final = final_step(request.estimator)
+    model = read_estimator(final)
+    allowed = ["predict"]
+    if model.is_classifier:
+        allowed.append("decision_function")
+        if model.loss.has_log_odds and model.voting is None:
+            allowed.append("predict_proba")
+    if method not in allowed:
+        words = f"method={method!r} is not available for {type(final).__name__}; use one of "
+        leave_to_scikit_learn(request, ValueError(f"{words}{allowed}"))
+
+
+def _in_order_of_rows(data: Data, outcome: Outcome) -> tuple[Target, Array]:
+    """The target, and held-out values in the order of the rows, without unknown classes."""
+    assert outcome.values is not None
+    if outcome.target is not None:
+        return outcome.target, outcome.values
+    task = data.tasks[0]
+    held = task.held_out(outcome.values)
+    values = np.empty_like(held)
+    values[task.whole.test.rows] = held
+    return task.target, values
+
+
+def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
+    """One candidate is a search of its own; a search is nested."""
+    if is_search(request.estimator):
+        return nest(request)
+    data = check_read(read(request), request)
+    made = plan(data, request)
+    check_plan(made, request)
+    if verbose > 0 and made.hint:
+        print(made.hint)
+    *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
+    if verbose > 0 and outcome.method:
+        certainty = "exact" if outcome.is_exact.all() else "not all exact"
+        sizes = f"{counted(made.rows, 'row')}, {counted(len(outcome.folds), 'fold')}"
+        print(f"{sizes}: {outcome.method}, {certainty}")
+    warn_if_inexact([outcome])
+    return data, outcome
+
+
+def routed(caller: str, request: Request, groups: Targets, params: Params | None) -> Request:
+    """The request with its metadata; it is left to scikit-learn if nothing speeds it up."""
+    if not is_search(request.estimator):
+        check_sped_up(request)
+    metadata = route(caller, request.estimator, request.cv, request.scorer, groups, params)
+    return replace(request, metadata=metadata)
+
+
+def parted(estimator: Estimator, params: Params) -> Metadata:
+    """What ``fit`` and ``split`` get of the parameters of a ``fit``, without metadata routing.
+
+    Groups are for the folds: those of the caller, and those of an estimator that has its own.
+    """
+    rest = {name: value for name, value in params.items() if name != "groups"}
+    if params.get("groups") is None:
+        return Metadata(rest)
+    groups = {"groups": params["groups"]}
+    return Metadata(rest | groups if _takes_groups(estimator) else rest, groups)
+
+
+def _takes_groups(estimator: Estimator) -> bool:
+    is_named = "groups" in signature(estimator.fit).parameters
+    return is_named or isinstance(estimator, BaseSearchCV)
+
+
+def route(
+    caller: str,
+    estimator: Estimator,
+    cv: Splitter,
+    scorer: Scorer,
+    groups: Targets,
+    params: Params | None,
+) -> Metadata:
+    """Who gets which of ``params``, by scikit-learn's rules with and without metadata routing."""
+    params = {} if params is None else params
+    if not get_config()["enable_metadata_routing"]:
+        return Metadata(params, {} if groups is None else {"groups": groups})
+    if groups is not None:
+        raise ValueError("with metadata routing enabled, pass groups as params={'groups': groups}")
+    router = MetadataRouter(owner=caller)
+    to = {"splitter": (cv, "split"), "estimator": (estimator, "fit"), "scorer": (scorer, "score")}
+    for name, (obj, method) in to.items():
+        if obj is not None:
+            mapping = MethodMapping().add(caller="fit", callee=method)
+            router.add(**{name: obj}, method_mapping=mapping)
+    routed = process_routing(router, "fit", **params)
+    return Metadata(
+        routed.estimator.fit,
+        routed.get("splitter", Bunch(split={})).split,
+        routed.get("scorer", Bunch(score={})).score,
+    )
+
+
+# -- Several scores of every fold, with scikit-learn's signature and without its refits -----------
+
+
+@falls_back
+def cross_validate(
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets = None,
+    *,
+    groups: ArrayLike | None = None,
+    scoring: Scorer = None,
+    cv: Splitter = None,
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    params: Params | None = None,
+    pre_dispatch: int | str = "2*n_jobs",
+    return_train_score: bool = False,
+    return_estimator: bool = False,
+    return_indices: bool = False,
+    error_score: ErrorScore = np.nan,
+    pooled: Pooled = "auto",
+    order: Order | Granularity = "auto",
+    operator: OperatorChoice = "auto",
+    ridge_scaling: RidgeScaling = "sum",
+    preprocessing: Preprocessing = "per_fold",
+    fallback: Fallback = "warn",
+    random_state: RandomState = None,
+) -> Params:
+    """Several scores of every fold, equal to those of refitting, from one factorisation.
+
+    It replaces :func:`sklearn.model_selection.cross_validate`.
+
+    Parameters
+    ----------
+    estimator, X, y, groups, cv, n_jobs, verbose, params, pre_dispatch
+        As in :func:`cross_val_score`.
+    scoring : str, callable, list, tuple, dict or None, default=None
+        As in scikit-learn: one scorer or several.
+    return_train_score : bool, default=False
+        Whether to compute training scores as well; each fold then needs its own factorisation.
+    return_estimator : bool, default=False
+        Whether to return an estimator for every fold. The scores do not need them: they are fitted
+        only for this purpose, one after the other, which takes as long as in scikit-learn.
+    return_indices : bool, default=False
+        Whether to return the training and test indices of every split.
+    error_score : "raise" or float, default=nan
+        The score of a fold that cannot be fitted or scored.
+    pooled : bool or "auto", default="auto"
+        As in :func:`cross_val_score`; training scores are always computed per fold.
+    order, operator, ridge_scaling, preprocessing, fallback, random_state
+        As in :class:`FastGridSearchCV`.
+
+    Returns
+    -------
+    scores : dict
+        ``test_score`` (or ``test_<name>`` for each of several scorers), ``fit_time`` and
+        ``score_time``, arrays of shape (n_splits,), and if requested ``train_score``, ``estimator``
+        and ``indices``. Times are shares of the shared work.
+
+    Notes
+    -----
+    **Cost** and **Exact?** As in :func:`cross_val_predict`; training scores need one factorisation
+    per fold.
+
+    Examples
+    --------
+    >>> from everyfold import cross_validate
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> scoring = ("r2", "neg_mean_absolute_error")
+    >>> scores = cross_validate(KernelRidge(alpha=0.1, kernel="rbf"), X, y, scoring=scoring)
+    >>> scores["test_neg_mean_absolute_error"].round(1)
+    array([-45.6, -45.9, -50.3, -43.9, -47.3])
+    """
+    scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
+    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
+    options = Options(*chosen, fallback=fallback)
+    wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None, refits=True)
+    X, y = as_rows(X, y)
+    request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
+    request = routed("cross_validate", request, groups, params)
+    _check_source(X, return_estimator or return_indices)
+    data, outcome = evaluate(request, verbose)
+    if outcome.failure is not None and error_score == "raise":
+        raise outcome.failure.error
+    entries = entries_of(request, data, outcome, 0, sizes_of(data, {0: outcome}))
+    results = _together(entries, error_score, is_callable=callable(scoring))
+    if return_estimator:
+        results["estimator"] = _fitted(request, data.tasks[0].folds)
+    if return_indices:
+        results["indices"] = _indices(data)
+    return results | _scores(entries, with_train=return_train_score)
+
+
+def _check_source(X: Matrix, needs_rows: bool) -> None:
+    if needs_rows and isinstance(X, RowSource):
+        raise ValueError(
+            "return_estimator and return_indices need the rows of every split, which are not "
+            "available for a source of rows; leave them out"
+        )
+
+
+def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:
+    """The times of all folds; failures are told, and get their score."""
+    tell_failures(entries, error_score)
+    if is_callable:
+        insert_error_scores(entries, error_score)
+    return {
+        name: np.array([entry[name] for entry in entries]) for name in ("fit_time", "score_time")
+    }
+
+
+def _scores(entries: Sequence[Params], *, with_train: bool) -> dict[str, Array]:
+    """The scores of all folds by their names in the answer."""
+    found = aggregate_score_dicts(entries)
+    sides = ("test", "train") if with_train else ("test",)
+    scores = {side: normalize_score_results(found[f"{side}_scores"]) for side in sides}
+    return {f"{side}_{name}": scores[side][name] for name in scores["test"] for side in sides}
+
+
+def _indices(data: Data) -> dict[str, tuple[Index, ...]]:
+    folds = list(data.tasks[0].folds)
+    return {"train": tuple(f.train for f in folds), "test": tuple(f.test for f in folds)}
+
+
+def _fitted(request: Request, folds: Folds) -> list[Estimator]:
+    """The estimator fitted on the training rows of every fold; unfitted where that fails."""
+    request = request.indexed()
+    return [_fit(request, fold.train) for fold in folds]
+
+
+def _fit(request: Request, train: Index) -> Estimator:
+    estimator = clone(request.options.seeds.plant(request.estimator))
+    try:
+        return fit_to(estimator, request, train)
+    except Exception:
+        if request.options.error_score == "raise":
+            raise
+        return estimator

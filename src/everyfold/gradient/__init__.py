@@ -1,0 +1,1 @@
+"""``FastGradientSearchCV``: hyper-parameters by the gradient of the held-out error."""

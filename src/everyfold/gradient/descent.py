@@ -1,0 +1,240 @@
+"""Descent on the exact cross-validation error in the logarithms of all gammas and the ridge."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import minimize
+
+from everyfold._typing import Array, Index, Matrix
+from everyfold.crossval import ErrorSlopes, HeldOutError
+from everyfold.crossval.error_gradient import PreparedError
+from everyfold.estimators.model import Model
+from everyfold.io import Folds
+from everyfold.kernels import Kernel, Scaled, factors_of
+from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
+from everyfold.operators.base import Responds, having
+from everyfold.solvers import Problem
+
+GAMMA_BOUNDS = (-14.0, 6.0)
+RIDGE_BOUNDS = (-9.0, 9.0)
+"""How far the logarithms of a gamma and of the ridge may go from where they start."""
+
+TOLERANCE = 1e-3
+"""A descent ends where the objective falls by less than this share of the start's error."""
+
+_HOPELESS = 1e6
+"""The error, relative to that of the start, where a fold breaks down numerically."""
+
+_LEAST = 1e-12
+"""The smallest error, relative to the variance of y, that others are compared with."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """Parameters, and the cross-validation error there.
+
+    Attributes
+    ----------
+    gamma : array of shape (d,)
+    ridge : float
+    shrinkage : float
+        How strongly the logarithms of gamma were pulled together; inf is the isotropic start.
+    error : float
+        The mean squared error of the folds, which was tuned: too good to be true.
+    steps : int
+        Iterations of the descent.
+    slopes : ErrorSlopes, optional
+        The error with its gradient, where they are known.
+    """
+
+    gamma: Array
+    ridge: float
+    shrinkage: float = math.inf
+    error: float = math.nan
+    steps: int = 0
+    slopes: ErrorSlopes | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def amid(cls, points: Sequence[Point]) -> Point:
+        """Between some points of the same shrinkage: the means of their logarithms."""
+        gamma = np.exp(np.mean([np.log(point.gamma) for point in points], axis=0))
+        ridge = math.exp(float(np.mean([math.log(point.ridge) for point in points])))
+        return cls(gamma, ridge, points[0].shrinkage)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """The error of some rows as a function of gamma and ridge, and the way down.
+
+    **Cost** of a step about that of one candidate: a factorisation of n rows, n² flops for each
+    feature, fold and target.
+
+    Attributes
+    ----------
+    model : Model
+        Kernel, loss and operator; its gamma and its ridge are not looked at. Landmarks are drawn
+        where a walk begins, and stay.
+    problem : Problem
+    X : {array, CSR matrix}
+    folds : Folds
+        Removals of rows.
+    parameters : subset of {"gamma", "alpha"}
+        What is tuned.
+    is_tied : bool
+        Whether all features have the same gamma.
+    structure : Structure
+        How kernel matrices are represented.
+    """
+
+    model: Model
+    problem: Problem
+    X: Matrix
+    folds: Folds
+    parameters: frozenset[str]
+    is_tied: bool = False
+    structure: Structure = Dense()  # noqa: RUF009  # immutable
+
+    def restrict(self, rows: Index) -> Descent:
+        """The same on some of the rows, with the folds that are left."""
+        problem, folds = self.problem.restrict(rows), self.folds.among(rows)
+        return replace(self, problem=problem, X=self.X[rows], folds=folds)
+
+    def kernel(self, gamma: Array) -> Kernel:
+        """The kernel with these gammas."""
+        factors = factors_of(str(self.model.choice.kernel), gamma.tolist())
+        return Scaled(self._unit_kernel, factors)
+
+    @cached_property
+    def _unit_kernel(self) -> Kernel:
+        """The kernel with gamma 1."""
+        return replace(self.model.choice, gamma=1.0).resolve(self.X)
+
+    def anchored(self, start: Point) -> Descent:
+        """The same with the landmarks that the operator draws at the start, if it draws any."""
+        is_anchored = isinstance(self.structure, FixedLandmarks)
+        if is_anchored or not isinstance(self.model.operator, Nystrom):
+            return self
+        drawn = self.model.operator.landmarks(self.kernel(start.gamma), self.X)
+        return replace(self, structure=FixedLandmarks(drawn.features.landmarks))
+
+    def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
+        """The error and its gradient."""
+        operator = having(self.structure.bind(self.kernel(gamma), self.X), Responds)
+        return self._error.evaluate(operator, ridge)
+
+    @cached_property
+    def _error(self) -> PreparedError:
+        return HeldOutError().prepared(self.problem, self.folds)
+
+    def known(self, point: Point) -> Point:
+        """A point with its error, and the gradient there; a start has to have one."""
+        if point.slopes is not None:
+            return point
+        try:
+            slopes = self.at(point.gamma, point.ridge)
+        except ArithmeticError:  # not positive definite to working precision
+            if point.shrinkage == math.inf:
+                raise
+            return point
+        return replace(point, error=slopes.value, slopes=slopes)
+
+    def walk(self, start: Point, begin: Point, shrinkage: float, max_iter: int) -> Point:
+        """The optimum that a descent with this shrinkage finds, from where it is told to begin.
+
+        Bounds and the unit of the error are those of the start, whose error is known.
+        """
+        z = self._write(begin)
+        objective = _Objective(self, start, shrinkage)
+        if begin.slopes is not None:
+            objective.seen[z.tobytes()] = begin.slopes
+        best = minimize(
+            objective,
+            z,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=self._bounds(start),
+            options={"maxiter": max_iter, "ftol": TOLERANCE, "gtol": TOLERANCE},
+        )
+        slopes = objective.seen[best.x.tobytes()]
+        gamma, ridge = self.read(best.x, start)
+        return Point(gamma, ridge, shrinkage, slopes.value, int(best.nit), slopes)
+
+    def variance(self) -> float:
+        """The variance of y, so that shrinkage does not depend on the unit of y."""
+        w = self.problem.w
+        centred = self.problem.y - np.average(self.problem.y, axis=0, weights=w)
+        return float(np.average(centred**2, axis=0, weights=w).mean()) or 1.0
+
+    def _write(self, point: Point) -> Array:
+        """The tuned parameters of a point as one vector of logarithms."""
+        gamma = np.log(point.gamma[:1] if self.is_tied else point.gamma)
+        parts = {"gamma": gamma, "alpha": np.log([point.ridge])}
+        return np.concatenate([parts[name] for name in parts if name in self.parameters])
+
+    def read(self, z: Array, start: Point) -> tuple[Array, float]:
+        """Gamma of all features and ridge; what is not tuned stays as at the start."""
+        gamma, ridge = start.gamma, start.ridge
+        if "alpha" in self.parameters:
+            ridge = float(np.exp(z[-1]))
+            z = z[:-1]
+        if "gamma" in self.parameters:
+            gamma = np.exp(np.broadcast_to(z, gamma.shape))
+        return gamma, ridge
+
+    def gradient(self, log_gamma: Array, log_ridge: float) -> Array:
+        """The derivatives in the order of the vector."""
+        gamma = log_gamma.sum(keepdims=True) if self.is_tied else log_gamma
+        parts = {"gamma": gamma, "alpha": np.array([log_ridge])}
+        return np.concatenate([parts[name] for name in parts if name in self.parameters])
+
+    def _bounds(self, start: Point) -> list[tuple[float, float]]:
+        """How far each logarithm may go."""
+        gamma = np.log(start.gamma[:1] if self.is_tied else start.gamma)
+        bounds: list[tuple[float, float]] = []
+        if "gamma" in self.parameters:
+            bounds += [(value + GAMMA_BOUNDS[0], value + GAMMA_BOUNDS[1]) for value in gamma]
+        if "alpha" in self.parameters:
+            value = math.log(start.ridge)
+            bounds.append((value + RIDGE_BOUNDS[0], value + RIDGE_BOUNDS[1]))
+        return bounds
+
+
+@dataclass(frozen=True)
+class _Objective:
+    """The error and the penalty at a vector of logarithms, as shares of the error of the start."""
+
+    descent: Descent
+    start: Point
+    shrinkage: float
+    seen: dict[bytes, ErrorSlopes] = field(default_factory=dict)
+    """What was evaluated before: a descent begins where the last one ended."""
+
+    def __call__(self, z: Array) -> tuple[float, Array]:
+        gamma, ridge = self.descent.read(z, self.start)
+        slopes = self._at(z, gamma, ridge)
+        if not np.isfinite(slopes.value):
+            return _HOPELESS, np.zeros_like(z)
+        unit = max(self.start.error, _LEAST * self._variance)
+        pull = self.shrinkage * self._variance
+        apart = np.log(gamma) - np.log(gamma).mean()
+        value = slopes.value + pull * float(np.mean(apart**2))
+        log_gamma = slopes.log_gamma + 2.0 * pull * apart / len(apart)
+        return value / unit, self.descent.gradient(log_gamma, slopes.log_ridge) / unit
+
+    def _at(self, z: Array, gamma: Array, ridge: float) -> ErrorSlopes:
+        key = z.tobytes()
+        if key not in self.seen:
+            try:
+                self.seen[key] = self.descent.at(gamma, ridge)
+            except ArithmeticError:  # not positive definite to working precision
+                self.seen[key] = ErrorSlopes(math.nan, gamma, ridge, gamma)
+        return self.seen[key]
+
+    @cached_property
+    def _variance(self) -> float:
+        return self.descent.variance()

@@ -1,0 +1,532 @@
+"""One length scale per feature, by gradient descent on the exact cross-validation error."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.metrics import check_scoring, get_scorer
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from everyfold._typing import (
+    AnyArray,
+    Estimator,
+    Matrix,
+    Params,
+    RandomState,
+    Scorer,
+    Splitter,
+    Targets,
+)
+from everyfold.engine.checkpoint import Journal, check_folds_repeat, fingerprint_of, opened_file
+from everyfold.engine.code_digests import JournalError
+from everyfold.engine.descents import Descents, gradient_cost
+from everyfold.engine.planning.costs import Workload
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.estimators.base import keep_parameters
+from everyfold.estimators.model import Model, read_ridge, read_weights
+from everyfold.gradient.descent import Descent, Point
+from everyfold.gradient.outer_folds import (
+    MOST_OUTER_FOLDS,
+    Outer,
+    OuterChoice,
+    Walked,
+    Walks,
+    outer_folds,
+    shares_of,
+    summary_of,
+)
+from everyfold.gradient.scaled_estimators import Machine, read_machine
+from everyfold.io import Folds
+from everyfold.kernels import gamma_of_features, resolve_gamma
+from everyfold.linalg.blas import blas_threads
+from everyfold.operators import Nystrom
+from everyfold.plotting import FeatureWeightsDisplay
+from everyfold.plotting.score_table import Axes
+from everyfold.search.reporting import ResultView
+
+SHRINKAGES = (0.03, 0.003)
+"""Strengths that "auto" tries, besides staying at the start; from strong to weak."""
+
+_ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
+"""What walks depend on besides data, folds, estimator and start."""
+
+
+def _has(name: str) -> Any:
+    """Whether the estimator, fitted or not, has a method."""
+
+    def check(search: FastGradientSearchCV) -> bool:
+        getattr(getattr(search, "best_estimator_", search.estimator), name)
+        return True
+
+    return check
+
+
+class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Tune the gamma of every feature, and the ridge, by the gradient of the exact CV error.
+
+    A grid tunes one gamma for all features. Here each feature has its own gamma, and L-BFGS-B
+    minimises the squared error of all held-out values; one gradient costs about as much as one
+    candidate of a grid. So many parameters would over-fit that error. An outer cross-validation
+    therefore chooses how strongly the gammas are shrunk towards each other, and whether they differ
+    at all.
+
+    Parameters
+    ----------
+    estimator : LSSVR, LSSVC, KernelRegressor, KernelClassifier, KernelRidge, SVC or SVR
+        It must have squared loss and an rbf, laplacian, polynomial or linear kernel; use
+        ``operator=Nystrom(...)`` for many rows. SVC and SVR get the length scales that squared loss
+        finds with their kernel; then C (not epsilon) is chosen by their own loss on the folds.
+    start : "auto" or dict, default="auto"
+        "auto": the best of a grid of 5 gammas (the same for all features) and 8 ridges, by
+        ``scoring``. Or ``{"gamma": ..., "alpha": ...}``; missing entries are taken from the
+        estimator.
+    parameters : tuple, default=("gamma", "alpha")
+        What is tuned; "alpha" is the ridge.
+    per_feature : bool, default=True
+        Whether each feature has its own gamma.
+    shrinkage : "auto" or float, default="auto"
+        The factor τ of the penalty :math:`\tau\,\mathrm{mean}_j(\log\gamma_j -
+        \overline{\log\gamma})^2` which is added to the error relative to the variance of y. "auto"
+        tries 0.03 and, if that is not worse than the start, 0.003. A number is the only value
+        tried; inf keeps the start.
+    loss : {"auto", "squared"}, default="auto"
+        The error that is minimised: the squared error, also for labels, which are coded -1 and +1.
+    cv : int, splitter or iterable of splits, default=None
+        Folds that only leave rows out: no test row may be a training row, and no training row may
+        be repeated. In the outer cross-validation each fold is left out (or, with more than 10
+        folds, each of five sets of folds), and the other folds are the inner folds.
+    max_iter : int, default=10
+        Maximum number of iterations for each strength of shrinkage.
+    scoring : str or callable, default=None
+        The score that the outer cross-validation compares; None means the estimator's own score.
+    refit : bool, default=True
+        Whether to fit the winner to all rows.
+    random_state : int, RandomState or None, default=None
+        Seed of the sets of folds, if there are more than 10 folds.
+    verbose : int, default=0
+        1 prints the path.
+    n_jobs : int, default=None
+        The number of outer folds at a time.
+    journal : str or path, default=None
+        A file to which the descents of finished outer folds are written, so that the same call
+        continues after the process was killed. The journal of another search raises an error.
+
+    Attributes
+    ----------
+    best_params_ : dict
+        "gamma", an array if features differ, and "alpha" (for SVC and SVR "C").
+    best_estimator_ : estimator
+        Fitted to all rows. As KernelRidge accepts one gamma only, it becomes the equivalent
+        :class:`KernelRegressor` if features differ; SVC and SVR become the last step of a Pipeline
+        that multiplies the columns first. A linear kernel with length scales becomes a polynomial
+        kernel of degree 1.
+    best_score_ : float
+        The mean score of the outer folds, whose rows were not used to choose gamma and ridge.
+    best_index_ : int
+        The index of the selected entry of ``path_``; 0 is the start.
+    feature_weights_ : dict
+        The share of each feature in the distances (or products) of the kernel, by column name if X
+        has names, otherwise by number; the shares sum up to 1.
+    fold_weights_ : array of shape (outer folds, n_features)
+        The same for the descents without each outer fold; :meth:`plot` draws both.
+    path_ : list of dict
+        For each strength of shrinkage that was tried: "shrinkage"; "is_chosen", true for the entry
+        of ``best_index_``; "gamma", "alpha" and the tuned "cv_error" on all rows (for entries that
+        were not selected, at the geometric mean of the outer folds); "outer_scores";
+        "outer_params" (of the descent of each outer fold); "gain" and "standard_error" (of the
+        paired differences from the start); for labels also "outer_losses", the squared errors of
+        the outer decision values.
+    summary_ : str
+        The path in words.
+    plan_ : SearchPlan
+        What was planned and done; :meth:`plan` returns the plan in advance.
+    n_iter_ : int
+        The number of iterations of all descents, on the outer folds and on all rows; 1 if the
+        gradient is already 0 at the start.
+    n_features_in_, feature_names_in_, classes_
+        As in scikit-learn.
+
+    Notes
+    -----
+    **Choice.** The entry with the best mean outer score is selected if it exceeds the score of the
+    start by more than one standard error of the paired differences over the outer folds; otherwise
+    the start is selected. For labels, the squared error of the outer decision values must also fall
+    by more than one standard error, because a few wrong labels more or less mean little. The tuned
+    error is not used for this choice.
+    **Cost** about 8 candidates for each strength and outer fold; each needs one factorisation of
+    its rows, and n² flops per feature. Up to eight dense n×n matrices are in memory. One search
+    gives the starting points of all outer folds, and the single descent on all rows starts at the
+    geometric mean of the points that the outer folds have found. **Exact?** Error and gradient
+    equal those of refitting every fold; the minimum is a local one. With landmarks they are those
+    of the model with the landmarks drawn at the start of a descent.
+
+    Examples
+    --------
+    >>> from everyfold import FastGradientSearchCV, LSSVR
+    >>> random = np.random.default_rng(0)
+    >>> X = random.normal(size=(120, 4))
+    >>> y = np.sin(3.0 * X[:, 0]) + 0.1 * random.normal(size=120)
+    >>> search = FastGradientSearchCV(LSSVR(), cv=5).fit(X, y)
+    >>> {feature: round(share) for feature, share in search.feature_weights_.items()}
+    {0: 1, 1: 0, 2: 0, 3: 0}
+    """
+
+    def __init__(
+        self,
+        estimator: Estimator,
+        *,
+        start: Literal["auto"] | Params = "auto",
+        parameters: Sequence[str] = ("gamma", "alpha"),
+        per_feature: bool = True,
+        shrinkage: float | Literal["auto"] = "auto",
+        loss: Literal["auto", "squared"] = "auto",
+        cv: Splitter = None,
+        max_iter: int = 10,
+        scoring: Scorer = None,
+        refit: bool = True,
+        random_state: RandomState = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        journal: str | os.PathLike[str] | None = None,
+    ) -> None:
+        keep_parameters(self, locals())
+
+    def fit(
+        self,
+        X: Matrix,
+        y: Targets,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> FastGradientSearchCV:
+        """Tune the parameters, choose the shrinkage, and fit the winner to all rows.
+
+        Parameters
+        ----------
+        X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        groups : array of shape (n_samples,), optional
+            Passed to the splitter.
+        sample_weight : array of shape (n_samples,), optional
+            A row with weight 0 is left out of every fit.
+
+        Returns
+        -------
+        self
+        """
+        begin = time.perf_counter()
+        walks, outers = self._read(X, y, groups, sample_weight)
+        descents = self._descents(walks, outers)
+        with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
+            starts, made = self._starts(walks, outers)
+            choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
+            points = walks.settle(starts[0], choice.walks, choice.best, self.max_iter, journal)
+        self._keep(walks, points, choice)
+        if walks.machine.model.is_classifier:
+            self.classes_ = np.unique(walks.y)
+        best = self._tune(walks, points[self.best_index_])
+        if self.refit:
+            self.best_estimator_ = walks.machine.fit(best, X, y, sample_weight)
+        self.plan_ = descents.after(made).took(time.perf_counter() - begin)
+        if self.verbose:
+            print(self.summary_, flush=True)
+        return self
+
+    def plan(
+        self,
+        X: Matrix,
+        y: Targets,
+        *,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> SearchPlan:
+        """Return the plan that ``fit`` would execute with these arguments, without executing it."""
+        walks, outers = clone(self)._read(X, y, groups, sample_weight)
+        return self._descents(walks, outers).after(walks.plan(outers))
+
+    def plot(self, *, most: int = 20, ax: Axes = None) -> FeatureWeightsDisplay:
+        """Plot the weights of the features, and those of the outer folds.
+
+        Parameters
+        ----------
+        most : int, default=20
+            The maximum number of features to show, those with the largest weights.
+        ax : matplotlib Axes, optional
+        """
+        return FeatureWeightsDisplay.from_search(self, most=most, ax=ax)
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    def _check(self) -> Machine:
+        """How the estimator is tuned; raises what is wrong with the parameters, before any work."""
+        unknown = set(self.parameters) - {"gamma", "alpha"}
+        if isinstance(self.parameters, str) or unknown or not self.parameters:
+            raise ValueError(
+                f"parameters={self.parameters!r} is not allowed; use ('gamma', 'alpha'), "
+                "('gamma',) or ('alpha',)"
+            )
+        if self.loss not in ("auto", "squared"):
+            raise ValueError(f"loss={self.loss!r} is not known; use 'auto' or 'squared'")
+        shrinkage = self.shrinkage
+        is_number = isinstance(shrinkage, Real) and float(shrinkage) >= 0.0
+        if shrinkage != "auto" and not is_number:
+            raise ValueError(f"shrinkage={shrinkage!r} is not allowed; use 'auto' or a number >= 0")
+        is_count = isinstance(self.max_iter, Integral) and not isinstance(self.max_iter, bool)
+        if not is_count or self.max_iter < 1:
+            raise ValueError(f"max_iter={self.max_iter!r} is not allowed; use an integer >= 1")
+        if self.start != "auto" and not isinstance(self.start, Mapping):
+            raise ValueError(f"start={self.start!r} is not known; use 'auto' or a dictionary")
+        if self.start != "auto" and set(self.start) - {"gamma", "alpha"}:
+            raise ValueError(
+                f"start has {sorted(self.start)}; only 'gamma' and 'alpha' are allowed"
+            )
+        if isinstance(self.scoring, str):
+            get_scorer(self.scoring)
+        elif not (self.scoring is None or callable(self.scoring)):
+            raise ValueError(
+                f"scoring={self.scoring!r} is not a single scorer; pass a name or a callable"
+            )
+        return read_machine(self.estimator)
+
+    def _read(
+        self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
+    ) -> tuple[Walks, list[Outer]]:
+        """Rows, target, folds and where walks start, read once; and what is left out."""
+        machine = self._check()
+        model = machine.model
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=not model.is_classifier,
+            multi_output=not model.is_classifier and machine.has_ridge,
+        )  # fmt: skip
+        splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
+        folds = Folds.from_splits(splitter.split(X, y, groups), X.shape[0])
+        if folds.odd or len(folds) < 2:
+            raise ValueError(
+                "cv must have two or more splits, with no test row in the training set and no "
+                "training row twice; use KFold or StratifiedKFold"
+            )
+        target, weights = model.target(y), read_weights(sample_weight, X.shape[0])
+        model.check_labels(target)
+        (problem,) = model.problems(target, weights)
+        random = check_random_state(self.random_state)
+        outers = outer_folds(folds, random)
+        model = _seeded(model, random)
+        parameters = frozenset(self.parameters)
+        descent = Descent(model, problem, X, folds, parameters, is_tied=not self.per_feature)
+        machine = replace(machine, model=model)
+        grid = grid_of(self.start, self.parameters, machine, X)
+        given = None if sample_weight is None else weights
+        return Walks(machine, descent, y, given, self.scoring, grid), outers
+
+    @property
+    def _shrinkages(self) -> tuple[float, ...]:
+        """The strengths to be tried besides the start."""
+        if not self.per_feature or "gamma" not in self.parameters:
+            return () if self.shrinkage == math.inf else (0.0,)
+        if self.shrinkage == "auto":
+            return SHRINKAGES
+        return () if self.shrinkage == math.inf else (float(self.shrinkage),)
+
+    # -- the work ----------------------------------------------------------------------------------
+
+    def _descents(self, walks: Walks, outers: Sequence[Outer]) -> Descents:
+        """What the descents cost; refused if it does not fit."""
+        descent, model = walks.descent, walks.machine.model
+        n, d = descent.X.shape
+        rank = model.operator.rank_for(n, d) if isinstance(model.operator, Nystrom) else n
+        work = Workload(n, rank, 1, descent.problem.y.shape[1], descent.folds.groups)
+        found = Descents(
+            1 + len(outers), len(self._shrinkages), self.max_iter, gradient_cost(work, d)
+        )
+        found.check(n, self.n_jobs)
+        return found
+
+    @contextmanager
+    def _journal(self, walks: Walks) -> Iterator[Journal | None]:
+        """The journal, if there is one; every finished walk is a record of it."""
+        if self.journal is None:
+            yield None
+            return
+        check_folds_repeat(self.cv)
+        if self.random_state is None and len(walks.descent.folds) > MOST_OUTER_FOLDS:
+            raise JournalError(
+                "random_state=None draws different sets of folds in every call, so that a "
+                "journal cannot be continued; pass an integer, such as random_state=0"
+            )
+        asked = {name: value for name, value in self.get_params(False).items() if name in _ASKED}
+        parts = {
+            "data": {"X": walks.descent.X, "y": walks.y, "sample_weight": walks.weights},
+            "folds": {"cv": walks.descent.folds},
+            "candidates": {"estimator": self.estimator, "start": walks.grid},
+            "options": {**asked, "operator": walks.machine.model.operator},
+        }
+        with opened_file(self.journal, fingerprint_of(parts)) as journal:
+            yield journal
+
+    def _starts(self, walks: Walks, outers: Sequence[Outer]) -> tuple[list[Point], SearchPlan]:
+        """The best of the grid for all rows and for those of each outer fold."""
+        starts, plan = walks.starts(outers)
+        if self.verbose:
+            first = starts[0]
+            words = f"gamma={first.gamma[0]:.3g}, alpha={first.ridge:.3g}"
+            print(f"start of {len(starts)} descents: {words} on all rows", flush=True)
+        return starts, plan
+
+    def _walk(
+        self,
+        walks: Walks,
+        outers: Sequence[Outer],
+        starts: Sequence[Point],
+        journal: Journal | None,
+    ) -> list[Walked]:
+        """The walks of all outer folds, with what their points score.
+
+        All outer folds get one strength after the other, from strong to weak, until one is worse
+        than the one before.
+        """
+        begin, found = time.perf_counter(), [Walked([start]) for start in starts]
+        for some in [self._shrinkages[k : k + 1] for k in range(len(self._shrinkages))] or [()]:
+            rest = (some, self.max_iter, self.n_jobs, journal)
+            for k, walked in walks.run(outers, tuple(found), *rest):
+                found[k] = walked
+                if self.verbose:
+                    words = f"{walked.points[-1].steps} steps, {time.perf_counter() - begin:.1f} s"
+                    strength = f"shrinkage {some[0]:g}" if some else "start"
+                    print(f"{strength} without outer fold {k + 1}, {words}", flush=True)
+            if some and np.mean([own.worth[-1] - own.worth[-2] for own in found]) < 0.0:
+                break
+        return found
+
+    # -- the answer --------------------------------------------------------------------------------
+
+    def _keep(self, walks: Walks, points: Sequence[Point], choice: OuterChoice) -> None:
+        """Say what was found and chosen."""
+        best = self.best_index_ = choice.best
+        self.best_score_ = float(choice.scores[:, best].mean())
+        walked = [point for walk in choice.walks for point in walk.points]
+        self.n_iter_ = max(1, sum(point.steps for point in (*walked, *points)))
+        self.path_ = choice.path(points)
+        names = getattr(self, "feature_names_in_", range(self.n_features_in_))
+        share = shares_of(walks.descent, points[best].gamma)
+        self.feature_weights_ = dict(zip(names, share.tolist(), strict=True))
+        own = [walked.points[best].gamma for walked in choice.walks]
+        self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
+        self.summary_ = summary_of(self.path_, len(choice.scores))
+
+    def _tune(self, walks: Walks, best: Point) -> Estimator:
+        """The estimator of the best point, which is not fitted yet."""
+        estimator = walks.machine.configured(best, walks.rows, self.scoring)
+        self.best_params_ = walks.machine.tuned(estimator, best)
+        return estimator
+
+    @property
+    def _fitted(self) -> Estimator:
+        check_is_fitted(self, "best_index_")
+        if not self.refit:
+            raise AttributeError("refit=False: no estimator was fitted; pass refit=True")
+        return self.best_estimator_
+
+    def predict(self, X: Matrix) -> AnyArray:
+        """Predict with the winner."""
+        predicted: AnyArray = self._fitted.predict(X)
+        return predicted
+
+    @available_if(_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Matrix) -> AnyArray:
+        """Decision values of the winner."""
+        values: AnyArray = self._fitted.decision_function(X)
+        return values
+
+    def score(self, X: Matrix, y: Targets) -> float:
+        """The score of the winner by ``scoring``."""
+        scorer = check_scoring(self.estimator, scoring=self.scoring)
+        return float(scorer(self._fitted, X, y))
+
+    def __sklearn_tags__(self) -> Any:
+        tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type = own.estimator_type
+        tags.classifier_tags, tags.regressor_tags = own.classifier_tags, own.regressor_tags
+        tags.target_tags, tags.input_tags.sparse = own.target_tags, True
+        return tags
+
+
+def _seeded(model: Model, random: np.random.RandomState) -> Model:
+    """The model whose operator draws the same landmarks every time."""
+    if not isinstance(model.operator, Nystrom):
+        return model
+    seeded = model.operator.seeded(lambda: int(random.randint(2**31 - 1)))
+    return replace(model, operator=seeded)
+
+
+# -- Where a descent may begin: what was given, or a small isotropic grid -------------------------
+
+
+START_GAMMAS = np.logspace(-2.0, 0.8, 5)
+START_RIDGES = np.logspace(-5.0, 2.0, 8)
+"""The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges."""
+
+
+def grid_of(
+    start: Literal["auto"] | Params, parameters: Sequence[str], machine: Machine, X: Matrix
+) -> Params:
+    """The gammas and ridges that are tried first; what is not tuned is the estimator's own."""
+    own: Params = {
+        "gamma": [getattr(machine.estimator, "gamma", 1.0)],
+        "alpha": [getattr(machine.estimator, "alpha", 1.0)],
+    }
+    if start == "auto":
+        gammas = _centre(machine.model, X) * (1.0 if machine.is_linear else START_GAMMAS)
+        wide = {"gamma": np.atleast_1d(gammas), "alpha": START_RIDGES}
+        own |= {name: wide[name] for name in parameters}
+    else:
+        own |= {name: [value] for name, value in start.items()}
+    return {
+        "gamma": [_read_gamma(gamma, X) for gamma in own["gamma"]],
+        "alpha": [_read_alpha(alpha) for alpha in own["alpha"]],
+    }
+
+
+def _read_gamma(gamma: Any, X: Matrix) -> Any:
+    """A gamma to begin from: a number, or one for each feature."""
+    gammas = gamma_of_features(gamma)
+    if gammas is None:
+        gammas = (resolve_gamma(gamma, X),)
+    if len(gammas) not in (1, X.shape[1]) or min(gammas) <= 0.0:
+        raise ValueError(
+            f"the start, gamma={gamma!r}, is not allowed; pass a number > 0, or one for each of "
+            f"the {X.shape[1]} features"
+        )
+    return gammas[0] if len(gammas) == 1 else np.array(gammas)
+
+
+def _read_alpha(alpha: Any) -> float:
+    """Check the ridge that a descent starts from: one number > 0, as its logarithm is tuned."""
+    (ridge,) = read_ridge(alpha)
+    if ridge <= 0.0:
+        raise ValueError(
+            f"the start, alpha={alpha!r}, is not allowed, as its logarithm is tuned; pass a "
+            "number > 0"
+        )
+    return ridge
+
+
+def _centre(model: Model, X: Matrix) -> float:
+    """A gamma in the middle of the usual range: that of "scale", in units of the kernel."""
+    scale = resolve_gamma("scale", X)
+    if model.choice.kernel != "laplacian":
+        return scale
+    n_features = int(X.shape[1])
+    return math.sqrt(scale * n_features) / n_features

@@ -1,0 +1,413 @@
+"""Walks along the gradient on all rows and on those of outer folds, from starts they share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import numpy as np
+from sklearn.metrics import check_scoring
+
+from everyfold._typing import Array, Estimator, Index, Params, Scorer, Targets
+from everyfold.adapters.sklearn import twin_of
+from everyfold.engine.checkpoint import Journal
+from everyfold.engine.execution.workers import map_unordered
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.gradient.descent import Descent, Point
+from everyfold.gradient.scaled_estimators import (
+    Machine,
+    Rows,
+    best_of,
+    grid_search,
+    params_of,
+    search_for,
+)
+from everyfold.io import Folds
+from everyfold.kernels.pairwise import dense
+from everyfold.linalg.memory import keep_pages
+from everyfold.operators import Nystrom
+
+OUTER_FOLDS = 5
+MOST_OUTER_FOLDS = 10
+"""With more folds than this, these many sets of them are left out by the outer cross-validation."""
+
+
+@dataclass(frozen=True)
+class Outer:
+    """Rows that are left out of a walk, and those of them that score it."""
+
+    held: Index
+    test: Index
+
+
+def outer_folds(folds: Folds, random: np.random.RandomState) -> list[Outer]:
+    """What the outer cross-validation leaves out: every fold, or of many folds several at a time.
+
+    Sets of folds are drawn where the folds are a partition; else some folds are. The first folds
+    of a time series have none before them to be tuned by, and are not left out.
+    """
+    found = [outer for outer in _sets(folds, random) if _has_inner(folds, outer)]
+    if len(found) < 2:
+        raise ValueError(
+            f"only {len(found)} of {len(folds)} folds can be left out in the outer "
+            "cross-validation, because the other folds must still have training and test rows, "
+            "but two are needed; use more folds"
+        )
+    return found
+
+
+def _sets(folds: Folds, random: np.random.RandomState) -> list[Outer]:
+    """Every fold, or a few of many, or sets of them; single rows have no R², and are in sets."""
+    is_partition = len(np.unique(folds.held_rows)) == int(folds.sizes.sum())
+    has_lone = is_partition and int(np.diff(folds.bounds).min()) == 1
+    if len(folds) <= MOST_OUTER_FOLDS and not has_lone:
+        return [Outer(held, test) for held, test in zip(folds.helds, folds.tests, strict=True)]
+    numbers = random.permutation(len(folds))
+    if not is_partition:
+        return [Outer(folds.helds[i], folds.tests[i]) for i in numbers[:OUTER_FOLDS]]
+    parts = np.array_split(numbers, max(1, min(OUTER_FOLDS, len(folds) // 2)))
+    sets = [np.sort(np.concatenate([folds.helds[i] for i in part])) for part in parts]
+    return [Outer(rows, rows) for rows in sets]
+
+
+def _has_inner(folds: Folds, outer: Outer) -> bool:
+    """Whether folds test rows that an outer fold does not leave out, and all of them train."""
+    left = np.setdiff1d(np.arange(folds.n), outer.held)
+    sizes = folds.among(left).sizes if left.size else np.empty(0, dtype=np.intp)
+    return bool(sizes.size) and int(sizes.max()) < left.size
+
+
+@dataclass(frozen=True)
+class Walked:
+    """The points of a walk, and what their models are worth on the rows that were left out.
+
+    Attributes
+    ----------
+    points : sequence of Point
+        The start, and an optimum for each strength of shrinkage so far.
+    scores : sequence of float
+        By the scorer; none for a walk on all rows.
+    losses : sequence of float
+        Mean squared errors of the values of labels, which tell more than a few wrong labels do;
+        none for numbers, and for SVMs, whose values are no least squares.
+    """
+
+    points: Sequence[Point]
+    scores: Sequence[float] = ()
+    losses: Sequence[float] = ()
+
+    def __add__(self, more: Walked) -> Walked:
+        """What comes next, in place of a start that was not looked at yet."""
+        points = [*self.points[: len(self.scores)], *more.points]
+        return Walked(points, [*self.scores, *more.scores], [*self.losses, *more.losses])
+
+    @property
+    def worth(self) -> Array:
+        """What tells most about the points; more is better."""
+        return -np.array(self.losses) if len(self.losses) else np.array(self.scores)
+
+    def record(self) -> Params:
+        """Plain data, for a journal."""
+        names = ("gamma", "ridge", "shrinkage", "error", "steps")
+        own = {name: np.array([getattr(point, name) for point in self.points]) for name in names}
+        return {**own, "scores": np.array(self.scores), "losses": np.array(self.losses)}
+
+    @classmethod
+    def of(cls, records: Sequence[Params], count: int, size: int, is_scored: bool = True) -> Walked:
+        """From what a journal has: so many points with so many weights; errors if it has others."""
+        names = ("gamma", "ridge", "shrinkage", "error", "steps")
+        (record,) = records
+        scores, losses = (np.asarray(record[name], np.float64) for name in ("scores", "losses"))
+        is_right = np.shape(record["gamma"]) == (count, size)
+        is_right &= scores.shape == (count * is_scored,) and losses.shape in (scores.shape, (0,))
+        if not is_right:
+            raise ValueError(f"these are not {count} points with {size} weights")
+        columns = zip(*(record[name] for name in names), strict=True)
+        points = [Point(g, float(r), float(s), float(e), int(k)) for g, r, s, e, k in columns]
+        return cls(points, scores.tolist(), losses.tolist())
+
+
+@dataclass(frozen=True)
+class Walks:
+    """What all walks share.
+
+    Attributes
+    ----------
+    machine : Machine
+    descent : Descent
+        On all rows.
+    y, weights : arrays
+        As they were given; weights may be None.
+    scoring : str or callable, optional
+        What outer folds are compared by.
+    grid : dict
+        Where walks may start: gammas and ridges.
+    """
+
+    machine: Machine
+    descent: Descent
+    y: Targets
+    weights: Array | None
+    scoring: Scorer
+    grid: Params
+
+    @property
+    def rows(self) -> Rows:
+        """Rows and folds as estimators take them."""
+        return Rows(self.descent.X, self.y, self.weights, self.descent.folds)
+
+    def without(self, held: Index) -> Walks:
+        """The same on the rows that are not held out."""
+        rows = self.others(held)
+        weights = None if self.weights is None else self.weights[rows]
+        return replace(self, descent=self.descent.restrict(rows), y=self.y[rows], weights=weights)
+
+    def others(self, held: Index) -> Index:
+        """The rows that are not held out."""
+        return np.setdiff1d(np.arange(self.descent.folds.n), held)
+
+    # -- starts ------------------------------------------------------------------------------------
+
+    def starts(self, outers: Sequence[Outer]) -> tuple[list[Point], SearchPlan]:
+        """The best of the grid on all rows and without each outer fold; the plan of all.
+
+        For a dense kernel and few folds it is one search: inner folds of outer folds are further
+        removals from the same factorisations.
+        """
+        shared = self._shared_splits(outers)
+        if shared is not None:
+            return self._shared(shared)
+        starts: list[Point] = []
+        plan = None
+        for held in (np.empty(0, dtype=np.intp), *(outer.held for outer in outers)):
+            own = self.without(held) if held.size else self
+            found = search_for(own._judged, own.grid, own.rows.splits, own.scoring, own.rows)
+            plan = plan or found.plan_
+            starts.append(own._point(found.cv_results_["params"][best_of(found)]))
+        assert plan is not None
+        return starts, plan
+
+    def plan(self, outers: Sequence[Outer]) -> SearchPlan:
+        """The plan of the search for the starts; that on all rows stands for several searches."""
+        groups = self._shared_splits(outers) or [self.rows.splits]
+        splits = [split for own in groups for split in own]
+        made = grid_search(self._judged, self.grid, splits, self.scoring)
+        return made.plan(self.descent.X, self.y, sample_weight=self.weights)
+
+    @property
+    def _judged(self) -> Estimator:
+        """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
+        model = self.machine.model
+        return twin_of(replace(model, operator="dense") if model.operator == "auto" else model)
+
+    def _shared_splits(self, outers: Sequence[Outer]) -> list[list[tuple[Index, Index]]] | None:
+        """The folds of all rows and of each outer fold; None if they are not to be shared."""
+        folds = self.descent.folds
+        if len(outers) != len(folds) or isinstance(self.machine.model.operator, Nystrom):
+            return None
+        groups = [self.rows.splits]
+        for outer in outers:
+            rows = self.others(outer.held)
+            groups.append([(rows[f.train], rows[f.test]) for f in folds.among(rows)])
+        smallest = min(len(test) for splits in groups for _, test in splits)
+        return groups if smallest > 1 else None  # single rows may have other scores
+
+    def _shared(self, groups: list[list[tuple[Index, Index]]]) -> tuple[list[Point], SearchPlan]:
+        splits = [split for own in groups for split in own]
+        found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
+        table = found.cv_results_
+        scores = np.array([table[f"split{i}_test_score"] for i in range(len(splits))])
+        ends = np.cumsum([len(own) for own in groups])
+        means = [part.mean(axis=0) for part in np.split(scores, ends[:-1])]
+        best = [int(np.argmax(mean)) for mean in means]
+        points = [self._point(table["params"][number]) for number in best]
+        return points, found.plan_
+
+    def _point(self, params: Params) -> Point:
+        gamma = np.broadcast_to(np.asarray(params["gamma"]), (self.descent.X.shape[1],))
+        return Point(gamma.astype(np.float64), float(params["alpha"]))
+
+    # -- walks -------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        outers: Sequence[Outer],
+        walked: Sequence[Walked],
+        shrinkages: Sequence[float],
+        max_iter: int,
+        n_jobs: int | None,
+        journal: Journal | None,
+    ) -> Iterator[tuple[int, Walked]]:
+        """All walks by number with further points, as they get done; a journal's come first."""
+        left, names = [], [f"fold {k}, {list(shrinkages)}" for k in range(len(outers))]
+        for k, name in enumerate(names):
+            count = len(walked[k].points) - len(walked[k].scores) + len(shrinkages)
+            read = partial(Walked.of, count=count, size=len(walked[k].points[0].gamma))
+            known = None if journal is None else journal.find_record(name, read)
+            if known is None:
+                left.append(k)
+            else:
+                yield k, walked[k] + known
+        if not left:
+            return
+        work = partial(_walk, self, outers, walked, shrinkages, max_iter)
+        for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
+            if journal is not None:
+                journal.append_record(names[k], [more.record()])
+            yield k, walked[k] + more
+
+    def walk(
+        self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
+    ) -> Walked:
+        """The next points on the rows that are not left out, scored by those that are.
+
+        Each descent begins where the one before ended.
+        """
+        own = self.without(outer.held)
+        descent = own.descent.anchored(before.points[0])
+        points = [descent.known(before.points[0]), *before.points[1:]]
+        for shrinkage in shrinkages:
+            points.append(descent.walk(points[0], points[-1], shrinkage, max_iter))
+        points = points[len(before.scores) :]
+        fitted = [own._fitted(point) for point in points]
+        scores = [self._score(estimator, outer) for estimator in fitted]
+        if not (self.machine.has_ridge and self.machine.model.is_classifier):
+            return Walked(points, scores)
+        return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
+
+    def settle(
+        self,
+        start: Point,
+        found: Sequence[Walked],
+        best: int,
+        max_iter: int,
+        journal: Journal | None,
+    ) -> list[Point]:
+        """The points of all rows: amid those of the outer folds, and from there on for the best."""
+        keep_pages()
+        read = partial(
+            Walked.of, count=len(found[0].points), size=len(start.gamma), is_scored=False
+        )
+        known = None if journal is None else journal.find_record("all rows", read)
+        if known is not None:
+            return list(known.points)
+        descent = self.descent.anchored(start)
+        _, *optima = zip(*(walked.points for walked in found), strict=True)
+        points = [descent.known(point) for point in (start, *map(Point.amid, optima))]
+        if best:
+            strength = points[best].shrinkage
+            points[best] = descent.walk(points[0], points[best], strength, max_iter)
+        if journal is not None:
+            journal.append_record("all rows", [Walked(points).record()])
+        return points
+
+    def _fitted(self, point: Point) -> Estimator:
+        estimator = self.machine.configured(point, self.rows, self.scoring)
+        return self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+
+    def _score(self, estimator: Estimator, outer: Outer) -> float:
+        """What a model scores on the rows that were left out of it."""
+        scorer = check_scoring(estimator, scoring=self.scoring)
+        given = {name: value[outer.test] for name, value in self._scored_with.items()}
+        return float(scorer(estimator, self.descent.X[outer.test], self.y[outer.test], **given))
+
+    def _loss(self, estimator: Estimator, outer: Outer) -> float:
+        """The mean squared error of a classifier's values on these rows."""
+        codes = self.descent.problem.y[outer.test]
+        values = estimator.decision_function(self.descent.X[outer.test]).reshape(codes.shape)
+        return float(np.mean((values - codes) ** 2))
+
+    @cached_property
+    def _scored_with(self) -> Params:
+        """Weights, where scikit-learn's searches hand them on to the scorer."""
+        if self.weights is None:
+            return {}
+        asked = grid_search(twin_of(self.machine.model), self.grid, None, self.scoring)
+        return dict(asked._get_routed_params_for_fit({"sample_weight": self.weights}).scorer.score)
+
+
+def _walk(
+    walks: Walks,
+    outers: Sequence[Outer],
+    walked: Sequence[Walked],
+    shrinkages: Sequence[float],
+    max_iter: int,
+    k: int,
+) -> Walked:
+    """One of the walks, in whatever process."""
+    keep_pages()
+    return walks.walk(outers[k], walked[k], shrinkages, max_iter)
+
+
+# -- Which point of a path is chosen by the scores of outer folds, and the path in words ----------
+
+
+MARGIN = 1.0 + 1e-9
+"""Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
+
+
+@dataclass(frozen=True)
+class OuterChoice:
+    """The walks of all outer folds, and the point that they speak for; 0 is the start."""
+
+    walks: Sequence[Walked]
+    scores: Array
+    losses: Array
+    gain: Array
+    error: Array
+    best: int
+
+    @classmethod
+    def of(cls, walks: Sequence[Walked]) -> OuterChoice:
+        """The best mean score, if it and the losses are better by more than a standard error."""
+        scores = np.array([walked.scores for walked in walks])
+        losses = np.array([walked.losses for walked in walks])
+        gain, error = _gains(scores)
+        is_better = gain > MARGIN * error
+        if losses.size:
+            fall, its_error = _gains(-losses)
+            is_better &= fall > MARGIN * its_error
+        best = int(np.argmax(np.where(is_better, gain, 0.0)))
+        return cls(walks, scores, losses, gain, error, best)
+
+    def path(self, points: Sequence[Point]) -> list[Params]:
+        """All that is known of the points of all rows."""
+        return [
+            {
+                **{"shrinkage": point.shrinkage, **params_of(point), "cv_error": point.error},
+                **{"outer_scores": self.scores[:, k], "gain": self.gain[k]},
+                **{"standard_error": self.error[k], "is_chosen": k == self.best},
+                "outer_params": [params_of(walked.points[k]) for walked in self.walks],
+                **({"outer_losses": self.losses[:, k]} if self.losses.size else {}),
+            }
+            for k, point in enumerate(points)
+        ]
+
+
+def _gains(scores: Array) -> tuple[Array, Array]:
+    """By how much points are better than the start, (folds, points), and the standard error."""
+    gains = scores - scores[:, :1]
+    return gains.mean(axis=0), gains.std(axis=0, ddof=1) / math.sqrt(len(gains))
+
+
+def shares_of(descent: Descent, gamma: Array) -> Array:
+    """The share of each feature: its gamma times its spread."""
+    X = dense(descent.X)
+    spread = X.std(axis=0) if descent.model.choice.kernel == "laplacian" else X.var(axis=0)
+    share: Array = gamma * spread
+    return share / (float(share.sum()) or 1.0)
+
+
+def summary_of(path: Sequence[Params], n_outer: int) -> str:
+    """The path as a table in words."""
+    lines = [f"{'shrinkage':>10} {'CV error':>10} {'outer score':>12} {'gain':>10} {'error':>9}"]
+    for k, entry in enumerate(path):
+        name = "start" if k == 0 else f"{entry['shrinkage']:g}"
+        mark = "  <- chosen" if entry["is_chosen"] else ""
+        lines.append(
+            f"{name:>10} {entry['cv_error']:>10.4g} {entry['outer_scores'].mean():>12.4g} "
+            f"{entry['gain']:>10.3g} {entry['standard_error']:>9.3g}{mark}"
+        )
+    return "\n".join([*lines, f"{n_outer} outer folds; gain and its standard error in pairs"])

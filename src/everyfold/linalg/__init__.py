@@ -1,0 +1,1 @@
+"""Linear algebra: the only package that factorises matrices."""

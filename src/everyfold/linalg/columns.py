@@ -1,0 +1,68 @@
+r"""Ridge systems from the columns themselves, where their Gram matrix has lost too many digits.
+
+A Gram matrix squares the condition number of its columns. Reflections do not: with
+
+.. math:: \begin{pmatrix} Z \\ \sqrt\rho\, I \end{pmatrix} = Q_\rho R_\rho, \qquad
+          (Z^\top Z + \rho I)^{-1} = R_\rho^{-1} R_\rho^{-\top}
+
+every column is known to rounding relative to its own length, so that neither columns of very
+different size nor a small ridge do harm; what counts is how nearly dependent they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack
+
+from everyfold._typing import Array
+from everyfold.linalg.symmetric import EPS
+
+
+class Columns:
+    """Z = Q R of which R is kept; good for every ridge.
+
+    **Cost** 2 n c² flops, and about 4 c³ a ridge. **Exact?** Yes, to rounding times the condition
+    number of columns of length 1, which is not squared.
+    """
+
+    def __init__(self, Z: Array) -> None:
+        """Reduce (n, c) columns, which are overwritten if they are in Fortran order."""
+        self._R = _triangle(np.asfortranarray(Z))
+
+    def at(self, rho: float) -> tuple[Array, float]:
+        """P with (ZᵀZ + ρ)⁻¹ = P Pᵀ, and the condition number of the columns at this ridge.
+
+        Without a ridge dependent columns leave P the pseudo-inverse's, with fewer columns.
+        """
+        R, c = self._R, self._R.shape[1]
+        if rho > 0.0:
+            R = _triangle(np.asfortranarray(np.vstack([R, np.sqrt(rho) * np.eye(c)])))
+        elif len(R) < c:
+            R = np.vstack([R, np.zeros((c - len(R), c))])
+        length = np.sqrt(np.einsum("ij,ij->j", R, R))
+        length[length == 0.0] = 1.0
+        R = np.asfortranarray(R / length)
+        reciprocal = float(lapack.dtrcon(R)[0])
+        if reciprocal > EPS or (rho > 0.0 and R.diagonal().all()):
+            P, _ = lapack.dtrtri(R)
+        else:
+            P = _pseudo_inverse(R)
+            reciprocal = 0.0
+        condition = 1.0 / reciprocal if reciprocal > 0.0 else np.inf
+        return np.asfortranarray(P / length[:, None]), condition
+
+
+def _triangle(Z: Array) -> Array:
+    """R of Z = Q R, in Fortran order; Z is lost."""
+    work, _ = lapack.dgeqrf_lwork(*Z.shape)
+    reduced, _, _, _ = lapack.dgeqrf(Z, lwork=max(1, int(work)), overwrite_a=1)
+    rows = min(Z.shape)
+    return np.asfortranarray(np.triu(reduced[:rows]))
+
+
+def _pseudo_inverse(R: Array) -> Array:
+    """P with P Pᵀ the pseudo-inverse of RᵀR, for columns of length 1."""
+    _, sigma, W = np.linalg.svd(R)
+    kept = sigma > len(R) * EPS * sigma.max(initial=0.0)
+    P: Array = W[kept].T / sigma[kept]
+    return P

@@ -1,0 +1,556 @@
+"""Losses V(y, u): elementwise functions of a label and a fitted value."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from numbers import Real
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit
+
+from everyfold._typing import Array
+
+# -- Losses V(y, u): elementwise functions of a label and a fitted value --------------------------
+# A loss knows no kernel and no ridge. It gives its value and its first two derivatives in the
+# fitted
+# value u,
+#
+# .. math:: V(y, u), \qquad g = V'(y, u), \qquad d = V''(y, u),
+#
+# which is all that fitting, the response operator and every criterion ask of it. Every loss here
+# is
+# convex and, but for libsvm's own two, continuously differentiable in u. All but the logistic one
+# are
+# piecewise quadratic: there :math:`g(u + \delta) = g(u) + d\,\delta` holds exactly as long as u +
+# δ
+# stays on the piece of u.
+#
+# To add a loss, derive from `Loss`, give the class-level facts and the three methods.
+
+
+class Loss(ABC):
+    """A convex, differentiable loss of a label y and a fitted value u.
+
+    The methods are elementwise, broadcast y against u and return float64.
+
+    Attributes
+    ----------
+    name : str
+        The name by which `find_loss` knows it.
+    is_margin : bool
+        Whether it is a function of the margin m = y·u, so that labels are −1 and +1. Otherwise it
+        is a function of the residual r = u − y.
+    has_constant_curvature : bool
+        Whether V'' is one number for all y and u, so that a fit has a closed form.
+    is_piecewise_quadratic : bool
+        Whether V'' is piecewise constant, so that a Newton step within one piece is exact.
+    is_smooth : bool
+        Whether V' is continuous. Newton's method and influence functions need that; libsvm's own
+        losses are not and have a solver of their own.
+    has_log_odds : bool
+        Whether fitted values are log-odds, so that they have probabilities.
+    """
+
+    name: ClassVar[str]
+    is_margin: ClassVar[bool]
+    has_constant_curvature: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool]
+    is_smooth: ClassVar[bool] = True
+    has_log_odds: ClassVar[bool] = False
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of its parameters."""
+        return tuple(field.name for field in fields(self))  # type: ignore[arg-type]
+
+    @property
+    def tube(self) -> float | None:
+        """The ε of libsvm's regression, which has a dual of its own; None of other losses."""
+        return None
+
+    def smoothed(self, h: float = 0.05) -> Loss:
+        """The loss with its kinks rounded over h; a smooth one is itself."""
+        return self
+
+    @abstractmethod
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """V(y, u)."""
+
+    @abstractmethod
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The derivative g = V'(y, u) in u."""
+
+    @abstractmethod
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The second derivative d = V''(y, u) in u; at a kink of V', one of its two limits."""
+
+
+def residual(y: ArrayLike, u: ArrayLike) -> Array:
+    """The residual r = u − y."""
+    return np.subtract(u, y, dtype=np.float64)
+
+
+def margin(y: ArrayLike, u: ArrayLike) -> Array:
+    """The margin m = y·u."""
+    return np.multiply(y, u, dtype=np.float64)
+
+
+def ramp(t: Array, h: float) -> Array:
+    """max(0, t) with its corner smoothed over [−h, h]: h φ'(t)² inside, t itself above."""
+    return np.where(t > h, t, h * np.square(ramp_slope(t, h)))
+
+
+def ramp_slope(t: Array, h: float) -> Array:
+    """The derivative of ``ramp``."""
+    # Clipping before dividing keeps a tiny h from overflowing.
+    return np.divide(np.clip(t + h, 0.0, 2.0 * h), 2.0 * h)
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Refuse what is no half-width of a tube."""
+    if not isinstance(epsilon, Real) or not 0.0 <= epsilon < math.inf:
+        raise ValueError(
+            f"epsilon={epsilon!r} is not allowed: the half-width of the tube must be a finite "
+            "number >= 0 in the units of y; use 0 for no tube, or a fraction of the noise in y."
+        )
+
+
+def check_width(h: float) -> None:
+    """Refuse what is no width of a smoothed corner."""
+    if not isinstance(h, Real) or not 0.0 < h < math.inf:
+        raise ValueError(
+            f"h={h!r} is not allowed: the half-width of the smoothed corner must be a finite "
+            "number > 0; use a small one such as 0.05 to stay close to the unsmoothed loss."
+        )
+
+
+# -- Losses of the margin m = y·u, for labels −1 and +1 -------------------------------------------
+
+
+@dataclass(frozen=True)
+class HuberHinge(Loss):
+    r"""The hinge loss with its corner smoothed over a width h.
+
+    With m = y·u,
+
+    .. math::
+
+        V = \begin{cases} 0 & m > 1 + h \\ (1 + h - m)^2 / 4h & |1 - m| \le h \\
+        1 - m & m < 1 - h \end{cases}
+        \qquad V'' = [|1 - m| \le h] / 2h.
+
+    It exceeds the hinge by at most h/4, which it reaches at m = 1.
+
+    Parameters
+    ----------
+    h : float, default=0.05
+        Half the width of the zone around m = 1 in which the loss is quadratic.
+
+    Examples
+    --------
+    >>> from everyfold.losses import HuberHinge
+    >>> loss = HuberHinge(h=0.5)
+    >>> loss.value(1.0, [-1.0, 1.0, 2.0]).tolist()
+    [2.0, 0.125, 0.0]
+    >>> loss.curvature(1.0, [-1.0, 1.0, 2.0]).tolist()
+    [0.0, 1.0, 0.0]
+    """
+
+    h: float = 0.05
+
+    name: ClassVar[str] = "huber_hinge"
+    is_margin: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_width(self.h)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """φ(1 − m), the hinge with a rounded corner."""
+        return ramp(1.0 - margin(y, u), self.h)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """−y times 0, (1 + h − m)/2h or 1."""
+        return np.multiply(np.negative(y), ramp_slope(1.0 - margin(y, u), self.h))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """1/2h where |1 − m| ≤ h, else 0."""
+        return np.divide(np.abs(1.0 - margin(y, u)) <= self.h, 2.0 * self.h)
+
+
+@dataclass(frozen=True)
+class SquaredHinge(Loss):
+    r"""The squared hinge loss of the L2-SVM.
+
+    With m = y·u and e = max(0, 1 − m),
+
+    .. math:: V = e^2, \qquad V' = -2 y\,e, \qquad V'' = 2\,[m < 1].
+
+    Examples
+    --------
+    >>> from everyfold.losses import SquaredHinge
+    >>> SquaredHinge().value(-1.0, [-2.0, 0.0, 1.0]).tolist()
+    [0.0, 1.0, 4.0]
+    """
+
+    name: ClassVar[str] = "squared_hinge"
+    is_margin: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = True
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """max(0, 1 − m)²."""
+        return np.square(np.maximum(1.0 - margin(y, u), 0.0))
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """−2y max(0, 1 − m)."""
+        return np.multiply(y, -2.0 * np.maximum(1.0 - margin(y, u), 0.0))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """2 where m < 1, else 0."""
+        return np.multiply(2.0, margin(y, u) < 1.0)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    r"""The logistic loss, minus the log-likelihood of a ±1 label with log-odds u.
+
+    With m = y·u and σ(m) = 1/(1 + exp(−m)),
+
+    .. math:: V = \log(1 + e^{-m}), \qquad V' = -y\,\sigma(-m), \qquad V'' = \sigma(m)\sigma(-m).
+
+    Neither a large margin nor a large negative one overflows.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Logistic
+    >>> Logistic().value(1.0, [-1e4, 0.0, 1e4]).round(4).tolist()
+    [10000.0, 0.6931, 0.0]
+    >>> Logistic().curvature(1.0, 0.0).tolist()
+    0.25
+    """
+
+    name: ClassVar[str] = "logistic"
+    is_margin: ClassVar[bool] = True
+    has_log_odds: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = False
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """log(1 + exp(−m))."""
+        return np.logaddexp(0.0, -margin(y, u))
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """−y σ(−m)."""
+        return np.multiply(np.negative(y), expit(-margin(y, u)))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """σ(m) σ(−m)."""
+        m = margin(y, u)
+        return np.multiply(expit(m), expit(-m))
+
+
+@dataclass(frozen=True)
+class Hinge(Loss):
+    r"""The hinge loss of :class:`sklearn.svm.SVC`: :math:`V = \max(0, 1 - m)`, not smooth at m = 1.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Hinge
+    >>> Hinge().value([1.0, -1.0], [0.5, 3.0]).tolist()
+    [0.5, 4.0]
+    """
+
+    name: ClassVar[str] = "hinge"
+    is_margin: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.maximum(1.0 - margin(y, u), 0.0)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.where(margin(y, u) < 1.0, np.negative(y, dtype=np.float64), 0.0)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """Zero: the loss has no curvature but at its kink."""
+        return np.zeros(np.broadcast(y, u).shape)
+
+    def smoothed(self, h: float = 0.05) -> HuberHinge:
+        """The Huberised hinge, which tends to this loss as h goes to 0."""
+        return HuberHinge(h)
+
+
+# -- Losses of the residual r = u − y -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    r"""The squared loss of kernel ridge regression and the LS-SVM.
+
+    .. math:: V = (y - u)^2, \qquad V' = 2(u - y), \qquad V'' = 2.
+
+    With labels ±1 it is the LS-SVM classifier's loss as well, since (y − u)² = (1 − m)².
+
+    Examples
+    --------
+    >>> from everyfold.losses import Squared
+    >>> Squared().value([0.0, 1.0], [0.5, 3.0]).tolist()
+    [0.25, 4.0]
+    """
+
+    name: ClassVar[str] = "squared"
+    is_margin: ClassVar[bool] = False
+    has_constant_curvature: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = True
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """(y − u)²."""
+        return np.square(residual(y, u))
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """2(u − y)."""
+        return 2.0 * residual(y, u)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """2 everywhere."""
+        return np.full(np.broadcast_shapes(np.shape(y), np.shape(u)), 2.0)
+
+
+@dataclass(frozen=True)
+class QuadraticEpsilon(Loss):
+    r"""The quadratic ε-insensitive loss.
+
+    With r = u − y and e = max(0, \|r\| − ε),
+
+    .. math:: V = e^2, \qquad V' = 2\,\mathrm{sign}(r)\,e, \qquad V'' = 2\,[|r| > \varepsilon].
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Residuals up to it cost nothing; ``epsilon=0`` is the squared loss.
+
+    Examples
+    --------
+    >>> from everyfold.losses import QuadraticEpsilon
+    >>> loss = QuadraticEpsilon(epsilon=0.5)
+    >>> loss.value(0.0, [-2.5, 0.25, 1.5]).tolist()
+    [4.0, 0.0, 1.0]
+    >>> loss.slope(0.0, [-2.5, 0.25, 1.5]).tolist()
+    [-4.0, 0.0, 2.0]
+    """
+
+    epsilon: float = 0.1
+
+    name: ClassVar[str] = "quadratic_epsilon"
+    is_margin: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """The squared excess of the residual over ε."""
+        return np.square(np.maximum(np.abs(residual(y, u)) - self.epsilon, 0.0))
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """Twice the excess, with the residual's sign."""
+        r = residual(y, u)
+        return 2.0 * (r - np.clip(r, -self.epsilon, self.epsilon))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """2 outside the ε-tube, 0 in it."""
+        r = residual(y, u)
+        # Without a tube there is no kink: a residual of exactly 0 is as active as any other.
+        is_active = np.abs(r) > self.epsilon if self.epsilon > 0 else np.full(np.shape(r), True)
+        return np.multiply(2.0, is_active)
+
+
+@dataclass(frozen=True)
+class SmoothEpsilon(Loss):
+    r"""The ε-insensitive loss with its corners smoothed over a width h.
+
+    With r = u − y and the Huberised ramp φ (0 below −h, (t + h)²/4h for \|t\| ≤ h, t above h),
+
+    .. math:: V = \varphi(|r| - \varepsilon) + \varphi(-|r| - \varepsilon).
+
+    For h ≤ ε the second term is zero, and with e = \|r\| − ε this reads: V = 0 if e < −h,
+    (e + h)²/4h if \|e\| ≤ h, e if e > h; V'' = 1/2h in the zone \|e\| ≤ h.
+
+    Parameters
+    ----------
+    epsilon : float, default=0.1
+        Half the width of the tube. 0 gives a smoothed absolute loss.
+    h : float, default=0.05
+        Half the width of the zone around \|r\| = ε in which the loss is quadratic.
+
+    Notes
+    -----
+    For h > ε the first term alone would have the slopes ±(h − ε)/2h on the two sides of r = 0, a
+    kink. The second term removes it: as :math:`|r|` and :math:`-|r|` are r and −r in some order,
+    V = φ(r − ε) + φ(−r − ε), a sum of convex and continuously differentiable functions of affine
+    arguments, hence convex and continuously differentiable for **every** ε ≥ 0 and h > 0. Where the
+    two zones overlap, \|r\| < h − ε, the curvature is 1/h. V exceeds the ε-insensitive loss by at
+    most h/4 if h ≤ ε and h/2 otherwise. h = ε gives Huber's loss, r²/4h up to \|r\| = 2h.
+
+    Examples
+    --------
+    >>> from everyfold.losses import SmoothEpsilon
+    >>> loss = SmoothEpsilon(epsilon=1.0, h=0.5)
+    >>> loss.value(0.0, [0.25, 1.0, -3.0]).tolist()
+    [0.0, 0.125, 2.0]
+    >>> loss.slope(0.0, [0.25, 1.0, -3.0]).tolist()
+    [0.0, 0.5, -1.0]
+    """
+
+    epsilon: float = 0.1
+    h: float = 0.05
+
+    name: ClassVar[str] = "smooth_epsilon"
+    is_margin: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        check_width(self.h)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """φ(|r| − ε) + φ(−|r| − ε)."""
+        size = np.abs(residual(y, u))
+        return ramp(size - self.epsilon, self.h) + ramp(-size - self.epsilon, self.h)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """φ'(r − ε) − φ'(−r − ε)."""
+        r = residual(y, u)
+        return ramp_slope(r - self.epsilon, self.h) - ramp_slope(-r - self.epsilon, self.h)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """1/2h in the zone around |r| = ε, 1/h where the two zones overlap."""
+        size = np.abs(residual(y, u))
+        near = np.abs(size - self.epsilon) <= self.h
+        # Strict, so that h = ε has the one zone |r| ≤ 2h and not a doubled curvature at r = 0.
+        overlap = size + self.epsilon < self.h
+        return np.divide(np.add(near, overlap, dtype=np.float64), 2.0 * self.h)
+
+
+@dataclass(frozen=True)
+class EpsilonInsensitive(Loss):
+    r"""The loss of :class:`sklearn.svm.SVR`: :math:`V = \max(0, |r| - \varepsilon)`, not smooth.
+
+    Examples
+    --------
+    >>> from everyfold.losses import EpsilonInsensitive
+    >>> EpsilonInsensitive(0.5).value([0.0, 1.0], [0.25, 3.0]).tolist()
+    [0.0, 1.5]
+    """
+
+    epsilon: float = 0.1
+
+    name: ClassVar[str] = "epsilon_insensitive"
+    is_margin: ClassVar[bool] = False
+    is_piecewise_quadratic: ClassVar[bool] = True
+    is_smooth: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        return np.maximum(np.abs(residual(y, u)) - self.epsilon, 0.0)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """See base class."""
+        r = residual(y, u)
+        return np.where(np.abs(r) > self.epsilon, np.sign(r), 0.0)
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """Zero: the loss has no curvature but at its kinks."""
+        return np.zeros(np.broadcast(y, u).shape)
+
+    @property
+    def tube(self) -> float:
+        """See base class."""
+        return self.epsilon
+
+    def smoothed(self, h: float = 0.05) -> SmoothEpsilon:
+        """The tube with rounded kinks, which tends to this loss as h goes to 0."""
+        return SmoothEpsilon(self.epsilon, h)
+
+
+# -- Losses by name -------------------------------------------------------------------------------
+
+
+LOSSES: dict[str, type[Loss]] = {
+    loss.name: loss
+    for loss in (Squared, QuadraticEpsilon, SmoothEpsilon, HuberHinge, SquaredHinge, Logistic)
+}
+
+
+def find_loss(name: str | Loss, **parameters: float) -> Loss:
+    """The loss of a name, with its parameters.
+
+    Parameters
+    ----------
+    name : str or Loss
+        One of "squared", "quadratic_epsilon", "smooth_epsilon", "huber_hinge", "squared_hinge" and
+        "logistic". A `Loss` is returned as it is.
+    **parameters : float
+        What the loss takes: ``epsilon`` and ``h``, or nothing.
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a parameter is not one of the loss or out of range.
+
+    Examples
+    --------
+    >>> from everyfold.losses import find_loss
+    >>> find_loss("huber_hinge", h=0.1)
+    HuberHinge(h=0.1)
+    >>> find_loss("hubber_hinge")
+    Traceback (most recent call last):
+    ValueError: loss='hubber_hinge' is not known; did you mean 'huber_hinge'? ...
+    """
+    if isinstance(name, Loss):
+        if parameters:
+            raise ValueError(
+                f"loss={name!r} already carries its parameters, so {_listed(parameters)} cannot be "
+                f"given as well; give the name {name.name!r} instead, or set them on the loss."
+            )
+        return name
+    if not isinstance(name, str) or name not in LOSSES:
+        raise ValueError(
+            f"loss={name!r} is not known;{_suggestion(name)} It must be one of "
+            f"{_listed(LOSSES)}, or a Loss."
+        )
+    _check_parameters(LOSSES[name], parameters)
+    return LOSSES[name](**parameters)
+
+
+def _check_parameters(loss: type[Loss], parameters: dict[str, float]) -> None:
+    known = [field.name for field in fields(loss)]  # type: ignore[arg-type]
+    unknown = [parameter for parameter in parameters if parameter not in known]
+    if unknown:
+        raise ValueError(
+            f"loss={loss.name!r} has no parameter {_listed(unknown)}; "
+            f"{f'it takes {_listed(known)}' if known else 'it takes none'}: leave the others out."
+        )
+
+
+def _suggestion(name: object) -> str:
+    nearest = difflib.get_close_matches(str(name), LOSSES, n=1)
+    return f" did you mean {nearest[0]!r}?" if nearest else ""
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))

@@ -1,0 +1,18 @@
+"""Plots of a finished search, in the style of scikit-learn's displays. They need matplotlib."""
+
+from everyfold.plotting.prediction_plots import (
+    FeatureWeightsDisplay,
+    IntervalDisplay,
+    OutOfFoldDisplay,
+)
+from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
+from everyfold.plotting.surface import CVSurfaceDisplay
+
+__all__ = [
+    "CVCurveDisplay",
+    "CVSurfaceDisplay",
+    "FeatureWeightsDisplay",
+    "IntervalDisplay",
+    "OutOfFoldDisplay",
+    "RankCurveDisplay",
+]

@@ -1,0 +1,375 @@
+"""Plots of out-of-fold predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.calibration import CalibrationDisplay
+from sklearn.metrics import (
+    ConfusionMatrixDisplay,
+    PredictionErrorDisplay,
+    RocCurveDisplay,
+    roc_auc_score,
+)
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from everyfold._typing import AnyArray, Array, Estimator, Mask, Matrix, Search, Targets
+from everyfold.plotting.score_table import Axes, new_axes, plain, pyplot
+from everyfold.plotting.worst_rows import known_rows
+
+MOST_NUMBERS = 20
+"""With more classes than that the confusion matrix is colours without numbers."""
+
+MOST_CURVES = 10
+"""Of more classes than that the hardest have an ROC curve."""
+
+Kind = Literal["predicted", "confusion", "roc", "calibration"]
+
+_METHODS = {
+    "predicted": "predict",
+    "confusion": "predict",
+    "roc": "decision_function",
+    "calibration": "predict_proba",
+}
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OutOfFoldDisplay:
+    """Out-of-fold predictions of a candidate against the true values.
+
+    Create it with :meth:`from_search`. It is drawn by scikit-learn's own displays.
+
+    Parameters
+    ----------
+    kind : {"predicted", "confusion", "roc", "calibration"}
+    truth, values : arrays
+        The true values and the out-of-fold predictions of the held-out rows.
+
+    Attributes
+    ----------
+    ax_, figure_
+        Objects of matplotlib, available after plotting.
+    displays_ : list
+        scikit-learn's displays: one, or for "roc" with several classes one per class.
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV, LSSVR, OutOfFoldDisplay
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = FastGridSearchCV(LSSVR(gamma=1.0), {"alpha": [0.01, 0.1]}).fit(X, y)
+    >>> display = OutOfFoldDisplay.from_search(search)  # doctest: +SKIP
+    """
+
+    kind: Kind
+    truth: AnyArray
+    values: AnyArray
+
+    @classmethod
+    def from_search(
+        cls,
+        search: Search,
+        *,
+        kind: Kind | None = None,
+        candidate: int | None = None,
+        ax: Axes = None,
+    ) -> OutOfFoldDisplay:
+        """Draw the held-out values that a fitted search has kept (``keep_predictions``).
+
+        Parameters
+        ----------
+        search : fitted FastGridSearchCV or FastRandomizedSearchCV
+        kind : {"predicted", "confusion", "roc", "calibration"}, optional
+            For numbers "predicted" against true values. For labels the "confusion" matrix, the
+            "roc" curve (of each class against the others if there are several), or the
+            "calibration" curve of probabilities (two classes and logistic loss). By default
+            "predicted" or "confusion".
+        candidate : int, optional
+            Its index in ``cv_results_``; None means the best.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : OutOfFoldDisplay
+        """
+        labels = search.out_of_fold(candidate)
+        is_number = not is_classifier(search)
+        kind = ("predicted" if is_number else "confusion") if kind is None else kind
+        if kind not in get_args(Kind):
+            raise ValueError(f"kind={kind!r} is not known; use one of {list(get_args(Kind))}")
+        if (kind == "predicted") != is_number or labels.truth.ndim > 1:
+            raise ValueError(
+                f"kind={kind!r} is not available for this target; use 'predicted' for one column "
+                "of numbers, and 'confusion', 'roc' or 'calibration' for labels"
+            )
+        values = search.out_of_fold(candidate, _METHODS[kind]).values
+        known = known_rows(labels.spread)
+        truth, values = labels.truth[known], values[known]
+        if kind == "confusion":  # labels are as the true ones again where all are known
+            values = values.astype(truth.dtype)
+        display = cls(kind=kind, truth=truth, values=values)
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Axes = None) -> OutOfFoldDisplay:
+        """Draw the plot and return the display."""
+        ax = new_axes() if ax is None else ax
+        self.displays_ = list(getattr(self, f"_{self.kind}")(ax))
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _predicted(self, ax: Axes) -> list[Any]:
+        how = {"kind": "actual_vs_predicted", "ax": ax, "subsample": None}
+        shown = PredictionErrorDisplay.from_predictions(self.truth, self.values, **how)
+        ax.set(xlabel="out-of-fold prediction", ylabel="measured")
+        return [shown]
+
+    def _confusion(self, ax: Axes) -> list[Any]:
+        labels = np.union1d(self.truth, self.values)
+        names = [plain(label, 20) for label in labels]
+        is_long = len(names) * max(map(len, names)) > 40
+        shown = ConfusionMatrixDisplay.from_predictions(
+            self.truth,
+            self.values,
+            labels=labels,
+            display_labels=names,
+            include_values=len(names) <= MOST_NUMBERS,
+            xticks_rotation="vertical" if is_long else "horizontal",
+            ax=ax,
+            cmap="Blues",
+            colorbar=False,
+        )
+        ax.set(xlabel="out-of-fold prediction", ylabel="true label")
+        return [shown]
+
+    def _roc(self, ax: Axes) -> list[Any]:
+        classes = np.unique(self.truth)
+        columns = self.values if self.values.ndim > 1 else self.values[:, None]
+        each = classes[1:] if columns.shape[1] == 1 else classes
+        if columns.shape[1] != len(each):
+            raise ValueError(
+                "kind='roc' needs one decision value per class, but the decision values are "
+                f"those of pairs of {len(classes)} classes; use decision_function_shape='ovr'"
+            )
+        areas = [roc_auc_score(self.truth == label, columns[:, k]) for k, label in enumerate(each)]
+        chosen = np.sort(np.argsort(areas, kind="stable")[:MOST_CURVES])
+        shown = [
+            RocCurveDisplay.from_predictions(
+                self.truth == each[k],
+                columns[:, k],
+                name=plain(each[k], 20),
+                ax=ax,
+                plot_chance_level=k == chosen[-1],
+            )
+            for k in chosen
+        ]
+        positive = f" (positive: {plain(each[0], 20)})" if len(each) == 1 else " of each class"
+        if len(chosen) < len(each):
+            positive = f" of the {len(chosen)} hardest classes of {len(each)}"
+        ax.set(xlabel="false positive rate", ylabel=f"true positive rate{positive}")
+        return shown
+
+    def _calibration(self, ax: Axes) -> list[Any]:
+        classes = np.unique(self.truth)
+        if len(classes) != 2:
+            raise ValueError(
+                f"kind='calibration' is for two classes, but there are {len(classes)}; use "
+                "'confusion' or 'roc'"
+            )
+        how = {"n_bins": 10, "strategy": "quantile", "name": "out of fold", "ax": ax}
+        truth = self.truth == classes[1]
+        shown = CalibrationDisplay.from_predictions(truth, self.values[:, 1], **how)
+        name = plain(classes[1], 20)
+        ax.set(xlabel=f"mean out-of-fold probability of {name}", ylabel=f"share of {name}")
+        return [shown]
+
+
+# -- Predicted against true values, with prediction intervals -------------------------------------
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IntervalDisplay:
+    """Predictions with their intervals against the true values.
+
+    Create it with :meth:`from_estimator`.
+
+    Parameters
+    ----------
+    measured, predicted : arrays of shape (n_samples,)
+    intervals : array of shape (n_samples, 2)
+        Lower and upper bounds.
+    confidence : float
+        The share of rows that the intervals should cover.
+
+    Attributes
+    ----------
+    coverage_ : float
+        The share of rows that the intervals do cover.
+    ax_, figure_
+        Objects of matplotlib, available after plotting.
+
+    Examples
+    --------
+    >>> from everyfold import FastCrossConformalRegressor, IntervalDisplay, LSSVR
+    >>> from sklearn.datasets import load_diabetes
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> conformal = FastCrossConformalRegressor(LSSVR(gamma=1.0)).fit_conformalize(X[:300], y[:300])
+    >>> display = IntervalDisplay.from_estimator(conformal, X[300:], y[300:])  # doctest: +SKIP
+    """
+
+    measured: Array
+    predicted: Array
+    intervals: Array
+    confidence: float
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Estimator, X: Matrix, y: Targets, *, level: int = 0, ax: Axes = None
+    ) -> IntervalDisplay:
+        """Draw intervals of rows that the estimator was not fitted to.
+
+        Parameters
+        ----------
+        estimator : fitted FastCrossConformalRegressor
+        X, y
+            New rows and their true values.
+        level : int, default=0
+            The index of the confidence level, if there are several.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : IntervalDisplay
+        """
+        check_is_fitted(estimator, "conformity_scores_")
+        measured = column_or_1d(y, dtype=np.float64)
+        points, intervals = estimator.predict_interval(X)
+        if len(points) != len(measured):
+            raise ValueError(
+                f"y has {len(measured)} entries, but X has {len(points)} rows; pass one true "
+                "value for each row"
+            )
+        levels = np.atleast_1d(estimator.confidence_level)
+        known = {"measured": measured, "predicted": points, "intervals": intervals[:, :, level]}
+        return cls(**known, confidence=float(levels[level])).plot(ax=ax)
+
+    @property
+    def is_covered(self) -> Mask:
+        """The rows whose true value lies in its interval."""
+        low, high = self.intervals.T
+        covered: Mask = (low <= self.measured) & (self.measured <= high)
+        return covered
+
+    def plot(self, *, ax: Axes = None) -> IntervalDisplay:
+        """Draw the plot and return the display."""
+        ax = new_axes() if ax is None else ax
+        inside = self.is_covered
+        self.coverage_ = float(inside.mean())
+        low, high = self.intervals.T
+        ax.vlines(self.predicted, low, high, color="C0", alpha=0.25, linewidth=1.5, zorder=1)
+        for chosen, colour, word in ((inside, "C0", "inside"), (~inside, "C3", "outside")):
+            label = f"{word} its interval ({np.count_nonzero(chosen)})"
+            ax.scatter(
+                self.predicted[chosen], self.measured[chosen], s=14, color=colour, label=label
+            )
+        ends = [float(self.predicted.min()), float(self.predicted.max())]
+        ax.plot(ends, ends, color="black", linestyle="--", linewidth=1.0, zorder=2)
+        asked = f"asked for {self.confidence:.0%}"
+        ax.set(xlabel="predicted", ylabel="measured, and its interval")
+        ax.legend(title=f"{self.coverage_:.1%} covered, {asked}", loc="upper left", frameon=False)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+
+# -- Weights of the features, on all rows and in each outer fold ----------------------------------
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FeatureWeightsDisplay:
+    """The share of every feature in the kernel, as bars, and that of each outer fold as points.
+
+    Create it with :meth:`from_search`. If the points lie close together, the weight does not depend
+    on a few rows; if they are scattered, do not rely on it.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the features, the largest weight first.
+    weights : array of shape (features,)
+    folds : array of shape (outer folds, features)
+    left_out : int, default=0
+        The number of features with smaller weights that are not shown.
+
+    Attributes
+    ----------
+    ax_, figure_, bars_, points_
+        Objects of matplotlib, available after plotting.
+
+    Examples
+    --------
+    >>> from everyfold import FastGradientSearchCV, FeatureWeightsDisplay, LSSVR
+    >>> from sklearn.datasets import make_friedman1
+    >>> X, y = make_friedman1(80, random_state=0)
+    >>> search = FastGradientSearchCV(LSSVR(), cv=3, max_iter=5)
+    >>> display = FeatureWeightsDisplay.from_search(search.fit(X, y))  # doctest: +SKIP
+    """
+
+    names: Sequence[str]
+    weights: Array
+    folds: Array
+    left_out: int = 0
+
+    @classmethod
+    def from_search(
+        cls, search: Search, *, most: int = 20, ax: Axes = None
+    ) -> FeatureWeightsDisplay:
+        """Draw the weights of a fitted FastGradientSearchCV.
+
+        Parameters
+        ----------
+        search : fitted FastGradientSearchCV
+        most : int, default=20
+            The maximum number of features to show, those with the largest weights.
+        ax : matplotlib Axes, optional
+
+        Returns
+        -------
+        display : FeatureWeightsDisplay
+        """
+        if not hasattr(search, "feature_weights_"):
+            raise ValueError(
+                f"{type(search).__name__} has no feature_weights_; fit a FastGradientSearchCV first"
+            )
+        weights = np.array(list(search.feature_weights_.values()))
+        order = np.argsort(-weights, kind="stable")[:most]
+        every = [str(name) for name in search.feature_weights_]
+        display = cls(
+            names=[every[j] for j in order],
+            weights=weights[order],
+            folds=search.fold_weights_[:, order],
+            left_out=len(weights) - len(order),
+        )
+        return display.plot(ax=ax)
+
+    def plot(self, *, ax: Axes = None) -> FeatureWeightsDisplay:
+        """Draw the plot and return the display."""
+        if ax is None:
+            height = max(2.0, 0.8 + 0.28 * len(self.names))
+            _, ax = pyplot().subplots(figsize=(6.0, height), layout="constrained")
+        places = np.arange(len(self.names))
+        self.bars_ = ax.barh(places, self.weights, color="C0", alpha=0.6, label="all rows")
+        spread = np.tile(places, (len(self.folds), 1))
+        jitter = np.linspace(-0.22, 0.22, len(self.folds))[:, None] if len(self.folds) > 1 else 0.0
+        self.points_ = ax.scatter(
+            self.folds, spread + jitter, s=12, color="C1", zorder=3, label="without an outer fold"
+        )
+        ax.set_yticks(places, self.names)
+        ax.invert_yaxis()
+        more = f" ({self.left_out} smaller ones left out)" if self.left_out else ""
+        ax.set(xlabel=f"share in the kernel{more}", xlim=(0.0, None))
+        ax.legend(frameon=False, fontsize="small", loc="lower right")
+        self.ax_, self.figure_ = ax, ax.figure
+        return self

@@ -1,0 +1,471 @@
+"""What grid search and random search have in common: scikit-learn's interface, from outcomes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NoReturn
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import Tags, get_tags
+
+from everyfold._progress import warn
+from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
+from everyfold._typing import Matrix, Params, Scorer, Targets
+from everyfold.adapters.pipelines import final_step, with_final_step
+from everyfold.adapters.sklearn import twin_of
+from everyfold.engine.adaptive.rank_search import settled
+from everyfold.engine.adaptive.strategy import Once, mean_score
+from everyfold.engine.best_candidate import (
+    ONE_STANDARD_ERROR,
+    best_index,
+    check_rule,
+    check_spread,
+    check_weightless,
+    is_rule,
+    scale_ridge,
+    settle_rank,
+)
+from everyfold.engine.checkpoint import opened
+from everyfold.engine.execution.executor import carry_out
+from everyfold.engine.execution.refits import refitted_again, with_values
+from everyfold.engine.planning.pass_sizes import has_stand_in
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.planning.planner import plan
+from everyfold.engine.reading.reader import not_sped_up, read
+from everyfold.engine.records import REFITTED, Data, Outcome, without_values
+from everyfold.engine.request import Metadata, Options, Request, Wants
+from everyfold.engine.results import Table, read_fold, tabulate
+from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.status import warn_if_inexact
+from everyfold.io import RowSource
+from everyfold.io.conversion import as_rows
+from everyfold.search.assessment import HonestSearch, test_ratio
+from everyfold.search.fit_inputs import Given, groups_of
+from everyfold.search.hints import Remark, constant_remarks, edge_remarks, identity_remarks
+from everyfold.search.predictions import Keeper, WinnerAnswers, evaluate_again
+from everyfold.search.progress import Progress, watched
+from everyfold.search.reporting import ReportedSearch
+
+
+@dataclass
+class _Run:
+    """One call of fit: what it was given and what it has found so far."""
+
+    request: Request
+    metric: Any
+    data: Data
+    plan: SearchPlan
+    progress: Progress
+    start: float
+    keeper: Keeper
+    given: Given
+    history: dict[int, Outcome] = field(default_factory=dict)
+    refits: dict[int, Outcome] = field(default_factory=dict)
+    rungs: list[tuple[int, int, float]] = field(default_factory=list)
+    """Candidates, ranks of their kernels, and mean scores, where a candidate may have several."""
+
+    def refitted(self, number: int) -> Outcome | None:
+        """The outcome of a candidate by refits of its estimator, if there are any."""
+        found = self.history.get(number)
+        is_alone = found is not None and found.status == REFITTED
+        return found if is_alone else self.refits.get(number)
+
+    @cached_property
+    def alone(self) -> frozenset[int]:
+        """The candidates that are refitted beside kernels."""
+        return frozenset(self.plan.refitted)
+
+    @property
+    def climbs(self) -> bool:
+        """Whether a candidate may be evaluated several times, as the plan has several rounds."""
+        return isinstance(self.metric, str) and not isinstance(self.plan.rounds, Once)
+
+    @property
+    def climbed(self) -> list[tuple[int, int, float]]:
+        """The rungs of candidates with several ranks, by their places in the table."""
+        place = {number: k for k, number in enumerate(self.finished)}
+        several = Counter(number for number, _ in {rung[:2] for rung in self.rungs})
+        return [(place[k], rank, score) for k, rank, score in self.rungs if several[k] > 1]
+
+    @property
+    def finished(self) -> list[int]:
+        """The candidates that have an outcome, in order."""
+        return sorted({*self.history, *self.data.refused})
+
+    @property
+    def ridges(self) -> list[float]:
+        """Those of the finished candidates; NaN of one that is not known by a ridge."""
+        found = [self.data.candidates.get(number) for number in self.finished]
+        return [np.nan if item is None else max(item.model.ridges) for item in found]
+
+    @property
+    def n_weighted(self) -> int:
+        """The number of rows with positive weight; of a source that is known after a pass."""
+        found = [o.n_weighted for o in self.history.values() if o.n_weighted is not None]
+        return found[0] if found else self.data.n_weighted
+
+
+class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  # type: ignore[misc]
+    """Base class of the searches; everything that is not defined here is scikit-learn's own."""
+
+    _parameter_constraints: Params = {  # noqa: RUF012
+        **BaseSearchCV._parameter_constraints,
+        "keep_predictions": [StrOptions({"best", "all"}), None],
+        "pooled": ["boolean", StrOptions({"auto"})],
+        "random_state": ["random_state"],
+        "journal": [str, os.PathLike, None],
+    }
+
+    progress_kind: Callable[..., Progress] = Progress
+    """What is told how far the work is; a front end may put a class of its own here."""
+    needs_partition: bool = False
+    """Whether every row is to be held out once, as who reads the values of the winner may ask."""
+
+    @abstractmethod
+    def _candidates(self) -> Iterable[Params]:
+        """The parameters to try."""
+
+    @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
+    def fit(self, X: Matrix, y: Targets = None, **params: object) -> FastSearchCV:
+        """Evaluate all candidates and refit the best.
+
+        Parameters
+        ----------
+        X : {array, CSR matrix, data frame} of shape (n_samples, n_features)
+            For ``kernel="precomputed"`` the kernel matrix of shape (n_samples, n_samples). Or a
+            source of rows (:mod:`everyfold.streams`), which has its own targets; then omit ``y``.
+        y : array of shape (n_samples,) or (n_samples, n_targets)
+        **params
+            ``sample_weight`` (for a Pipeline ``step__sample_weight``) and ``groups``, or whatever
+            the objects request if metadata routing is enabled.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        KeyboardInterrupt, SystemExit, Exception
+            If the search is interrupted by Ctrl-C or SIGTERM (in the main thread, unless a handler
+            is installed), or if an error occurs. The candidates finished by then are in the usual
+            attributes, and the best of them is refitted.
+        """
+        state = self._begin(X, y, params)
+        with sigterm_raises(), watched(state.request.X, state.progress):
+            try:
+                self._evaluate(state)
+            except BaseException as error:
+                state.progress.close()
+                self._keep_what_is_finished(state, error)
+                raise
+            state.progress.end_search()
+            self._finish(state)
+        state.progress.end()
+        return self
+
+    def plan(self, X: Matrix, y: Targets = None, **params: object) -> SearchPlan:
+        """Return the plan that ``fit`` would execute with these arguments, without executing it.
+
+        All arguments are read and checked, and the steps of a Pipeline may be fitted on one fold to
+        find the number of features; no kernel is computed.
+        """
+        request, _ = self._request(X, y, params)
+        return plan(read(request), request)
+
+    def not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
+        """Why every candidate would be refitted on every fold; empty if some would not."""
+        return not_sped_up(self._request(X, y, params)[0])
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags = deepcopy(get_tags(self.estimator).target_tags)
+        return tags
+
+    # -- before the work -----------------------------------------------------------------------
+
+    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer]:
+        """The request, and the metric that decides."""
+        X, y = as_rows(X, y)
+        options = Options(
+            self.order,
+            self.operator,
+            self.ridge_scaling,
+            self.n_confirm,
+            self.preprocessing,
+            self.error_score,
+            self.n_jobs,
+            self.random_state,
+            self.criterion,
+            self.fallback,
+            near_identity=self.near_identity,
+        )
+        check_rule(self.refit, self.scoring, has_folds=self.criterion is None)
+        scorer, metric = self._get_scorers()
+        routed = self._get_routed_params_for_fit(params)
+        metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
+        has_folds = self.criterion is None and not isinstance(X, RowSource)
+        keeps = self.keep_predictions if has_folds else None
+        wants = Wants(
+            self.return_train_score,
+            self.needs_partition,
+            keeps=keeps,
+            pools=self.pooled,
+            selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
+            journal=self.journal is not None,
+            refits=True,
+        )
+        grid = list(self._candidates())
+        if self.criterion is not None and self.scoring is None:
+            scorer = None
+        asked = self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants
+        return Request(*asked, verbose=self.verbose), metric
+
+    def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
+        """Read the request and make its plan."""
+        start = time.perf_counter()
+        request, metric = self._request(X, y, params)
+        data = read(request)
+        made = plan(data, request)
+        check_spread(self.refit, made.pooled, data)
+        if self.refit:
+            check_weightless(data)
+        request = request.indexed()
+        size = made.kernels, len(request.candidates)
+        weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
+        progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
+        deciding = self.refit if isinstance(self.refit, str) else "score"
+        keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
+        given = Given.of(X, y, params)
+        return _Run(request, metric, data, made, progress, start, keeper, given)
+
+    # -- the work ------------------------------------------------------------------------------
+
+    def _evaluate(self, state: _Run) -> None:
+        journals = opened(self.journal, state.request, state.data)
+        with state.progress.printing(), journals as journal:
+            contexts = state.progress.begin(state.plan)
+            data = state.data.called_by(self, state.progress, contexts)
+            with closing(carry_out(state.plan, data, self.n_jobs, journal)) as done:
+                for outcomes in done:
+                    self._take(state, outcomes)
+
+    def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
+        """Note outcomes of candidates that got complete together."""
+        if outcomes[0].is_restated:
+            state.history |= {outcome.number: outcome for outcome in outcomes}
+            return
+        new = [o.number for o in outcomes if o.number not in state.history]
+        for outcome in outcomes:
+            if outcome.failure is not None and self.error_score == "raise":
+                raise outcome.failure.error
+            found = state.refits if outcome.is_refit else state.history
+            found[outcome.number] = without_values(outcome)
+            if outcome.rank and state.climbs:
+                score = mean_score(outcome, state.metric)
+                state.rungs.append((outcome.number, outcome.rank, score))
+            if not outcome.is_refit and outcome.number in state.data.candidates:
+                state.keeper.take(outcome, state.data)
+        if outcomes[0].number in state.alone:
+            return
+        if new:
+            state.progress.advance(new)
+        else:
+            state.progress.refine(len(outcomes))
+
+    # -- after the work ------------------------------------------------------------------------
+
+    def _finish(self, state: _Run) -> None:
+        table = self._tabulate(state)
+        warn_if_inexact(list(state.history.values()))
+        self._choose(state, table.results)
+        self._confirm(state, table.results)
+        remarks = self._remarks(state, table)
+        self._complete_values(state)
+        self._record(state, table, [remark.words for remark in remarks])
+        self._say(remarks)
+        if self.refit:
+            if not hasattr(self, "best_index_"):
+                raise ValueError(
+                    f"no candidate has a score: mean_test_{state.metric} is NaN or -inf for all, "
+                    "so that there is no best candidate to refit. The warnings say why, and "
+                    "cv_results_ has the table; pass refit=False if the table is enough"
+                )
+            self._refit_best(state)
+
+    def _complete_values(self, state: _Run) -> None:
+        """Evaluate the winner once more, if its held-out values are wanted and were not kept."""
+        if not hasattr(self, "best_index_"):
+            return
+        number = state.finished[self.best_index_]
+        if state.keeper.lacks(number) and number in state.data.candidates:
+            data = settled(state.data, state.history[number].landmarks)
+            fitted = state.keeper.fitted(number)
+            if fitted is not None:
+                outcome = with_values(fitted, data)
+            elif state.history[number].status == REFITTED:
+                outcome = refitted_again(data, number)
+            else:
+                outcome = evaluate_again(state.request, data, number)
+            state.keeper.add(outcome, data)
+
+    def _remarks(self, state: _Run, table: Table) -> list[Remark]:
+        """What is to be said of the winner."""
+        if not hasattr(self, "best_index_"):
+            return []
+        best, params, results = int(self.best_index_), self.best_params_, table.results
+        outcome = state.history.get(state.finished[best])
+        remarks: list[Remark] = []
+        if results["is_identity"][best]:
+            remarks += identity_remarks(params)
+        elif outcome is not None:
+            remarks += constant_remarks(outcome, params)
+        if not is_rule(self.refit):
+            read = partial(read_fold, results, table.by_fold, f"test_{state.metric}")
+            remarks += edge_remarks(self._grids(), results, best, state.metric, read)
+        return remarks
+
+    def _grids(self) -> Sequence[Params]:
+        """What the candidates are points of, if that has edges."""
+        return ()
+
+    def _say(self, remarks: Sequence[Remark]) -> None:
+        for remark in remarks:
+            if remark.is_warning:
+                warn(remark.words)
+
+    def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
+        """Leave a usable object behind: the finished candidates and the best of them."""
+        if not state.history:
+            return
+        try:
+            table = self._tabulate(state)
+            self._choose(state, table.results)
+            self._confirm(state, table.results)
+            self._record(state, table, ("interrupted before all candidates were done",))
+            if self.refit and hasattr(self, "best_index_"):
+                self._refit_best(state)
+        except Exception as other:
+            error.add_note(f"what was finished before could not all be kept: {other!r}")
+            return
+        warn(
+            f"the search was interrupted: cv_results_ has {len(state.finished)} of "
+            f"{len(state.request.candidates)} candidates, and best_estimator_ is the best of these"
+        )
+
+    def _tabulate(self, state: _Run) -> Table:
+        table = tabulate(self, state.request, state.data, state.plan, state.history)
+        for name in table.names if table.is_multimetric else ("score",):
+            column = [_mean(state.refitted(number), name) for number in state.finished]
+            table.results[f"confirmed_test_{name}"] = np.array(column)
+        self.n_splits_ = table.n_splits
+        self.multimetric_ = table.is_multimetric
+        if callable(self.scoring) and table.is_multimetric:
+            self._check_refit_for_multimetric(table.names)
+            state.metric = self.refit
+        return table
+
+    def _choose(self, state: _Run, results: Params) -> None:
+        """The best candidate, if there is one: none of those without a score is."""
+        for former in ("best_index_", "best_score_", "best_params_", "best_estimator_"):
+            self.__dict__.pop(former, None)
+        if not self.refit and self.multimetric_:
+            return
+        is_void = not callable(self.refit) and not np.any(
+            results[f"mean_test_{state.metric}"] > -np.inf
+        )
+        if is_void and not state.data.foreign:  # among those, scikit-learn takes the first
+            return
+        known = results, self.n_splits_, state.ridges
+        self.best_index_ = best_index(self.refit, state.metric, *known)
+        if not callable(self.refit):
+            self.best_score_ = results[f"mean_test_{state.metric}"][self.best_index_]
+        self.best_params_ = results["params"][self.best_index_]
+
+    def _confirm(self, state: _Run, results: Params) -> None:
+        """Let refits of the best candidates decide between them, where there are any."""
+        confirmed = results.get(f"confirmed_test_{state.metric}", np.empty(0))
+        if state.refits and not is_rule(self.refit) and np.isfinite(confirmed).any():
+            self.best_index_ = int(np.nanargmax(confirmed))
+            self.best_score_ = confirmed[self.best_index_]
+            self.best_params_ = results["params"][self.best_index_]
+
+    def _record(self, state: _Run, table: Table, notes: Sequence[str] = ()) -> None:
+        scorer, _ = self._get_scorers()
+        self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
+        self.cv_results_ = table.results
+        self._keeper, self._numbers = state.keeper, state.finished
+        self._by_fold = table.by_fold
+        self._given, self._said = state.given, tuple(notes)
+        groups = groups_of(state.request.metadata.split, state.given.params or {})
+        self._ratio, self._unit = test_ratio(state.data, table.n_splits, groups)
+        self.plan_ = state.plan.done(
+            [state.history[number] for number in sorted(state.history)],
+            seconds=time.perf_counter() - state.start,
+            exact=int(np.count_nonzero(table.is_exact)),
+            confirmed=len(state.refits),
+            notes=notes,
+            rungs=state.climbed,
+        )
+
+    def _refit_best(self, state: _Run) -> None:
+        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
+        candidate = state.data.candidates.get(state.finished[self.best_index_])
+        if candidate is not None and has_stand_in(state.data, candidate):
+            best = with_final_step(best, twin_of(candidate.model))
+        if self.ridge_scaling == "mean":
+            scale_ridge(best, state.n_weighted)
+        if state.finished[self.best_index_] not in state.data.foreign:
+            state.request.options.hand_on(final_step(best))
+            n_rows = None if state.data.stream is not None else state.data.n
+            state.request.options.seeds.plant_where_drawn(best, n_rows)
+        outcome = state.history.get(state.finished[self.best_index_])
+        if outcome is not None and outcome.landmarks:
+            settle_rank(final_step(best), outcome.landmarks)
+        self.best_estimator_ = best
+        start = time.perf_counter()
+        state.progress.refit(best, state.request.metadata.fit)
+        self.refit_time_ = time.perf_counter() - start
+        if hasattr(best, "feature_names_in_"):
+            self.feature_names_in_ = best.feature_names_in_
+
+
+def _mean(outcome: Outcome | None, metric: str) -> float:
+    """The mean score of a refitted candidate; NaN if it was not, or not on every fold."""
+    if outcome is None or outcome.failures:
+        return np.nan
+    return float(np.mean(column(outcome.scores, metric)))
+
+
+# -- SIGTERM as an exception, so that what asks a search to end finds its work kept ---------------
+
+
+@contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """While this lasts, SIGTERM raises ``SystemExit(143)``, where it would end the process at once.
+
+    Only in the main thread, as Python asks for, and only where nobody has a handler of their own.
+    """
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)

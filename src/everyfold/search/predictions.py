@@ -1,0 +1,418 @@
+"""Held-out values of candidates, kept by a search and read as predictions."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from everyfold._sklearn_private import search_has
+from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Params, Scorer
+from everyfold.engine.adaptive.strategy import mean_score
+from everyfold.engine.execution.executor import outcomes_of
+from everyfold.engine.planning.planner import plan
+from everyfold.engine.records import Data, Outcome, Task
+from everyfold.engine.request import Request, Wants
+from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.estimators.sources import answers
+from everyfold.estimators.targets import Target
+from everyfold.search.bootstrap import HeldOutTable
+from everyfold.search.threshold import TunedThreshold, tune
+
+Method = Literal["predict", "decision_function", "predict_proba"]
+
+
+@dataclass(frozen=True)
+class OutOfFoldPredictions:
+    """Out-of-fold predictions: of each row by the models that were not fitted on it.
+
+    Attributes
+    ----------
+    values : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
+        The mean over the folds that held a row out; for labels, the most frequent one. NaN for rows
+        that were never held out or whose fold failed; labels that are no numbers are objects then.
+    spread : array of the same shape
+        The standard deviation over these folds, 0 if there is only one; for labels, the share of
+        folds that predict another label.
+    repeats : int array of shape (n_samples,)
+        How many folds held a row out.
+    is_exact : bool
+        Whether every value equals that of a refit up to rounding or the solver's own tolerance.
+    status : str
+        How certain the values are, as in ``cv_results_["status"]``.
+    truth : array of shape (n_samples,) or (n_samples, n_targets)
+        y of all rows.
+    """
+
+    values: AnyArray
+    spread: Array
+    repeats: Index
+    is_exact: bool
+    status: str
+    truth: AnyArray
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The held-out values of one candidate, and what makes predictions of them.
+
+    ``are_signs`` if only the signs of values are those of refits; ``whole`` is the target of all
+    rows.
+    """
+
+    target: Target
+    rows: Index
+    values: Array
+    n: int
+    are_signs: bool
+    whole: Target
+
+    @classmethod
+    def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
+        if outcome.values is None:
+            return None
+        are_signs = outcome.is_approximate and not task.needs_values
+        target, values = task.target.emptied(), task.held_out(outcome.values)
+        return cls(target, task.whole.test.rows, values, task.folds.n, are_signs, task.target)
+
+    def read(self, method: Method) -> AnyArray:
+        """What was predicted, one entry for each held-out row of each fold."""
+        if method == "predict":
+            return self.target.predict(self.values)
+        if self.target.classes is None:
+            raise ValueError(f"method={method!r} is for classifiers; use method='predict'")
+        if method == "decision_function":
+            return self.target.decide(self.values)
+        if method != "predict_proba":
+            raise ValueError(
+                f"method={method!r} is not known; use 'predict', 'decision_function' or "
+                "'predict_proba'"
+            )
+        if not self.target.has_probabilities:
+            raise ValueError(
+                "method='predict_proba' needs a classifier with the logistic loss; use "
+                "method='decision_function'"
+            )
+        return self.target.probabilities(self.values)
+
+
+@dataclass
+class Keeper:
+    """Keeps the values of the best candidate so far, or of all.
+
+    Attributes
+    ----------
+    keeps : {"best", "all"} or None
+    metric : str or None
+        The score that the best is known by, if one is.
+    """
+
+    keeps: Literal["best", "all"] | None
+    metric: str | None
+    _kept: dict[int, _Kept | None] = field(default_factory=dict)
+    _best: tuple[float, int] = (-math.inf, 0)
+    _fitted: Outcome | None = None
+
+    def take(self, outcome: Outcome, data: Data) -> None:
+        """Keep the values of an outcome, if they are wanted."""
+        number = outcome.number
+        if self.keeps == "best":
+            has_values = outcome.values is not None or outcome.fitted is not None
+            if not has_values or self.metric is None or not _has(outcome, self.metric):
+                self._forget(number)
+                return
+            standing = mean_score(outcome, self.metric), -number
+            if number not in self._kept and standing <= self._best:
+                return
+            self._best = standing
+            self._kept.clear()
+        if self.keeps is not None:
+            task = data.tasks[data.candidates[number].task]
+            self._kept[number] = _Kept.of(outcome, task)
+            self._fitted = outcome if outcome.fitted is not None else None
+
+    def _forget(self, number: int) -> None:
+        """A candidate that was the best is no longer: it was evaluated again, more exactly."""
+        if number in self._kept:
+            self._kept.clear()
+            self._best = -math.inf, 0
+
+    def fitted(self, number: int) -> Outcome | None:
+        """The outcome whose estimators are still to be asked for the values of a candidate."""
+        own = self._fitted
+        return own if own is not None and own.number == number else None
+
+    def lacks(self, number: int) -> bool:
+        """Whether a candidate's values are wanted and not there."""
+        return self.keeps is not None and self._kept.get(number) is None
+
+    def add(self, outcome: Outcome, data: Data) -> None:
+        """Keep the values of the winner, and of nobody else if those of all are not wanted."""
+        if self.keeps == "best":
+            self._kept.clear()
+        task = data.tasks[data.candidates[outcome.number].task]
+        self._kept[outcome.number], self._fitted = _Kept.of(outcome, task), None
+
+    def read(
+        self, number: int, method: Method, *, is_exact: bool, status: str
+    ) -> OutOfFoldPredictions:
+        """The predictions of a candidate in the order of the rows."""
+        kept = self._find(number)
+        found = kept.read(method)
+        is_exact = is_exact and not (kept.are_signs and method != "predict")
+        repeats = np.bincount(kept.rows, minlength=kept.n)
+        if method == "predict" and kept.target.classes is not None:
+            values, spread = _votes(found, kept, repeats)
+        else:
+            values, spread = _means(found, kept.rows, repeats)
+        return OutOfFoldPredictions(values, spread, repeats, is_exact, status, kept.whole.truth)
+
+    def labelled(self, number: int) -> tuple[Array, AnyArray, AnyArray]:
+        """Every held-out decision value of a candidate, the label of its row, and all labels."""
+        kept = self._find(number)
+        if kept.target.classes is None:
+            raise ValueError(
+                "tune_threshold is for classifiers, but the estimator of the search is a regressor"
+            )
+        found = kept.read("decision_function")
+        if kept.are_signs:
+            raise ValueError(
+                "the held-out values are approximations of which only the signs are meaningful; "
+                "fit the search with order='exact', or with a scoring that needs the values, "
+                "such as 'roc_auc'"
+            )
+        return found, kept.whole.truth[kept.rows], kept.target.classes
+
+    def table(self, numbers: Sequence[int]) -> HeldOutTable:
+        """The values of all candidates that have one for every held-out row.
+
+        Refuses folds that hold rows out twice, and candidates that all predict one thing.
+        """
+        if self.keeps != "all":
+            raise ValueError(
+                "the held-out values of all candidates are needed, but "
+                f"keep_predictions={self.keeps!r} did not keep them; fit the search with "
+                "keep_predictions='all'"
+            )
+        kept = [own for own in map(self._kept.get, numbers) if own is not None]
+        if not kept:
+            raise ValueError(
+                "no candidate has held-out values, because all were refitted or failed; use "
+                "method='nested'"
+            )
+        rows = kept[0].rows
+        if len(np.unique(rows)) < len(rows):
+            raise ValueError(
+                "cv holds out some rows more than once, but method='bbc' needs each row at most "
+                "once; use a cv that is a partition, or method='nested'"
+            )
+        known = [own for own in kept if np.isfinite(own.values).all()]
+        if all(_is_constant(own) for own in known):
+            raise ValueError(
+                "every candidate predicts the same value for all held-out rows, so that there "
+                "is nothing to select; try other values of gamma and of the ridge"
+            )
+        return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
+
+    def _find(self, number: int) -> _Kept:
+        kept = self._kept.get(number)
+        if kept is None:
+            raise ValueError(
+                f"the held-out values of candidate {number} were not kept "
+                f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn; a source "
+                "of rows and a criterion without folds keep none); use keep_predictions='all', or "
+                "cross_val_predict with its parameters"
+            )
+        return kept
+
+
+def _is_constant(kept: _Kept) -> bool:
+    predicted = kept.read("predict")
+    return bool((predicted == predicted[:1]).all())
+
+
+def _in_order(kept: _Kept) -> Array:
+    """The values in the order of all rows; NaN for rows that no fold held out."""
+    values = np.full((kept.n, kept.values.shape[1]), np.nan)
+    values[kept.rows] = kept.values
+    return values
+
+
+def _has(outcome: Outcome, metric: str) -> bool:
+    """Whether there is such a score; those of a user's own function may have any names."""
+    if isinstance(outcome.scores, FoldScores):
+        return not outcome.scores.is_multimetric or metric in outcome.scores.columns
+    return all(metric in score for score in outcome.scores if isinstance(score, dict))
+
+
+def _means(found: AnyArray, rows: Index, repeats: Index) -> tuple[Array, Array]:
+    """Mean and standard deviation over the folds of every row; NaN where there is none."""
+    count = repeats.reshape(-1, *[1] * (found.ndim - 1)).astype(np.float64)
+    count[count == 0.0] = np.nan
+    mean = _sum(found, rows, len(repeats)) / count
+    variance = _sum((found - mean[rows]) ** 2, rows, len(repeats)) / count
+    return mean, np.sqrt(variance)
+
+
+def _sum(found: Array, rows: Index, n: int) -> Array:
+    total = np.zeros((n, *found.shape[1:]))
+    np.add.at(total, rows, found)
+    return total
+
+
+def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Array]:
+    """The most frequent label of every row, the first of several, and the share of others.
+
+    NaN for rows that were never held out, or whose fold failed.
+    """
+    classes = kept.target.classes
+    assert classes is not None
+    votes = np.zeros((kept.n, len(classes)))
+    np.add.at(votes, (kept.rows, np.searchsorted(classes, found)), 1.0)
+    labels: AnyArray = classes[votes.argmax(axis=1)]
+    spread = 1.0 - votes.max(axis=1) / np.maximum(repeats, 1)
+    is_missing = (repeats == 0) | _has_gaps(kept)
+    if is_missing.any():
+        # An array of integers or strings holds no NaN.
+        labels = labels.astype(np.float64 if labels.dtype.kind in "iuf" else object)
+        labels[is_missing] = spread[is_missing] = np.nan
+    return labels, spread
+
+
+def _has_gaps(kept: _Kept) -> Mask:
+    """The rows with a value that is not known."""
+    gaps = np.zeros(kept.n, dtype=bool)
+    gaps[kept.rows[np.isnan(kept.values).any(axis=1)]] = True
+    return gaps
+
+
+def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
+    """One candidate on the same folds once more, for its held-out values.
+
+    For a way of work that keeps none: sums over the rows, or a winner that is known last.
+    """
+    tasks = tuple(replace(task, judge=None, with_train=False) for task in data.tasks)
+    alone = {number: data.candidates[number]}
+    data = replace(data, tasks=tasks, candidates=alone, refused={}, foreign={}, own=None)
+    options = replace(request.options, n_confirm=0)
+    request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # all has been said in the search itself
+        return outcomes_of(plan(data, request), data, request)[number]
+
+
+# -- Methods of a fitted search: predictions of its winner, out-of-fold predictions, thresholds ---
+
+
+class WinnerAnswers:
+    """Methods of a search that use its ``best_estimator_``; rows may come from a source."""
+
+    best_estimator_: Estimator
+    best_index_: int
+    cv_results_: Params
+    _keeper: Keeper
+    _numbers: list[int]
+
+    def _respond(self, method: str, X: Matrix) -> AnyArray:
+        """What the winner makes of rows; those of a source block by block, those of Dask later."""
+        check_is_fitted(self)
+        work = getattr(self.best_estimator_, method)
+        return answers(work, X, self)
+
+    @available_if(search_has("predict"))  # type: ignore[untyped-decorator]
+    def predict(self, X: Matrix) -> AnyArray:
+        """Predictions of the winner; X may be a source of rows or a Dask collection."""
+        return self._respond("predict", X)
+
+    @available_if(search_has("decision_function"))  # type: ignore[untyped-decorator]
+    def decision_function(self, X: Matrix) -> AnyArray:
+        """Decision values of the winner; X may be a source of rows or a Dask collection."""
+        return self._respond("decision_function", X)
+
+    @available_if(search_has("predict_proba"))  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Matrix) -> AnyArray:
+        """Probabilities of the winner; X may be a source of rows or a Dask collection."""
+        return self._respond("predict_proba", X)
+
+    def out_of_fold(
+        self,
+        candidate: int | None = None,
+        method: Literal["predict", "decision_function", "predict_proba"] = "predict",
+    ) -> OutOfFoldPredictions:
+        """Out-of-fold predictions of a candidate, from which its scores were computed.
+
+        Parameters
+        ----------
+        candidate : int, optional
+            Its index in ``cv_results_``; None means the best. Other candidates need
+            ``keep_predictions="all"``.
+        method : {"predict", "decision_function", "predict_proba"}, default="predict"
+            Probabilities are available for the logistic loss only.
+
+        Returns
+        -------
+        predictions : OutOfFoldPredictions
+            ``values`` in the order of the rows, their ``spread`` over repeated folds, ``repeats``,
+            ``is_exact`` and ``status``. Rows that were never held out are NaN, labels included.
+        """
+        index, results = self._index(candidate), self.cv_results_
+        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
+        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
+
+    def tune_threshold(
+        self,
+        scoring: Scorer = "balanced_accuracy",
+        *,
+        candidate: int | None = None,
+        thresholds: int | ArrayLike = 100,
+    ) -> TunedThreshold:
+        """Find the threshold of decision values with the best score of held-out rows (two classes).
+
+        This is what :class:`sklearn.model_selection.TunedThresholdClassifierCV` does, with one
+        difference: that class averages the score curves of the folds, whereas here all held-out
+        values give one curve, so that small folds are no problem. Nothing is fitted. To predict
+        with the threshold, use ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
+        response_method="decision_function")``, and ``pos_label`` if the scorer has one.
+
+        Parameters
+        ----------
+        scoring : str or scorer, default="balanced_accuracy"
+            The score to maximise; it must need predicted labels only. "f1", "precision" and similar
+            scores are those of class 1; for other labels, name the positive class:
+            ``make_scorer(f1_score, pos_label="yes")``.
+        candidate : int, optional
+            As in ``out_of_fold``.
+        thresholds : int or array, default=100
+            The number of thresholds to try between the smallest and the largest value, or the
+            thresholds themselves.
+
+        Returns
+        -------
+        tuned : TunedThreshold
+            ``best_threshold`` and ``best_score``, which can be unpacked.
+        """
+        index = self._index(candidate)
+        found = self._keeper.labelled(self._numbers[index])
+        return tune(*found, scoring, thresholds)
+
+    def _index(self, candidate: int | None) -> int:
+        """A candidate's place in the table; the best by default."""
+        check_is_fitted(self, "cv_results_")
+        if candidate is None and not hasattr(self, "best_index_"):
+            raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
+        if candidate is None:
+            return int(self.best_index_)
+        count = len(self._numbers)
+        if not -count <= candidate < count:
+            raise ValueError(
+                f"candidate {candidate} is not in cv_results_, which has {count}; use 0 to "
+                f"{count - 1}"
+            )
+        return range(count)[candidate]

@@ -1,0 +1,362 @@
+"""How far a search is: a bar or lines, and scikit-learn's callbacks where it has them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from html import escape
+from importlib import import_module
+from typing import Any, Protocol, TextIO
+
+from everyfold._progress import counted
+from everyfold._typing import Estimator, Matrix, Params, Search
+from everyfold.adapters.scaling import fit_to_source
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.planning.units import Unit
+from everyfold.engine.watch import Watch
+from everyfold.io import RowSource
+
+
+class _Printed(logging.Handler):
+    """Prints what is logged, as the other lines are printed."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message alone."""
+        print(record.getMessage(), flush=True)
+
+
+_SECONDS_BETWEEN = 1.0
+
+
+class Kernels:
+    """Which kernels have all their candidates: each is counted once, however it is evaluated."""
+
+    def __init__(self, units: Iterable[Unit]) -> None:
+        found = {
+            tuple(number for group in groups for number in group.numbers)
+            for unit in units
+            if unit.order != "refit"
+            for groups in unit.groups
+        }
+        self._left = {k: set(numbers) for k, numbers in enumerate(found)}
+        self._of = {number: k for k, numbers in enumerate(found) for number in numbers}
+        self._total, self.n_candidates = len(found), 0
+
+    def __len__(self) -> int:
+        return self._total
+
+    @property
+    def done(self) -> int:
+        """The number of kernels that are done."""
+        return self._total - len(self._left)
+
+    def take(self, numbers: Iterable[int]) -> None:
+        """Candidates are done."""
+        for number in numbers:
+            self.n_candidates += 1
+            left = self._left.get(self._of.get(number, -1), {number, -1})
+            left.discard(number)
+            if not left:
+                del self._left[self._of[number]]
+
+
+class Round:
+    """The units of a round by what they should cost, and the share of each that is done."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        least = max((unit.seconds for unit in units), default=0.0) / 1000.0 or 1.0
+        self._costs = {id(unit): max(unit.seconds, least) for unit in units}
+        self._shares: dict[int, float] = {}
+
+    def tell(self, unit: Unit, share: float) -> None:
+        """So much of a unit is done."""
+        if id(unit) in self._costs:
+            self._shares[id(unit)] = share
+
+    @property
+    def share(self) -> float:
+        """So much of the round."""
+        done = sum(self._costs[key] * share for key, share in list(self._shares.items()))
+        return float(done / sum(self._costs.values())) if self._costs else 0.0
+
+
+_GLANCE = 0.1
+"""Seconds between two states of a bar."""
+
+
+class Progress(Watch):
+    """Told of every unit of work that is finished, and of shares of units where a bar shows them.
+
+    scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
+    there are none to call.
+    """
+
+    def __init__(self, search: Search, data: Any, n_kernels: int, n_candidates: int) -> None:
+        self._search = search
+        self._data = {"X": data[0], "y": data[1], "metadata": data[2]}
+        self._total, self._candidates = n_kernels, n_candidates
+        self._kernels = Kernels(())
+        self._round = Round(())
+        self._n_rounds, self._shown, self._drawn = 0, 0.0, -math.inf
+        self._start = time.perf_counter()
+        self._told = (-1, 0.0)
+        self._root: Any = None
+        self._tasks: Any = None
+        self._bar = self.find_bar()
+        self.is_on = self._bar is not None
+        if hasattr(search, "_init_callback_context"):
+            self._open_callbacks()
+
+    def find_bar(self) -> Bar | None:
+        """What shows how far the work is; None for lines, or for silence."""
+        return find_bar() if self._search.verbose > 0 else None
+
+    def _open_callbacks(self) -> None:
+        search = self._search
+        root = search._init_callback_context(max_subtasks=1 + (search.refit is not False))
+        self._root = root.call_on_fit_task_begin(estimator=search, **self._data)
+
+    def begin(self, plan: SearchPlan) -> dict[tuple[int, int], Any]:
+        """Say what there is to do; what callbacks are called by, for each refit."""
+        self._kernels = Kernels(plan.units)
+        self._total = len(self._kernels)
+        self._announce(plan)
+        if self._root is None:
+            return {}
+        refits = [(n, i) for n in plan.refitted for i in range(plan.folds)]
+        tasks = self._root.subcontext(
+            task_name="search", max_subtasks=self._total + len(refits), sequential_subtasks=False
+        )
+        self._tasks = tasks.call_on_fit_task_begin(estimator=self._search)
+        name = "candidate-split-evaluation"
+        return {
+            refit: self._tasks.subcontext(task_name=name, task_id=self._total + k)
+            for k, refit in enumerate(refits)
+        }
+
+    def _announce(self, plan: SearchPlan) -> None:
+        if self._search.verbose <= 0:
+            return
+        if self._total:
+            folds = f", {counted(plan.folds, 'fold')} each" if plan.folds else ""
+            words = counted(self._candidates, "candidate")
+            print(f"{words} on {counted(self._total, 'kernel')}{folds}", flush=True)
+        if plan.hint:
+            print(plan.hint, flush=True)
+        if plan.refitted:
+            count = len(plan.refitted)
+            print(
+                f"Fitting {plan.folds} folds for each of {count} candidates, totalling "
+                f"{count * plan.folds} fits",
+                flush=True,
+            )
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Print what the package logs meanwhile, such as that it compiles, if asked for lines."""
+        if self._search.verbose <= 0:
+            yield
+            return
+        log, printed = logging.getLogger("everyfold"), _Printed()
+        level = log.level
+        log.addHandler(printed)
+        log.setLevel(min(level, logging.INFO) if level else logging.INFO)
+        try:
+            yield
+        finally:
+            log.removeHandler(printed)
+            log.setLevel(level)
+
+    def begin_round(self, units: Sequence[Unit]) -> None:
+        """See base class."""
+        self._round, self._shown = Round(units), 0.0
+        self._n_rounds += 1
+
+    def tell(self, unit: Unit, share: float) -> None:
+        """See base class."""
+        if not self.is_on:
+            return
+        self._round.tell(unit, share)
+        now = time.perf_counter()
+        if now - self._drawn >= _GLANCE:
+            self._drawn = now
+            self._draw()
+
+    def _draw(self) -> None:
+        """Show how far the round is; never less than before."""
+        assert self._bar is not None
+        self._shown = max(self._shown, self._round.share)
+        again = "" if self._n_rounds <= 1 else f", round {self._n_rounds}"
+        self._bar.show(self._shown, self._words() + again)
+
+    def _words(self) -> str:
+        seconds = time.perf_counter() - self._start
+        every = counted(self._candidates, "candidate")
+        words = f"{self._kernels.n_candidates}/{every}, {seconds:.1f} s"
+        return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
+
+    def advance(self, numbers: Sequence[int]) -> None:
+        """Candidates have got complete for the first time, and with them perhaps some kernels."""
+        before = self._kernels.done
+        self._kernels.take(numbers)
+        for k in range(before, self._kernels.done) if self._tasks is not None else ():
+            task = self._tasks.subcontext(task_name="kernel", task_id=k)
+            task.call_on_fit_task_begin(estimator=self._search)
+            task.call_on_fit_task_end(estimator=self._search)
+        if self._search.verbose > 0 and self._bar is None and self._kernels.done > before:
+            print(self._words(), flush=True)
+
+    def within(self, done: int, total: int | None) -> None:
+        """Say how many rows a pass over a source has read; ``total`` may be unknown."""
+        if self._search.verbose > 0 and self._bar is None:
+            self._say_within(done, total, partial(print, flush=True))
+
+    def _say_within(self, done: int, total: int | None, say: Callable[[str], None]) -> None:
+        """Say it at every tenth of the rows, or million of them, and not more than once a second.
+
+        What is quick needs no words.
+        """
+        part, now = 10 * done // total if total else done // 1_000_000, time.perf_counter()
+        last, when = self._told
+        if part == last or now - max(when, self._start) < _SECONDS_BETWEEN:
+            return
+        self._told = part, now
+        share = f"{100 * done // total} % of {total} rows" if total else f"{done} rows"
+        say(f"{share} of a pass, {now - self._start:.1f} s")
+
+    def refine(self, n_candidates: int) -> None:
+        """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
+        if self._search.verbose > 0 and self._bar is None:
+            seconds = time.perf_counter() - self._start
+            words = counted(n_candidates, "candidate")
+            print(f"{words} again, more exactly, {seconds:.1f} s", flush=True)
+
+    def close(self) -> None:
+        """Leave the terminal as it was, whatever happened."""
+        if self._bar is not None:
+            if self._n_rounds:
+                self._draw()
+            self._bar.close()
+        self._bar, self.is_on = None, False
+
+    def end_search(self) -> None:
+        """All units are done."""
+        self.close()
+        if self._tasks is not None:
+            self._tasks.call_on_fit_task_end(estimator=self._search)
+
+    def refit(self, estimator: Estimator, fit_params: Params) -> None:
+        """Fit the winner."""
+        X, y = self._data["X"], self._data["y"]
+        is_source = isinstance(X, RowSource)
+        given = (X,) if y is None else (X, y)
+        fit = partial(fit_to_source, estimator) if is_source else estimator.fit
+        if self._root is None:
+            fit(*given, **fit_params)
+            return
+        task = self._root.subcontext(task_name="refit-with-best-params")
+        with task.propagate_callback_context(estimator):
+            task.call_on_fit_task_begin(estimator=self._search, **self._data)
+            fit(*given, **fit_params)
+        task.call_on_fit_task_end(estimator=self._search, **self._data)
+
+    def end(self) -> None:
+        """Everything is done."""
+        if self._root is not None:
+            self._root.call_on_fit_task_end(estimator=self._search, **self._data)
+
+
+@contextmanager
+def watched(X: Matrix, progress: Progress) -> Iterator[None]:
+    """Let a source of rows tell how far its passes are."""
+    if not isinstance(X, RowSource):
+        yield
+        return
+    X.watch = progress.within
+    try:
+        yield
+    finally:
+        X.watch = None
+
+
+# -- A bar that says how far work is, where somebody looks: on a terminal, or in a notebook -------
+
+
+class Bar(Protocol):
+    """Shows a share and words."""
+
+    def show(self, share: float, words: str) -> None:
+        """Take the place of what was shown before."""
+
+    def close(self) -> None:
+        """Leave the last state behind."""
+
+
+def find_bar() -> Bar | None:
+    """The bar of this place; None where lines are all that can be read."""
+    if _notebook() is not None:
+        return NotebookBar()
+    return TerminalBar(sys.stdout) if sys.stdout.isatty() else None
+
+
+def _notebook() -> Any:
+    """The module that shows things in a notebook's cell, if this is one."""
+    module = sys.modules.get("IPython")
+    shell = None if module is None else module.get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    return import_module("IPython.display")
+
+
+class TerminalBar:
+    """One line that is written again and again."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_open = False
+
+    def show(self, share: float, words: str) -> None:
+        """See base class."""
+        room = shutil.get_terminal_size().columns - 1
+        size = max(8, min(30, room - len(words) - 8))
+        full = round(size * share)
+        line = f"{'█' * full}{'░' * (size - full)} {share:4.0%} {words}"[:room]
+        encoding = self._stream.encoding or "ascii"
+        line = line.encode(encoding, "replace").decode(encoding)
+        self._stream.write(f"\r{line}\x1b[K")
+        self._stream.flush()
+        self._is_open = True
+
+    def close(self) -> None:
+        """See base class."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+        self._is_open = False
+
+
+class NotebookBar:
+    """An element of a page, updated in its place."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None
+
+    def show(self, share: float, words: str) -> None:
+        """See base class."""
+        display = _notebook()
+        element = f'<progress value="{share:.4f}" max="1"></progress> {share:.0%} {escape(words)}'
+        view = display.HTML(element)
+        if self._handle is None:
+            self._handle = display.display(view, display_id=True)
+        else:
+            self._handle.update(view)
+
+    def close(self) -> None:
+        """See base class."""
+        self._handle = None

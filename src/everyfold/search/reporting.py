@@ -1,0 +1,191 @@
+"""The report of a search, and its view in notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from everyfold._typing import AnyArray, Estimator, Search
+from everyfold.engine.checkpoint import versions
+from everyfold.engine.planning.plan import SearchPlan
+from everyfold.io.disk import writing
+from everyfold.report.page import Findings, page, result_view
+from everyfold.search.assessment import HonestScore
+from everyfold.search.fit_inputs import Given
+
+MOST_LETTERS = 4000
+"""Of the call that repeats a search."""
+
+
+class ResultView:
+    """Shows the results below scikit-learn's own diagram in notebooks."""
+
+    def _repr_html_inner(self) -> str:
+        return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
+
+
+class ReportedSearch(ResultView):
+    """The part of a search that shows itself."""
+
+    _given: Given
+    _said: Sequence[str]
+    plan_: SearchPlan
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        ids: ArrayLike | None = None,
+        honest: HonestScore | None = None,
+        title: str | None = None,
+    ) -> Path:
+        """Write a report of the search: one HTML file, which needs no network.
+
+        It contains the winner and how certain it is, the surface of scores, plots of out-of-fold
+        predictions, the rows that were predicted wrongly, all candidates in a table that can be
+        sorted and filtered, the plan, and the call that repeats the search. If the search lacks
+        something (folds, held-out values, a winner), that part is left out, and the page says why.
+        Plots need matplotlib.
+
+        Parameters
+        ----------
+        path : str or path
+            The file to write. It is written under a temporary name and renamed once it is complete.
+        ids : array of shape (n_samples,), optional
+            Names of the rows; by default the index of X if it was a data frame, otherwise numbers
+            from 0.
+        honest : HonestScore, optional
+            A result of ``honest_score``. By default that of "bbc" is computed, which needs
+            ``keep_predictions="all"``.
+        title : str, optional
+
+        Returns
+        -------
+        path : Path
+            The path of the file.
+        """
+        check_is_fitted(self, "cv_results_")
+        return write_report(path, self, findings_of(self, ids, honest, title))
+
+
+def write_report(path: str | os.PathLike[str], search: Search, findings: Findings) -> Path:
+    """Write the page of a search."""
+    path = Path(path)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise ValueError(
+            f"path={str(path)!r} cannot be written: it is a directory, or its directory does not "
+            "exist; use the name of a file in an existing directory"
+        )
+    content = page(search, findings).encode(errors="replace")
+    with writing(path) as file:
+        file.write(content)
+    return path
+
+
+def findings_of(
+    search: Search,
+    ids: ArrayLike | None = None,
+    honest: HonestScore | None = None,
+    title: str | None = None,
+) -> Findings:
+    """What a search says of itself; in words where something is not known."""
+    held = _without_values(search)
+    return Findings(
+        title=f"Search of {_name(search.estimator)}" if title is None else title,
+        call=_call(search),
+        honest=(held or _or_words(search.honest_score)) if honest is None else honest,
+        is_worse=_or_words(search._worse),
+        held=held,
+        remarks=search._said,
+        plans=(search.plan_,),
+        ids=_read_ids(ids, search),
+        versions=versions(),
+    )
+
+
+def _without_values(search: Search) -> str:
+    """Why there are no held-out values; empty if there are."""
+    if search.plan_.is_closed:
+        return "a criterion of the fit on all rows takes the place of folds"
+    if search._given.is_source:
+        return "rows of a source are read in blocks, and no values of them are kept"
+    found = _or_words(search.out_of_fold)
+    return found if isinstance(found, str) else ""
+
+
+def _or_words(ask: Any) -> Any:
+    """The answer, or why there is none."""
+    try:
+        return ask()
+    except ValueError as error:
+        return str(error)
+
+
+def _name(estimator: Estimator) -> str:
+    """The class of an estimator; of a Pipeline those of its steps."""
+    steps = getattr(estimator, "steps", None)
+    names = [type(estimator).__name__]
+    if steps:
+        names = [type(step).__name__ for _, step in steps if step not in (None, "passthrough")]
+    return " + ".join(names)
+
+
+def _call(search: Search) -> str:
+    """The search as it was made, with all digits, and its fit."""
+    shown = copy(search)
+    for name in ("param_grid", "param_distributions"):
+        if hasattr(search, name):
+            setattr(shown, name, _said(getattr(search, name)))
+    return f"search = {shown.__repr__(N_CHAR_MAX=MOST_LETTERS)}\n{search._given.call}"
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A value that is shown by these words."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def _said(value: Any) -> Any:
+    """Values of a grid as one would write them: arrays as lists, distributions by their names."""
+    if isinstance(value, dict):
+        return {name: _said(values) for name, values in value.items()}
+    if isinstance(value, list) and value and all(isinstance(grid, dict) for grid in value):
+        return [_said(grid) for grid in value]
+    if isinstance(value, np.ndarray):
+        return _Words(str(value.tolist()))
+    if hasattr(value, "dist") and hasattr(value, "args"):
+        given = [*map(repr, value.args), *(f"{k}={v!r}" for k, v in value.kwds.items())]
+        return _Words(f"{value.dist.name}({', '.join(given)})")
+    return value
+
+
+def _read_ids(ids: ArrayLike | None, search: Search) -> AnyArray | None:
+    """The names of rows, one each."""
+    if ids is None:
+        found: AnyArray | None = search._given.ids
+        return found
+    named, n = np.asarray(ids), search.plan_.rows
+    if named.shape != (n,):
+        raise ValueError(
+            f"ids has the shape {named.shape}, but the search was fitted to {n} rows; pass one "
+            "id for each row"
+        )
+    return named
