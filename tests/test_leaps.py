@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR
 from everyfold.linalg.box_constrained import boxed_step
 from everyfold.svm import joint_steps as leaps
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Pairs, epsilon_paths, hinge_paths, pair_paths
+from everyfold.svm.paths import PairProblems, epsilon_paths, hinge_paths, pair_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -140,7 +140,7 @@ def test_pairs_leap_too(classes, shares):
     X, y = classes
     K = Kernel32(rbf_kernel(X, gamma=0.01))
     rows = np.arange(0, len(y), 2)
-    pair = Pairs(np.array([0, len(rows)]), rows, y[rows], np.ones(len(rows)))
+    pair = PairProblems(np.array([0, len(rows)]), rows, y[rows], np.ones(len(rows)))
     found = pair_paths(K, pair, CS)
     assert max(shares) > 0.9
     assert found.converged.all()

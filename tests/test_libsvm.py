@@ -15,7 +15,7 @@ from everyfold import FastGridSearchCV, cross_val_predict, cross_val_score
 from everyfold._sklearn_private import CompiledLibsvm
 from everyfold.crossval import svm as libsvm
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import Pairs, pair_paths
+from everyfold.svm.paths import PairProblems, pair_paths
 
 pytestmark = [
     pytest.mark.xdist_group("numba"),
@@ -375,7 +375,7 @@ def test_pairs_in_one_call_are_those_of_libsvm():
     K, weights, Cs = rbf_kernel(X, gamma=0.5), np.linspace(0.5, 2.0, 90), [10.0, 0.5, 2.0]
     chosen = [RNG.permutation(90)[:n] for n in (90, 41, 64)]
     every, starts = np.concatenate(chosen), np.cumsum([0, 90, 41, 64])
-    pairs = Pairs(starts, every, 2.0 * LABELS[every] - 1.0, weights[every])
+    pairs = PairProblems(starts, every, 2.0 * LABELS[every] - 1.0, weights[every])
     found = pair_paths(Kernel32(K), pairs, Cs, tol=1e-7)
     assert found.converged.all()
     for pair, rows in enumerate(chosen):

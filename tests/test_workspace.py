@@ -8,7 +8,7 @@ from everyfold.svm import paths
 from everyfold.svm.core.workspace import LANES, Workspace, aligned, apart, padded, workspace
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out, hinge_refits
-from everyfold.svm.paths import Pairs, hinge_paths, pair_paths
+from everyfold.svm.paths import PairProblems, hinge_paths, pair_paths
 
 SIZES = (2, 3, 31, 32, 33, 100, 150)
 MARK, BESIDE = 77, 64
@@ -66,7 +66,7 @@ def test_pairs_stay_within_their_memory(guarded):
     K, y = problem(150)
     sizes = (2, 33, 150, 64)
     rows = np.concatenate([np.arange(m) for m in sizes])
-    pairs = Pairs(np.cumsum([0, *sizes]), rows, y[rows], np.ones(len(rows)))
+    pairs = PairProblems(np.cumsum([0, *sizes]), rows, y[rows], np.ones(len(rows)))
     found = pair_paths(Kernel32(K), pairs, [0.01, 1.0, 1e4], tol=1e-6)
     assert found.converged.all()
 

@@ -16,13 +16,13 @@ from everyfold._progress import counted, printable
 from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli import model_file as modelfile
 from everyfold.cli import output
-from everyfold.cli.errors import BadInput, Failure, UsageError, naming, say
+from everyfold.cli.errors import BadInput, CommandFailure, UsageError, naming, say
 from everyfold.cli.files import check_outputs
 from everyfold.cli.folders import is_folder, rows_of, speaking
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
-from everyfold.cli.study import Job, Outcome, extras_of, read_job, read_model, run_rounds
+from everyfold.cli.study import Job, StudyResult, extras_of, read_job, read_model, run_rounds
 from everyfold.io.blocks import rows_at_a_time
 from everyfold.search.hints import edge_words
 
@@ -78,7 +78,7 @@ def search(options: SearchOptions) -> None:
       everyfold search folder/ -m lssvm --operator nystrom:300 --save model.skops
     """
     job = _prepare(options)
-    outcome = Outcome(job, job.grid)
+    outcome = StudyResult(job, job.grid)
     try:
         run_rounds(outcome, is_quiet=options.quiet, may_grow=options.expand)
     except BaseException:
@@ -98,7 +98,7 @@ def _prepare(options: SearchOptions) -> Job:
     return job
 
 
-def _keep_finished(outcome: Outcome, options: SearchOptions) -> None:
+def _keep_finished(outcome: StudyResult, options: SearchOptions) -> None:
     """Show and write what was finished before something ended the search."""
     if options.journal is not None and options.journal.exists():
         _tell(f"finished kernels are in {options.journal}: --resume goes on with them", options)
@@ -107,7 +107,7 @@ def _keep_finished(outcome: Outcome, options: SearchOptions) -> None:
         _write(outcome, options, ("save", "out"))
 
 
-def _write(outcome: Outcome, options: SearchOptions, names: Iterable[str]) -> None:
+def _write(outcome: StudyResult, options: SearchOptions, names: Iterable[str]) -> None:
     """Write what was asked for; a file that fails does not keep the next from being written."""
     failures = []
     for name in names:
@@ -121,7 +121,7 @@ def _write(outcome: Outcome, options: SearchOptions, names: Iterable[str]) -> No
         else:
             _tell(f"wrote {path}: {words}", options)
     if failures:
-        raise Failure("; ".join(failures))
+        raise CommandFailure("; ".join(failures))
 
 
 def _tell(words: str, options: SearchOptions | FitOptions) -> None:
@@ -137,7 +137,7 @@ def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     _tell(f"{job.choice}: {counted(n, 'row')}, {counted(d, 'feature')}, {target}", options)
 
 
-def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> None:
+def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) -> None:
     if options.json:
         output.show_json(
             outcome.job, output.describe(outcome, options.top, is_complete=is_complete)
@@ -158,7 +158,7 @@ def _report(outcome: Outcome, options: SearchOptions, *, is_complete: bool) -> N
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
 
 
-def _save(path: Path, outcome: Outcome) -> str:
+def _save(path: Path, outcome: StudyResult) -> str:
     search = outcome.winner
     return _save_model(path, outcome.job, outcome.best_params, search.best_estimator_)
 
@@ -167,11 +167,11 @@ def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
     intervals = None if job.extras.interval is None else job.conformal(fitted)
     if job.extras.proba:
         fitted = job.calibrated(fitted)
-    modelfile.save(path, job.choice, job.data, params, modelfile.Fitted(fitted, intervals))
+    modelfile.save(path, job.choice, job.data, params, modelfile.StoredModel(fitted, intervals))
     return f"{job.choice}, {output.as_words(params)}"
 
 
-_WRITERS: dict[str, Callable[[Path, Outcome], str]] = {
+_WRITERS: dict[str, Callable[[Path, StudyResult], str]] = {
     **{"save": _save, "out": output.write_results},
     **{"oof": output.write_out_of_fold, "plot": output.write_plot, "report": output.write_page},
 }

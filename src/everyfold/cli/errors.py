@@ -31,7 +31,7 @@ class BadInput(typer.BadParameter):
         say(f"error: {_one_line(self.message)}")
 
 
-class Failure(BadInput):
+class CommandFailure(BadInput):
     """Something that went wrong during the work."""
 
     exit_code = 1
@@ -97,7 +97,7 @@ def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
         if isinstance(error, BadInput):
             raise
         short = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
-        raise Failure(f"{short}: {error}") from error
+        raise CommandFailure(f"{short}: {error}") from error
 
 
 def _one_line(message: str) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 
 from everyfold._typing import AnyArray, Array, Params
 from everyfold.cli.errors import BadInput
-from everyfold.cli.models import Choice, decide_task
+from everyfold.cli.models import ChosenModel, decide_task
 from everyfold.cli.options import ModelOptions
-from everyfold.cli.table import Data, Layout, find_column
+from everyfold.cli.table import Layout, TableData, find_column
 from everyfold.io import FolderRows, StreamError
 from everyfold.io.blocks import rows_at_a_time
 from everyfold.io.svmlight import SvmlightRows
@@ -33,7 +33,7 @@ def is_folder(path: Path) -> bool:
     return is_many(str(path))
 
 
-def read_folder(options: ModelOptions) -> tuple[Data, Choice]:
+def read_folder(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """The rows of a folder with a sample of them, and what is to be predicted."""
     with speaking(options.data):
         is_sparse = _is_sparse(options.data)
@@ -41,10 +41,10 @@ def read_folder(options: ModelOptions) -> tuple[Data, Choice]:
         _refuse(options)
         source = FolderRows(str(options.data), **roles)
         X, y = _sample(source)
-        task, data = decide_task(options.model, options.task, Data(X, y, layout))
+        task, data = decide_task(options.model, options.task, TableData(X, y, layout))
         if task == "classification" and y.dtype.kind == "f" and not is_sparse:
             source = FolderRows(str(options.data), labels=True, **roles)
-    choice = Choice(options.model, options.kernel, task, options.standardise, in_blocks=True)
+    choice = ChosenModel(options.model, options.kernel, task, options.standardise, in_blocks=True)
     return replace(data, source=source), choice
 
 

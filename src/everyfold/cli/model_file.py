@@ -22,11 +22,11 @@ from everyfold._typing import AnyArray, Estimator, Matrix, Params
 from everyfold.cli.errors import BadInput, naming
 from everyfold.cli.input import check_archive, read_bytes
 from everyfold.cli.model_checks import check_contents
-from everyfold.cli.models import Choice
+from everyfold.cli.models import ChosenModel
 from everyfold.cli.settings import check_level
-from everyfold.cli.table import Data, Layout
+from everyfold.cli.table import Layout, TableData
 from everyfold.conformal import FastCrossConformalRegressor
-from everyfold.engine.kept_models import Refitted, Shared
+from everyfold.engine.kept_models import FoldRefits, Shared
 from everyfold.estimators import (
     LSSVC,
     LSSVR,
@@ -51,7 +51,7 @@ _GENERAL = (KernelClassifier, KernelRegressor)  # in the place of what takes no 
 _ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR, *_GENERAL)
 _KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
 _OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
-_FOLDS = (FastCrossConformalRegressor, Shared, Refitted)
+_FOLDS = (FastCrossConformalRegressor, Shared, FoldRefits)
 _OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype, *_FOLDS)
 _TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, *_OTHERS)
 TRUSTED = [
@@ -62,7 +62,7 @@ TRUSTED = [
 
 
 @dataclass(frozen=True)
-class Fitted:
+class StoredModel:
     """A fitted estimator, and what its intervals come from if there are any."""
 
     estimator: Estimator
@@ -70,7 +70,7 @@ class Fitted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedModel(Fitted):
+class SavedModel(StoredModel):
     """A fitted estimator, where its features are found, and whether its rows are sparse."""
 
     layout: Layout
@@ -110,7 +110,9 @@ class SavedModel(Fitted):
         return csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
 
 
-def save(path: Path, choice: Choice, data: Data, params: Params, fitted: Fitted) -> None:
+def save(
+    path: Path, choice: ChosenModel, data: TableData, params: Params, fitted: StoredModel
+) -> None:
     """Write a model file."""
     from skops.io import dump
 

@@ -17,7 +17,7 @@ from sklearn.svm import SVC, SVR
 
 from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli.errors import BadInput, choose, nearest
-from everyfold.cli.table import Column, Data, is_number
+from everyfold.cli.table import Column, TableData, is_number
 from everyfold.estimators import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
 from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.pairwise import is_sparse
@@ -63,7 +63,7 @@ _WORDS: dict[str, Params] = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChosenModel:
     """A model that has been chosen, how its rows are prepared, and in which units its ridge is."""
 
     model: str
@@ -149,7 +149,7 @@ def check_names(model: str, kernel: str, task: str, impute: str | None) -> None:
         raise BadInput(f"--task {task} does not suit --model {model}, which does {known}")
 
 
-def decide_task(model: str, task: str, data: Data) -> tuple[Task, Data]:
+def decide_task(model: str, task: str, data: TableData) -> tuple[Task, TableData]:
     """What is to be predicted, and the target read accordingly: as numbers, or as labels."""
     y, target = data.y, f"the target {data.layout.target!r}"
     values, is_text = np.unique(y), y.dtype.kind not in "fiub"
@@ -191,12 +191,12 @@ def _refuse_bad_cells(y: Column, target: str, is_regression: bool) -> None:
 # -- grids ---------------------------------------------------------------------------------------
 
 
-def parse_assignment(option: str, text: str, choice: Choice) -> tuple[str, list[Value]]:
+def parse_assignment(option: str, text: str, choice: ChosenModel) -> tuple[str, list[Value]]:
     """A parameter and its values from ``name=values``.
 
     Examples
     --------
-    >>> svc = Choice("svc", "rbf", "classification", True)
+    >>> svc = ChosenModel("svc", "rbf", "classification", True)
     >>> parse_assignment("--grid", "C=1, 10, logspace(2, 3, 2)", svc)
     ('C', [1.0, 10.0, 100.0, 1000.0])
     """
@@ -254,7 +254,7 @@ def _checked(where: str, name: str, value: float) -> Value:
     return int(value) if name == "degree" else value
 
 
-def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int) -> Grid:
+def read_grid(assignments: Sequence[str], choice: ChosenModel, data: TableData, seed: int) -> Grid:
     """The values of all parameters: those given, and sensible ones for the others."""
     given = dict(parse_assignment("--grid", text, choice) for text in assignments)
     names = [name for name in choice.parameters if name in given or name != "class_weight"]
@@ -265,7 +265,7 @@ def read_grid(assignments: Sequence[str], choice: Choice, data: Data, seed: int)
     return grid
 
 
-def _default(name: str, choice: Choice, data: Data, seed: int) -> list[Value]:
+def _default(name: str, choice: ChosenModel, data: TableData, seed: int) -> list[Value]:
     spread = _brief(float(np.std(data.y)) or 1.0) if choice.task == "regression" else 1.0
     others: Grid = {"degree": [2, 3], "coef0": [1.0], "epsilon": [_brief(0.1 * spread)]}
     others["h"] = [0.05]
@@ -287,7 +287,7 @@ def _brief(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def central_gamma(choice: Choice, data: Data, seed: int) -> float:
+def central_gamma(choice: ChosenModel, data: TableData, seed: int) -> float:
     """1 / the median distance (squared, for rbf) of 1000 rows; 1 / features for inner products."""
     n, d = data.X.shape
     if choice.kernel == "polynomial":

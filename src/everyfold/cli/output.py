@@ -24,7 +24,7 @@ import everyfold
 from everyfold._progress import counted, printable
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.errors import BadInput
-from everyfold.cli.study import Job, Outcome
+from everyfold.cli.study import Job, StudyResult
 from everyfold.cli.table import is_number
 from everyfold.io.disk import writing
 from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay
@@ -37,7 +37,7 @@ _FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 """What a cell begins with that a spreadsheet computes."""
 
 
-def records(outcome: Outcome) -> list[Params]:
+def records(outcome: StudyResult) -> list[Params]:
     """One record for each candidate: the winner first, then by rank."""
     results, folds = dict(outcome.search.cv_results_), outcome.search.n_splits_
     # std_test_score divides by the number of folds; a standard error does not. One number, of all
@@ -60,7 +60,7 @@ def records(outcome: Outcome) -> list[Params]:
     ]
 
 
-def show_table(outcome: Outcome, top: int) -> None:
+def show_table(outcome: StudyResult, top: int) -> None:
     """Print the best candidates."""
     rows = records(outcome)
     header = ["rank", *rows[0]["params"], outcome.job.judged_by, "std. error", "exact"]
@@ -95,7 +95,7 @@ def as_words(params: Params) -> str:
     return " ".join(f"{name}={_brief(value)}" for name, value in params.items())
 
 
-def show_plans(outcome: Outcome) -> None:
+def show_plans(outcome: StudyResult) -> None:
     """Print what was done, round by round."""
     for k, plan in enumerate(outcome.plans):
         heading = f"round {k + 1}\n" if len(outcome.plans) > 1 else ""
@@ -122,7 +122,7 @@ def show_json(job: Job, record: Params) -> None:
     sys.stdout.write(f"{text}\n")
 
 
-def describe(outcome: Outcome, top: int, *, is_complete: bool) -> Params:
+def describe(outcome: StudyResult, top: int, *, is_complete: bool) -> Params:
     """What came out, for JSON."""
     rows = records(outcome)
     return {
@@ -167,7 +167,7 @@ def _harmless(cell: object) -> object:
     return f"'{words}" if words.startswith(_FORMULAS) and not is_number(words) else words
 
 
-def write_results(path: Path, outcome: Outcome) -> str:
+def write_results(path: Path, outcome: StudyResult) -> str:
     """All candidates, the best first, with the score of every fold."""
     rows = records(outcome)
     splits = [f"split{i}_test_score" for i in range(len(rows[0]["splits"]))]
@@ -180,7 +180,7 @@ def write_results(path: Path, outcome: Outcome) -> str:
     return counted(len(rows), "candidate")
 
 
-def write_out_of_fold(path: Path, outcome: Outcome) -> str:
+def write_out_of_fold(path: Path, outcome: StudyResult) -> str:
     """What the winner says of every row that it was not fitted on; how exact that is."""
     data, search = outcome.job.data, outcome.winner
     found = search.out_of_fold()
@@ -196,7 +196,7 @@ def write_out_of_fold(path: Path, outcome: Outcome) -> str:
     return f"out-of-fold predictions of {as_words(outcome.best_params)}: {found.status}"
 
 
-def write_page(path: Path, outcome: Outcome) -> str:
+def write_page(path: Path, outcome: StudyResult) -> str:
     """A page about the search, of all its rounds."""
     job = outcome.job
     title = f"Search of {job.data.layout.target}"
@@ -247,7 +247,7 @@ def _numeric(job: Job) -> list[str]:
     return [n for n, values in several.items() if all(isinstance(v, int | float) for v in values)]
 
 
-def write_plot(path: Path, outcome: Outcome) -> str:
+def write_plot(path: Path, outcome: StudyResult) -> str:
     """Draw the surface over two parameters, or the curve over one."""
     kind = CVSurfaceDisplay if len(_numeric(outcome.job)) > 1 else CVCurveDisplay
     display: Any = kind.from_search(outcome.search)

@@ -22,7 +22,7 @@ from sklearn.datasets import load_svmlight_file
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.errors import BadInput, naming
 from everyfold.cli.input import check_archive, check_size, read_bytes, unpacked
-from everyfold.cli.table import Apart, Column, Table, is_number
+from everyfold.cli.table import Apart, Column, InputTable, is_number
 from everyfold.io.blocks import StreamError
 from everyfold.io.svmlight import refuse_line
 
@@ -42,7 +42,7 @@ MOST_FEATURES = 100_000_000
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
 
-def read_file(path: Path, has_header: bool | None = None) -> Table | Apart:
+def read_file(path: Path, has_header: bool | None = None) -> InputTable | Apart:
     """Read a data file, "-" for standard input, by its name or else by how it begins.
 
     Whether a CSV file begins with names is found out unless ``has_header`` says so.
@@ -80,7 +80,7 @@ def _copied(raw: bytes) -> pa.Buffer:
 # -- CSV -----------------------------------------------------------------------------------------
 
 
-def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
+def _read_text(raw: bytes, kind: str, has_header: bool | None) -> InputTable:
     text = _decode(raw)
     first_line = next((line for line in text.splitlines() if line.strip()), "")
     best = max(",;\t", key=first_line.count)
@@ -97,7 +97,7 @@ def _read_text(raw: bytes, kind: str, has_header: bool | None) -> Table:
     if len(below[0]) == 0:
         raise BadInput("there is a header but no row of data")
     columns = [_from_text(column) for column in below]
-    return Table(tuple(first) if has_header else None, columns, below)
+    return InputTable(tuple(first) if has_header else None, columns, below)
 
 
 def _decode(raw: bytes) -> str:
@@ -177,7 +177,7 @@ def _from_arrow(cells: pa.ChunkedArray) -> Column:
 # -- Parquet, svmlight, NumPy --------------------------------------------------------------------
 
 
-def _read_parquet(raw: bytes) -> Table:
+def _read_parquet(raw: bytes) -> InputTable:
     try:
         memory = _copied(raw)
         _check_parquet(ParquetFile(pa.BufferReader(memory)).metadata)
@@ -191,7 +191,7 @@ def _read_parquet(raw: bytes) -> Table:
         raise BadInput("the table has no rows or no columns")
     names = tuple(table.column_names[i] for i in kept)
     columns = [table.column(i) for i in kept]
-    return Table(names, [_from_arrow(column) for column in columns], columns)
+    return InputTable(names, [_from_arrow(column) for column in columns], columns)
 
 
 def _check_parquet(told: Any) -> None:
@@ -245,11 +245,11 @@ def _read_numpy(raw: bytes, what: str) -> dict[str, AnyArray]:
     return arrays
 
 
-def _read_npy(raw: bytes) -> Table:
+def _read_npy(raw: bytes) -> InputTable:
     columns = _read_numpy(raw, "file of numbers")["X"].T
     if columns.dtype.kind != "U":
-        return Table(None, list(columns))
-    return Table(None, [_from_text(pa.chunked_array([column])) for column in columns.tolist()])
+        return InputTable(None, list(columns))
+    return InputTable(None, [_from_text(pa.chunked_array([column])) for column in columns.tolist()])
 
 
 def _read_npz(raw: bytes) -> Apart:

@@ -24,9 +24,9 @@ from sklearn.model_selection import (
 
 from everyfold._typing import Params, Splitter
 from everyfold.cli.errors import BadInput, choose
-from everyfold.cli.models import OF_LOW_RANK, Choice
+from everyfold.cli.models import OF_LOW_RANK, ChosenModel
 from everyfold.cli.options import SearchOptions
-from everyfold.cli.table import Column, Data
+from everyfold.cli.table import Column, TableData
 from everyfold.crossval.closed_criteria import CLOSED
 
 MOST_KEPT = 5000
@@ -80,7 +80,7 @@ def check_level(level: float, n_rows: int) -> None:
         raise BadInput(f"{needs}; use a share nearer to one half")
 
 
-def read(options: SearchOptions, choice: Choice, data: Data) -> Params:
+def read(options: SearchOptions, choice: ChosenModel, data: TableData) -> Params:
     """What a search is made with besides the estimator and its grid."""
     is_single = options.cv == "loo" and data.groups is None
     usual = "neg_mean_squared_error" if is_single else "r2"
@@ -113,7 +113,7 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
         raise BadInput(f"--scoring {name} {why}") from error
 
 
-def _keeps(options: SearchOptions, data: Data) -> str | None:
+def _keeps(options: SearchOptions, data: TableData) -> str | None:
     """Whose held-out values are needed: the honest score of a report reads those of all."""
     if options.report is not None:
         return "all" if len(data.y) <= MOST_KEPT else "best"
@@ -164,7 +164,7 @@ def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
     return found["kind"] or "", int(found["count"]), int(found["repeats"] or 1)
 
 
-def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
+def _splitter(options: SearchOptions, choice: ChosenModel, data: TableData) -> Splitter:
     kind, count, repeats = _read_folds(options)
     has_labels, shuffled = choice.task == "classification", {"random_state": options.seed}
     if data.source is not None:
@@ -197,7 +197,7 @@ def _splitter(options: SearchOptions, choice: Choice, data: Data) -> Splitter:
     return (StratifiedKFold if has_labels else KFold)(count, shuffle=True, **shuffled)
 
 
-def _group_splitter(options: SearchOptions, data: Data, has_labels: bool) -> Splitter:
+def _group_splitter(options: SearchOptions, data: TableData, has_labels: bool) -> Splitter:
     """Folds that keep groups together; loo leaves out one group at a time."""
     kind, count, repeats = _read_folds(options)
     n_groups = len(np.unique(np.asarray(data.groups)))

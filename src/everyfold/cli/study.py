@@ -22,12 +22,12 @@ from everyfold._progress import warn
 from everyfold._typing import Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.cli import settings
-from everyfold.cli.errors import BadInput, Failure, naming, say
+from everyfold.cli.errors import BadInput, CommandFailure, naming, say
 from everyfold.cli.folders import is_folder, read_folder
-from everyfold.cli.models import Choice, Grid, check_names, decide_task, grow, read_grid
+from everyfold.cli.models import ChosenModel, Grid, check_names, decide_task, grow, read_grid
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.table import Data, Roles
+from everyfold.cli.table import Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import JournalError
 from everyfold.search import FastGridSearchCV, SearchPlan
@@ -67,8 +67,8 @@ class Extras:
 class Job:
     """Data, model, grid, the settings of the search, and what a saved model has besides."""
 
-    data: Data
-    choice: Choice
+    data: TableData
+    choice: ChosenModel
     grid: Grid = field(default_factory=dict)
     settings: Params = field(default_factory=dict)
     extras: Extras = Extras()
@@ -151,7 +151,7 @@ class Job:
         return self.weights if groups is None else {**self.weights, "groups": groups}
 
 
-def read_model(options: ModelOptions) -> tuple[Data, Choice]:
+def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """Check the names of the model, read the data and decide what is to be predicted."""
     check_names(options.model, options.kernel, options.task, options.impute)
     if is_folder(options.data):
@@ -164,10 +164,10 @@ def read_model(options: ModelOptions) -> tuple[Data, Choice]:
         task, data = decide_task(options.model, options.task, data)
     _check_extras(options, task, data)
     rows = options.standardise, options.impute
-    return data, Choice(options.model, options.kernel, task, *rows)
+    return data, ChosenModel(options.model, options.kernel, task, *rows)
 
 
-def _check_extras(options: ModelOptions, task: str, data: Data) -> None:
+def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
     """Raise if what the saved model is to have cannot be had."""
     settings.check_seed(options.seed)
     wanted = {"proba": options.proba, "interval": options.interval is not None}
@@ -233,7 +233,7 @@ def extras_of(options: ModelOptions) -> Extras:
 
 
 @dataclass
-class Outcome:
+class StudyResult:
     """The finished candidates of one or several rounds.
 
     ``grid`` has all values that were tried, ``plans`` the plan of each round; ``search`` is a
@@ -357,7 +357,7 @@ class RichBar:
         self.bar.stop()
 
 
-def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
+def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
     """Search the grid and, as long as its best is on an edge, what lies beyond."""
     new, score = [outcome.grid], -math.inf
     while new:
@@ -366,14 +366,14 @@ def run_rounds(outcome: Outcome, *, is_quiet: bool, may_grow: bool) -> None:
             asked = "criterion" if outcome.job.settings["criterion"] else "scoring"
             scoring = f"--{asked} {outcome.job.settings[asked]} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
-            raise Failure(f"no candidate has a score: {scoring}, {why}")
+            raise CommandFailure(f"no candidate has a score: {scoring}, {why}")
         if not may_grow or len(outcome.plans) == MOST_ROUNDS or outcome.search.best_score_ <= score:
             return
         score = outcome.search.best_score_
         outcome.grid, new = grow(outcome.grid, outcome.edges)
 
 
-def _run(outcome: Outcome, grids: Sequence[Grid], is_quiet: bool) -> None:
+def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
     search.progress_kind = partial(Watcher, is_quiet)
     try:

@@ -75,7 +75,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Data:
+class TableData:
     """Features, target and where they came from; groups, weights and ids of rows, if any.
 
     ``repeating`` says of columns that are called like ids, and are no groups, what they hold. Where
@@ -99,14 +99,14 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Table:
+class InputTable:
     """Columns, with names if the file has them; ``raw`` are their cells as they were read."""
 
     names: tuple[str, ...] | None
     columns: Sequence[Column]
     raw: Sequence[Any] | None = None
 
-    def training(self, roles: Roles, *, may_miss: bool) -> Data:
+    def training(self, roles: Roles, *, may_miss: bool) -> TableData:
         """Features, target, and what is known of rows besides."""
         dropped = [self._find("--drop", name) for name in roles.drop]
         beside = {role: self._find(f"--{role}", name) for role, name in roles.beside.items()}
@@ -127,7 +127,7 @@ class Table:
         layout = Layout(*places, id=called, may_miss=may_miss)
         columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
         others = [i for i in range(width) if i != goal and i != beside.get("groups")]
-        return Data(
+        return TableData(
             self._matrix(positions, may_miss),
             y,
             layout,
@@ -245,7 +245,7 @@ class Apart:
     y: Column | None
     index_base: int | None = None
 
-    def training(self, roles: Roles, *, may_miss: bool) -> Data:
+    def training(self, roles: Roles, *, may_miss: bool) -> TableData:
         """Features and target."""
         given = {"target": roles.target, "drop": roles.drop, **roles.beside}
         for option in (option for option, value in given.items() if value):
@@ -262,7 +262,7 @@ class Apart:
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
         _check_matrix(X, may_miss)
         base = 1 if self.index_base is None else self.index_base
-        return Data(X, y, Layout(d, index_base=base, may_miss=may_miss))
+        return TableData(X, y, Layout(d, index_base=base, may_miss=may_miss))
 
     def rows(self, layout: Layout) -> Matrix:
         """The features that a model wants, whether or not there is a target."""

@@ -32,7 +32,7 @@ _HINT = "HuberHinge or SmoothEpsilon with a small h"
 
 
 @dataclass(frozen=True)
-class Machine:
+class CriterionFit:
     """The fit of one ridge.
 
     Attributes
@@ -57,7 +57,7 @@ class Machine:
 
 def fit_all(
     problem: Problem, operator: Responds, ridges: Sequence[float], tolerance: float = TOLERANCE
-) -> Iterator[Machine]:
+) -> Iterator[CriterionFit]:
     """The fits of all ridges, in the order given.
 
     Smooth losses by Newton's method. The hinge and the ε-insensitive loss by libsvm itself, to this
@@ -69,7 +69,7 @@ def fit_all(
             u = operator.evaluate(fit.solution.coef) + fit.solution.intercept
             g, d = problem.loss.slope(problem.y, u), problem.loss.curvature(problem.y, u)
             w = problem.w[:, None]
-            yield Machine(
+            yield CriterionFit(
                 fit.rho, u, -w * g / (2.0 * fit.rho), np.sqrt(0.5 * w * d), fit.is_converged
             )
         return
@@ -79,7 +79,7 @@ def fit_all(
         yield _by_libsvm(problem, K, ridge, tolerance)
 
 
-def _by_libsvm(problem: Problem, K: Array, ridge: float, tolerance: float) -> Machine:
+def _by_libsvm(problem: Problem, K: Array, ridge: float, tolerance: float) -> CriterionFit:
     """One fit of libsvm's for every target."""
     rho, w = problem.rho(ridge, problem.n_counted), problem.w
     rows = np.flatnonzero(w)
@@ -94,7 +94,7 @@ def _by_libsvm(problem: Problem, K: Array, ridge: float, tolerance: float) -> Ma
         is_converged &= fit.is_converged
     is_free = (a != 0.0) & (np.abs(a) < w[:, None] / (2.0 * rho) * (1.0 - 1e-12))
     pin = np.sqrt(rho / (PINNED * float(np.abs(K.diagonal()).max())))
-    return Machine(rho, u, a, np.where(is_free, pin, 0.0), is_converged)
+    return CriterionFit(rho, u, a, np.where(is_free, pin, 0.0), is_converged)
 
 
 def check_labels(problem: Problem, name: object) -> None:
@@ -169,7 +169,7 @@ class FromFit(Closed):
             yield value if machine.is_converged else np.full_like(value, np.inf)
 
     @abstractmethod
-    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
         """The criterion of each target, given the fit."""
 
 
@@ -205,7 +205,7 @@ class GACV(_OfHinge):
     treated like those at the kink. The hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
-    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
         check_labels(problem, "GACV")
         m = problem.y * machine.u
         push = np.abs(machine.a) * operator.diagonal()[:, None]
@@ -229,7 +229,7 @@ class SpanRule(_OfHinge):
 
     stiffness: float = 1e4
 
-    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
         check_labels(problem, "SpanRule")
         stiffness = self.stiffness if problem.loss.is_smooth else 1.0
         spans = [
@@ -265,7 +265,7 @@ class _OfSpectrum(FromFit):
         for value in super().evaluate(problem, operator, ridges):
             yield value + penalty
 
-    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
         return _mean(problem, problem.loss.value(problem.y, machine.u))
 
     @abstractmethod
@@ -355,7 +355,7 @@ class RadiusMargin(FromFit):
             return ""
         return "its slack must be squared; use LSSVC or KernelClassifier(loss='squared_hinge')"
 
-    def _value(self, problem: Problem, operator: Responds, machine: Machine) -> Array:
+    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
         rows = np.flatnonzero(problem.w)
         check_labels(problem, "RadiusMargin")
         slack = machine.rho / problem.w[rows]

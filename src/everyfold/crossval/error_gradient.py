@@ -1,9 +1,9 @@
 r"""The squared error of held-out predictions, and its gradient in every gamma and the ridge.
 
 With R the residual maker of the fit on all rows, the held-out residuals of a fold S are
-:math:`R_{SS}\,e_S = (Rz)_S` (``crossval/closed_form.py``). R is an inverse of :math:`K + \rho I`, but
-for weights, the intercept and a factor, so that :math:`dR = -R\,dK\,R`. For any smooth function L
-of the residuals with :math:`R_{SS}\,w_S = \partial L/\partial e_S`,
+:math:`R_{SS}\,e_S = (Rz)_S` (``crossval/closed_form.py``). R is an inverse of
+:math:`K + \rho I`, but for weights, the intercept and a factor, so that
+:math:`dR = -R\,dK\,R`. For any smooth function L of the residuals with :math:`R_{SS}\,w_S = \partial L/\partial e_S`,
 
 .. math:: dL = \langle B, dK + d\rho\,I\rangle, \qquad
           B = \mathrm{sym} \sum_S R_{:S} w_S\,(R_{:S} e_S - R z)^\top .

@@ -1,8 +1,8 @@
 r"""The hold-out formula for losses without a closed form: one Newton step of every fold's problem.
 
 At the minimum of all rows the problem is a quadratic one to second order
-(:class:`~everyfold.solvers.NewtonModel`); leaving a set S out of *that* is exact and costs no further
-factorisation:
+(:class:`~everyfold.solvers.NewtonModel`); leaving a set S out of *that* is exact and costs no
+further factorisation:
 
 .. math:: \hat u_S = u_S + (I - M_{SS}D_S)^{-1} M_{SS}\,g_S .
 

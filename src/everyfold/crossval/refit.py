@@ -116,7 +116,7 @@ class FoldSolver(Predictive, Generic[Shared]):
 
 
 @dataclass
-class _Table:
+class _Answers:
     """The answers of all folds, as they come."""
 
     folds: Folds
@@ -199,21 +199,21 @@ def fit_parts(
     list of OutOfFold
         One for each ridge. A fold that fails takes no other with it (``failures``).
     """
-    table = _Table(folds, len(ridges), sum(problem.y.shape[1] for problem in problems))
+    table = _Answers(folds, len(ridges), sum(problem.y.shape[1] for problem in problems))
     shared = solver.begin(problems, operator, ridges)
-    task = _Task(solver, problems, operator, ridges, shared, list(range(len(ridges))))
+    task = _Stage(solver, problems, operator, ridges, shared, list(range(len(ridges))))
     _loop(task, table, threads)
     stage = solver.next_stage(problems, folds, table.records())
     if stage is not None:
         chosen = list(stage.chosen)
         table.is_exact &= ~table.is_unique  # one of many solutions was chosen, whatever the stage
         some = [ridges[k] for k in chosen]
-        _loop(_Task(stage.solver, problems, operator, some, shared, chosen), table, threads)
+        _loop(_Stage(stage.solver, problems, operator, some, shared, chosen), table, threads)
     return table.records()
 
 
 @dataclass(frozen=True)
-class _Task(Generic[Shared]):
+class _Stage(Generic[Shared]):
     """One stage: some ridges, which have these numbers in the table."""
 
     solver: FoldSolver[Shared]
@@ -223,7 +223,7 @@ class _Task(Generic[Shared]):
     shared: Shared
     numbers: list[int]
 
-    def fold(self, i: int, table: _Table) -> None:
+    def fold(self, i: int, table: _Answers) -> None:
         """All ridges of a fold together; if that fails, each alone."""
         fold = table.folds[i]
         part: Part | None = None
@@ -252,7 +252,7 @@ class _Task(Generic[Shared]):
         return self.solver.solve(self.problems, part, ridges, self.shared, start)
 
 
-def _loop(task: _Task[Shared], table: _Table, threads: int) -> None:
+def _loop(task: _Stage[Shared], table: _Answers, threads: int) -> None:
     """All folds; compiled solvers work in threads while this one waits for signals.
 
     A signal that came while compiled code calls back would be lost in this thread.

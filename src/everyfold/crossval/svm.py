@@ -35,8 +35,7 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import FoldPaths as Solved
-from everyfold.svm.paths import PairPaths, Pairs, Stop, pair_paths
+from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths
 
 SMOOTHING = 0.05
 """Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
@@ -192,7 +191,9 @@ class FoldPaths(FoldSolver[_Shared]):
         np.add.at(bounds, part.train, multiples(inside))
         y = problem.y[:, 0]
         assert isinstance(shared.kernel, Kernel32)
-        task = _Task(problem, inside, part, y, bounds, shared.kernel, shared.stop, is_whole=True)
+        task = _TrainingSet(
+            problem, inside, part, y, bounds, shared.kernel, shared.stop, is_whole=True
+        )
         return self._solve(task, ridges, start)
 
     def _on_training_rows(
@@ -202,7 +203,7 @@ class FoldPaths(FoldSolver[_Shared]):
         inside = problem.restrict(part.train)
         y, bounds = inside.y[:, 0], multiples(inside)
         kernel = self._single(having(part.operator, DenseMatrix), ridges)
-        task = _Task(problem, inside, part, y, bounds, kernel, shared.stop, is_whole=False)
+        task = _TrainingSet(problem, inside, part, y, bounds, kernel, shared.stop, is_whole=False)
         return self._solve(task, ridges, None)
 
     def _pairs(
@@ -302,7 +303,9 @@ class FoldPaths(FoldSolver[_Shared]):
     def _is_steep(self, ridges: Sequence[float], diagonal: Array) -> bool:
         return max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max()) > STEEP
 
-    def _solve(self, task: _Task, ridges: Sequence[float], start: Array | None) -> FoldAnswer:
+    def _solve(
+        self, task: _TrainingSet, ridges: Sequence[float], start: Array | None
+    ) -> FoldAnswer:
         """Solve a training set, and have libsvm's own values where b may be many things.
 
         That is where no support vector is free, and where most held-out values are within the
@@ -327,7 +330,7 @@ class FoldPaths(FoldSolver[_Shared]):
         return FoldAnswer(values[:, :, None], unknown, sure | loose, kept, ~loose)
 
     def _refine(
-        self, task: _Task, Cs: Array, k: int, paths: Solved, values: Array
+        self, task: _TrainingSet, Cs: Array, k: int, paths: PathResults, values: Array
     ) -> tuple[bool, bool]:
         """Solve one C finer; whether its values are decided now, and whether b may be many."""
         assert paths.coef is not None
@@ -354,7 +357,7 @@ class FoldPaths(FoldSolver[_Shared]):
 
 
 @dataclass(frozen=True)
-class _Task:
+class _TrainingSet:
     """A training set on a kernel of its own rows, or of the whole data."""
 
     problem: Problem
@@ -366,11 +369,11 @@ class _Task:
     stop: Stop
     is_whole: bool
 
-    def paths(self, Cs: Array, tol: float, start: Array | None) -> Solved:
+    def paths(self, Cs: Array, tol: float, start: Array | None) -> PathResults:
         given = self.inside, self.kernel, self.y, Cs, self.bounds[None], tol
         return solve_paths(*given, start=start, keep=True, stop=self.stop)
 
-    def held(self, paths: Solved) -> Array:
+    def held(self, paths: PathResults) -> Array:
         """The values of test rows, by C."""
         assert paths.coef is not None
         if self.is_whole:
@@ -660,7 +663,7 @@ class TrainingPairs:
     problems: Sequence[Problem]
     codes: Index
     numbers: Index
-    pairs: Pairs
+    pairs: PairProblems
 
     @classmethod
     def of(cls, problems: Sequence[Problem], part: Part) -> TrainingPairs:
@@ -679,7 +682,7 @@ class TrainingPairs:
         )
         inside &= has_both[:, None]
         starts = np.append(0, np.cumsum(np.count_nonzero(inside[has_both], axis=1)))
-        pairs = Pairs(starts, order[np.nonzero(inside)[1]], labels[inside], bounds[inside])
+        pairs = PairProblems(starts, order[np.nonzero(inside)[1]], labels[inside], bounds[inside])
         return cls(part, problems, codes, np.flatnonzero(has_both), pairs)
 
     def entries(self, pair: int) -> slice:

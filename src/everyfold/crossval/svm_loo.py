@@ -19,14 +19,14 @@ from everyfold.operators import DenseMatrix
 from everyfold.solvers import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import (
-    Refitted,
+    RowRefits,
     RowRemovals,
     epsilon_held_out,
     epsilon_refits,
     hinge_held_out,
     hinge_refits,
 )
-from everyfold.svm.paths import FoldPaths, Kernel, Stop, epsilon_paths, hinge_paths
+from everyfold.svm.paths import Kernel, PathResults, Stop, epsilon_paths, hinge_paths
 
 SMOOTHING = 0.1
 """The width h over which the kink of the loss is rounded, in standard deviations of y."""
@@ -171,7 +171,7 @@ def solve_paths(
     start: Array | None = None,
     keep: bool = False,
     stop: Stop | None = None,
-) -> FoldPaths:
+) -> PathResults:
     """The compiled paths of a problem's loss."""
     options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
     if problem.loss.tube is None:
@@ -183,7 +183,7 @@ def hold_out_by_steps(
     problem: Problem,
     operator: DenseMatrix,
     Cs: Array,
-    paths: FoldPaths,
+    paths: PathResults,
     folds: Folds,
     kernel: Kernel32 | None,
     *,
@@ -309,7 +309,7 @@ def hold_out_by_refits(
 
 def _refits(
     problem: Problem, kernel: Kernel32, removal: RowRemovals, tol: float, threads: int
-) -> Refitted:
+) -> RowRefits:
     options: Params = {"tol": tol, "n_threads": threads}
     given = kernel, problem.y[:, 0], problem.w, [removal]
     if problem.loss.tube is None:
@@ -319,7 +319,7 @@ def _refits(
     return left
 
 
-def tips(problem: Problem, Cs: Array, paths: FoldPaths) -> NDArray[np.bool_]:
+def tips(problem: Problem, Cs: Array, paths: PathResults) -> NDArray[np.bool_]:
     r"""Whether the bias of each C jumps from one margin to the other when some row is left out.
 
     Where all rows of a class are at their bounds :math:`C w_i`, free support vectors of the other
@@ -337,7 +337,7 @@ def tips(problem: Problem, Cs: Array, paths: FoldPaths) -> NDArray[np.bool_]:
     return found
 
 
-def check_fits(paths: FoldPaths) -> None:
+def check_fits(paths: PathResults) -> None:
     """Raise if there are no fits on all rows."""
     if np.isnan(paths.decision).any():
         raise DidNotConvergeError("there is no fit on all rows to leave rows out of")
@@ -384,7 +384,7 @@ def is_decided(
     return bool(is_ranked and has_signs and error <= DECIDED * spread)
 
 
-def _removals_of_support(full: FoldPaths, C: float, w: Array, rows: Index) -> RowRemovals:
+def _removals_of_support(full: PathResults, C: float, w: Array, rows: Index) -> RowRemovals:
     """The rows whose removal changes the fit on all rows: its support vectors.
 
     Where none of them is free, the rows beyond the margin bound the interval of the bias, whose

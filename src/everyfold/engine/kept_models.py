@@ -62,7 +62,7 @@ class Shared(Predictors):
 
 
 @dataclass(frozen=True)
-class Refitted(Predictors):
+class FoldRefits(Predictors):
     """Estimators, fitted to the training rows of each fold and to all rows.
 
     With ``trains``, rows are those of a kernel matrix, of which each takes its own columns.
@@ -257,7 +257,7 @@ def _refitted(request: Request, folds: Folds) -> KeptFolds:
         trains = tuple(train for train, _ in splits)
     held_out, fold_of = _in_order(folds, np.concatenate(values))
     words = f"the models of {len(folds)} folds fitted one by one"
-    return KeptFolds(Refitted(estimators, trains), held_out, fold_of, True, words)
+    return KeptFolds(FoldRefits(estimators, trains), held_out, fold_of, True, words)
 
 
 def fit_to(estimator: Estimator, request: Request, train: Index) -> Estimator:

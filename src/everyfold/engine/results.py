@@ -26,7 +26,7 @@ from everyfold.engine.status import ESTIMATED, NEAR_IDENTITY
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultsTable:
     """``cv_results_`` of the finished candidates, and what is known from making it."""
 
     results: Params
@@ -40,7 +40,7 @@ class Table:
 
 def tabulate(
     search: Search, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
-) -> Table:
+) -> ResultsTable:
     """The table of the finished candidates, made by scikit-learn's own ``_format_results``."""
     numbers = sorted({*outcomes, *data.refused})
     sizes = sizes_of(data, outcomes)
@@ -64,7 +64,7 @@ def tabulate(
     results["spectral_radius"] = np.array([_radius(outcome) for outcome in found])
     names = out[0]["test_scores"]
     is_multimetric = isinstance(names, dict)
-    return Table(
+    return ResultsTable(
         results, exact, len(sizes), is_multimetric, names if is_multimetric else {}, by_fold
     )
 

@@ -139,7 +139,7 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PassKernel:
     """A kernel in a pass: its candidates, its views, their sums, and the models of every fold."""
 
     members: Sequence[Candidate]

@@ -179,7 +179,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
         parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
         if parts is None:
             return []
-        table = _Table(request.estimator, asked, data, parts)
+        table = _InnerScores(request.estimator, asked, data, parts)
         best, is_exact = table.best(range(data.n_folds))
         _check(request, "" if is_exact else "a winner is not exact")
         winners.append(best)
@@ -206,7 +206,7 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     made = _raced(made, data, groups, request.estimator)
     parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
     _check(request, "folds fail" if parts is None else "")
-    table = _Table(request.estimator, asked, data, parts or {})
+    table = _InnerScores(request.estimator, asked, data, parts or {})
     found = [table.best(group) for group in groups]
     _check(request, "" if all(is_exact for _, is_exact in found) else "a winner is not exact")
     return [best for best, _ in found]
@@ -256,7 +256,7 @@ def _reason_of_models(data: Data) -> str:
 
 
 @dataclass(frozen=True)
-class _Table:
+class _InnerScores:
     """The scores of candidates on inner folds, by number and fold."""
 
     search: Search

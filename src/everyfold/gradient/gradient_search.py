@@ -48,7 +48,7 @@ from everyfold.gradient.outer_folds import (
     shares_of,
     summary_of,
 )
-from everyfold.gradient.scaled_estimators import Machine, read_machine
+from everyfold.gradient.scaled_estimators import ScaledModel, read_machine
 from everyfold.io import Folds
 from everyfold.kernels import gamma_of_features, resolve_gamma
 from everyfold.linalg.blas import blas_threads
@@ -270,7 +270,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def _check(self) -> Machine:
+    def _check(self) -> ScaledModel:
         """How the estimator is tuned; raises what is wrong with the parameters, before any work."""
         unknown = set(self.parameters) - {"gamma", "alpha"}
         if isinstance(self.parameters, str) or unknown or not self.parameters:
@@ -480,7 +480,7 @@ START_RIDGES = np.logspace(-5.0, 2.0, 8)
 
 
 def grid_of(
-    start: Literal["auto"] | Params, parameters: Sequence[str], machine: Machine, X: Matrix
+    start: Literal["auto"] | Params, parameters: Sequence[str], machine: ScaledModel, X: Matrix
 ) -> Params:
     """The gammas and ridges that are tried first; what is not tuned is the estimator's own."""
     own: Params = {

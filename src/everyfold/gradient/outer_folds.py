@@ -17,8 +17,8 @@ from everyfold.engine.execution.workers import map_unordered
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.gradient.descent import Descent, Point
 from everyfold.gradient.scaled_estimators import (
-    Machine,
-    Rows,
+    FitRows,
+    ScaledModel,
     best_of,
     grid_search,
     params_of,
@@ -146,7 +146,7 @@ class Walks:
         Where walks may start: gammas and ridges.
     """
 
-    machine: Machine
+    machine: ScaledModel
     descent: Descent
     y: Targets
     weights: Array | None
@@ -154,9 +154,9 @@ class Walks:
     grid: Params
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> FitRows:
         """Rows and folds as estimators take them."""
-        return Rows(self.descent.X, self.y, self.weights, self.descent.folds)
+        return FitRows(self.descent.X, self.y, self.weights, self.descent.folds)
 
     def without(self, held: Index) -> Walks:
         """The same on the rows that are not held out."""

@@ -57,7 +57,7 @@ class ScaledColumns(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
 
 
 @dataclass(frozen=True)
-class Rows:
+class FitRows:
     """Rows, targets, weights (None for equal ones) and folds of a fit."""
 
     X: Matrix
@@ -72,7 +72,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Machine:
+class ScaledModel:
     """An estimator, and the model of squared loss by which its scales are found.
 
     Attributes
@@ -92,7 +92,7 @@ class Machine:
     has_ridge: bool
     is_linear: bool
 
-    def configured(self, point: Point, rows: Rows, scoring: Scorer) -> Estimator:
+    def configured(self, point: Point, rows: FitRows, scoring: Scorer) -> Estimator:
         """The estimator with the scales of a point; its twin, if its own class takes one gamma.
 
         An SVM stands behind scaled columns, with the best C by the folds of these rows.
@@ -123,7 +123,7 @@ class Machine:
             return params
         return {"gamma": params["gamma"], "C": estimator.steps[-1][1].C}
 
-    def _penalty(self, point: Point, rows: Rows, scoring: Scorer) -> float:
+    def _penalty(self, point: Point, rows: FitRows, scoring: Scorer) -> float:
         """The best C of an SVM on scaled columns, by the folds of these rows."""
         unit = 1.0 if self.model.is_classifier else float(np.std(rows.y)) or 1.0
         rows = replace(rows, X=scaled(rows.X, np.sqrt(point.gamma)))
@@ -153,7 +153,7 @@ def grid_search(
 
 
 def search_for(
-    estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer, rows: Rows
+    estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer, rows: FitRows
 ) -> FastGridSearchCV:
     """The same, done; nothing is remarked on."""
     with warnings.catch_warnings():
@@ -180,7 +180,7 @@ def params_of(point: Point) -> Params:
     return {"gamma": gamma, "alpha": point.ridge}
 
 
-def read_machine(estimator: Estimator) -> Machine:
+def read_machine(estimator: Estimator) -> ScaledModel:
     """How an estimator is tuned; says what to use instead of one that cannot be."""
     name = type(estimator).__name__
     for attribute, words in _WRAPPED.items():
@@ -196,7 +196,7 @@ def read_machine(estimator: Estimator) -> Machine:
     is_linear = model.choice.kernel == "linear"
     if is_linear:
         model = replace(model, choice=KernelChoice("polynomial", 1.0, 1, 0.0))
-    return Machine(estimator, model, not is_machine, is_linear)
+    return ScaledModel(estimator, model, not is_machine, is_linear)
 
 
 _WRAPPED = {

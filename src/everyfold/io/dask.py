@@ -123,7 +123,7 @@ class DaskRows(RowSource):
         """The partitions with the numbers of their first rows; lengths may take a pass."""
         parts = [_Partition(k, item, 0, item.n_rows or 0) for k, item in enumerate(lazy)]
         if any(item.n_rows is None for item in lazy):
-            lengths = self._each(_Counting(), parts)
+            lengths = self._each(_CountRows(), parts)
             parts = [_Partition(k, item, 0, lengths[k]) for k, item in enumerate(lazy)]
         parts = [part for part in parts if part.n_rows]
         starts = np.cumsum([0, *(part.n_rows for part in parts)]).tolist()
@@ -293,7 +293,7 @@ class _Merging(Generic[Result]):
         return _Seen(self.merge(one.result, two.result), one.tallies | two.tallies)
 
 
-class _Counting:
+class _CountRows:
     def __call__(self, part: _Partition) -> dict[int, int]:
         source = part.lazy.source
         if source is not None:

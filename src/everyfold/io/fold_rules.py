@@ -50,7 +50,7 @@ class Consecutive(FoldRule):
 
 
 @dataclass(frozen=True)
-class Given(FoldRule):
+class GivenFolds(FoldRule):
     """A number for every row."""
 
     fold: Index
@@ -109,14 +109,14 @@ def read_rule(cv: Splitter, source: RowSource) -> FoldRule:
         fold = np.empty(source.n_rows, dtype=np.intp)
         for k, (_, test) in enumerate(cv.split(np.empty((source.n_rows, 0)))):
             fold[test] = k
-        return Given(fold)
+        return GivenFolds(fold)
     if type(cv) is PredefinedSplit:
         if source.n_rows is not None and len(cv.test_fold) != source.n_rows:
             raise ValueError(
                 f"cv=PredefinedSplit names folds of {len(cv.test_fold)} rows, but the source has "
                 f"{source.n_rows}"
             )
-        return Given(np.asarray(cv.test_fold, dtype=np.intp))
+        return GivenFolds(np.asarray(cv.test_fold, dtype=np.intp))
     raise ValueError(
         f"cv={cv!r} needs all rows at once; for a source of rows use a number of folds, KFold, "
         "PredefinedSplit, or None and a fold column in the source"

@@ -1,7 +1,8 @@
 r"""p-level circulant kernel matrices: cross-validation in O(n log n), for a million rows.
 
 The kernel matrix is replaced by one that depends on the data through n and a few distances only.
-Its rows are read as points of a periodic grid (:mod:`everyfold.operators.circulant_response`) with spacings h_s,
+Its rows are read as points of a periodic grid (:mod:`everyfold.operators.circulant_response`)
+with spacings h_s,
 
 .. math:: T_j = k(0, (j_0 h_0, \ldots, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
           D_{j,s} = \{0\} \text{ or } \{j_s, n_s - j_s\},

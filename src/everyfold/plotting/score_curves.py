@@ -11,7 +11,7 @@ from everyfold._typing import Array, Params, Search
 from everyfold.plotting.score_table import (
     RIDGES,
     Axes,
-    Table,
+    ScoreTable,
     is_log_spaced,
     new_axes,
     params_words,
@@ -96,7 +96,7 @@ class CVCurveDisplay:
         -------
         display : CVCurveDisplay
         """
-        table = Table.of(search, metric)
+        table = ScoreTable.of(search, metric)
         numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
         if x is None and not numeric:
             raise ValueError(
@@ -164,7 +164,7 @@ class CVCurveDisplay:
         return self
 
 
-def _order(table: Table, x: str, labels: Sequence[str]) -> list[int] | None:
+def _order(table: ScoreTable, x: str, labels: Sequence[str]) -> list[int] | None:
     """The places of lines in the order of the one number they differ in, if they do."""
     others = [n for n in table.names if n != x and len(set(map(str, table.column(n)))) > 1]
     if len(others) != 1 or others[0] not in table.numeric():
@@ -180,7 +180,7 @@ def _label_of(params: Params, x: str) -> str:
     return ", ".join(f"{name}={_brief(value)}" for name, value in others.items())
 
 
-def _lines(table: Table, x: str, values: Array) -> list[tuple[str, Array, Array, Array]]:
+def _lines(table: ScoreTable, x: str, values: Array) -> list[tuple[str, Array, Array, Array]]:
     """One line for each combination of the other parameters, the best first."""
     groups: dict[str, list[int]] = {}
     for k, params in enumerate(table.results["params"]):
@@ -255,7 +255,7 @@ class RankCurveDisplay:
         display : RankCurveDisplay
         """
         metric = search.refit if search.multimetric_ else None
-        table, rungs = Table.of(search, metric), search.plan_.rungs
+        table, rungs = ScoreTable.of(search, metric), search.plan_.rungs
         found: dict[int, dict[int, float]] = {}
         for number, rank, score in rungs:
             found.setdefault(number, {})[rank] = score

@@ -38,7 +38,7 @@ def new_axes() -> Axes:
 
 
 @dataclass(frozen=True)
-class Table:
+class ScoreTable:
     """The numbers of a search that are worth a picture."""
 
     results: Params
@@ -49,7 +49,7 @@ class Table:
     """What the metric is called."""
 
     @classmethod
-    def of(cls, search: Search, metric: str | None) -> Table:
+    def of(cls, search: Search, metric: str | None) -> ScoreTable:
         """Those of a fitted search; refuses a metric that it has not."""
         check_is_fitted(search, "cv_results_")
         results = search.cv_results_
@@ -189,7 +189,7 @@ def params_words(params: Mapping[str, object]) -> str:
     return ", ".join(f"{short(name)} = {brief(value)}" for name, value in params.items()) or "none"
 
 
-def ranges(found: Table, chosen: Mask) -> str:
+def ranges(found: ScoreTable, chosen: Mask) -> str:
     """From where to where the numeric parameters of some candidates go."""
     spans = []
     for name in found.numeric():
@@ -198,7 +198,7 @@ def ranges(found: Table, chosen: Mask) -> str:
     return ", ".join(spans)
 
 
-def _order(found: Table) -> Index:
+def _order(found: ScoreTable) -> Index:
     """The winner first, then by mean score; those without one last."""
     place = -np.where(np.isnan(found.mean), -np.inf, found.mean)
     if found.best is not None:
@@ -206,7 +206,7 @@ def _order(found: Table) -> Index:
     return np.argsort(place, kind="stable")
 
 
-def candidate_table(found: Table, is_worse: Mask | str) -> Iterator[Markup]:
+def candidate_table(found: ScoreTable, is_worse: Mask | str) -> Iterator[Markup]:
     """All candidates, or the best of very many, to be sorted and filtered."""
     columns = _columns(found, is_worse)
     order = _order(found)
@@ -223,7 +223,7 @@ def candidate_table(found: Table, is_worse: Mask | str) -> Iterator[Markup]:
     yield table(list(columns), rows, marked=marked, **how)
 
 
-def _columns(found: Table, is_worse: Mask | str) -> dict[str, list[str] | AnyArray]:
+def _columns(found: ScoreTable, is_worse: Mask | str) -> dict[str, list[str] | AnyArray]:
     """The cells of every column, by its name."""
     results, count = found.results, len(found.results["params"])
     columns: dict[str, list[str] | AnyArray] = {"candidate": [str(k) for k in range(count)]}

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Search
-from everyfold.plotting.score_table import RIDGES, Axes, Table, is_log_spaced, new_axes, short
+from everyfold.plotting.score_table import RIDGES, Axes, ScoreTable, is_log_spaced, new_axes, short
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -92,7 +92,7 @@ class CVSurfaceDisplay:
         -------
         display : CVSurfaceDisplay
         """
-        table = Table.of(search, metric)
+        table = ScoreTable.of(search, metric)
         x, y = _two_parameters(table, x, y)
         columns = [np.asarray(table.column(name), dtype=np.float64) for name in (x, y)]
         (xs, i), (ys, j) = (np.unique(column, return_inverse=True) for column in columns)
@@ -233,7 +233,7 @@ class CVSurfaceDisplay:
         return star
 
 
-def _two_parameters(table: Table, x: str | None, y: str | None) -> tuple[str, str]:
+def _two_parameters(table: ScoreTable, x: str | None, y: str | None) -> tuple[str, str]:
     numeric = table.numeric()
     # The ridge comes first, as the parameter along which a curve is read.
     numeric.sort(key=lambda name: short(name) not in RIDGES)

@@ -22,7 +22,7 @@ from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay
 from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
     Axes,
-    Table,
+    ScoreTable,
     candidate_table,
     label_of,
     metrics_of,
@@ -73,7 +73,7 @@ class Findings:
 
 def page(search: Search, findings: Findings) -> str:
     """The whole page."""
-    found = Table.of(search, _deciding(search))
+    found = ScoreTable.of(search, _deciding(search))
     sections = [
         _head(search, findings, found),
         _section("The winner", *_winner(search, findings, found)),
@@ -104,7 +104,7 @@ def _section(title: str, *children: object) -> Markup:
     return tag("section", tag("h2", title), *children)
 
 
-def _head(search: Search, findings: Findings, found: Table) -> Markup:
+def _head(search: Search, findings: Findings, found: ScoreTable) -> Markup:
     plan = findings.plans[-1]
     folds = (
         "no folds: a criterion of one fit" if plan.is_closed else counted(found.n_splits, "fold")
@@ -126,7 +126,7 @@ def _deciding(search: Search) -> str:
 # -- the winner ----------------------------------------------------------------------------------
 
 
-def _winner(search: Search, findings: Findings, found: Table) -> Iterator[Markup]:
+def _winner(search: Search, findings: Findings, found: ScoreTable) -> Iterator[Markup]:
     """Who won, and how sure that is."""
     if found.best is None:
         words = (
@@ -147,7 +147,7 @@ def _card(name: str, value: str, small: str) -> Markup:
     return tag("div", tag("dt", name), tag("dd", value, tag("small", small), class_=size))
 
 
-def _cards(search: Search, findings: Findings, found: Table) -> Iterator[Markup]:
+def _cards(search: Search, findings: Findings, found: ScoreTable) -> Iterator[Markup]:
     best, count = int(found.best or 0), len(found.results["params"])
     yield _card("Parameters", params_words(search.best_params_), f"number {best} of {count}")
     score = getattr(search, "best_score_", found.mean[best])
@@ -167,7 +167,7 @@ def _cards(search: Search, findings: Findings, found: Table) -> Iterator[Markup]
         yield _card("As good as the winner", f"{equal} of {counted(count, 'candidate')}", small)
 
 
-def _error_words(findings: Findings, found: Table, best: int) -> str:
+def _error_words(findings: Findings, found: ScoreTable, best: int) -> str:
     if any(plan.pooled for plan in findings.plans):
         return "of all held-out rows together"
     if found.n_splits < 2:
@@ -177,7 +177,7 @@ def _error_words(findings: Findings, found: Table, best: int) -> str:
     )
 
 
-def _said(findings: Findings, found: Table) -> Iterator[str]:
+def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
     """What is to be said of the winner, in sentences."""
     status = str(found.results.get("status", ["known"] * (1 + int(found.best or 0)))[found.best])
     yield f"Status of the winner's scores: {status}."
@@ -236,7 +236,7 @@ def _on(draw: _Draw, ax: Any) -> object:
     return draw(ax=ax)
 
 
-def _of_scores(search: Search, found: Table) -> list[tuple[str, _Draw]]:
+def _of_scores(search: Search, found: ScoreTable) -> list[tuple[str, _Draw]]:
     """Surface and curves, as far as there are parameters for them."""
     count = len(found.numeric())
     asked: list[tuple[str, _Draw]] = []
@@ -255,7 +255,7 @@ def _of_scores(search: Search, found: Table) -> list[tuple[str, _Draw]]:
     return asked
 
 
-def _is_scattered(found: Table) -> bool:
+def _is_scattered(found: ScoreTable) -> bool:
     """Whether no two candidates agree in all parameters but one, so that there are no lines."""
     names = found.numeric()
     columns = [found.column(name) for name in names]

@@ -30,7 +30,7 @@ from everyfold.io import RowSource
 from everyfold.io.dask import is_lazy
 from everyfold.plotting.score_table import metrics_of
 from everyfold.search.bootstrap import bootstrap, together
-from everyfold.search.fit_inputs import Given, groups_of
+from everyfold.search.fit_inputs import FitInputs, groups_of
 from everyfold.search.predictions import Keeper
 
 
@@ -71,7 +71,7 @@ class HonestScore:
 class HonestSearch:
     """The part of a search that evaluates its own results."""
 
-    _given: Given
+    _given: FitInputs
     _keeper: Keeper
     _numbers: list[int]
     _ratio: float

@@ -45,13 +45,13 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import REFITTED, Data, Outcome, without_values
 from everyfold.engine.request import Metadata, Options, Request, Wants
-from everyfold.engine.results import Table, read_fold, tabulate
+from everyfold.engine.results import ResultsTable, read_fold, tabulate
 from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.status import warn_if_inexact
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.search.assessment import HonestSearch, test_ratio
-from everyfold.search.fit_inputs import Given, groups_of
+from everyfold.search.fit_inputs import FitInputs, groups_of
 from everyfold.search.hints import Remark, constant_remarks, edge_remarks, identity_remarks
 from everyfold.search.predictions import Keeper, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
@@ -69,7 +69,7 @@ class _Run:
     progress: Progress
     start: float
     keeper: Keeper
-    given: Given
+    given: FitInputs
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
@@ -246,7 +246,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
-        given = Given.of(X, y, params)
+        given = FitInputs.of(X, y, params)
         return _Run(request, metric, data, made, progress, start, keeper, given)
 
     # -- the work ------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
                 outcome = evaluate_again(state.request, data, number)
             state.keeper.add(outcome, data)
 
-    def _remarks(self, state: _Run, table: Table) -> list[Remark]:
+    def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
         """What is to be said of the winner."""
         if not hasattr(self, "best_index_"):
             return []
@@ -363,7 +363,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             f"{len(state.request.candidates)} candidates, and best_estimator_ is the best of these"
         )
 
-    def _tabulate(self, state: _Run) -> Table:
+    def _tabulate(self, state: _Run) -> ResultsTable:
         table = tabulate(self, state.request, state.data, state.plan, state.history)
         for name in table.names if table.is_multimetric else ("score",):
             column = [_mean(state.refitted(number), name) for number in state.finished]
@@ -400,7 +400,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             self.best_score_ = confirmed[self.best_index_]
             self.best_params_ = results["params"][self.best_index_]
 
-    def _record(self, state: _Run, table: Table, notes: Sequence[str] = ()) -> None:
+    def _record(self, state: _Run, table: ResultsTable, notes: Sequence[str] = ()) -> None:
         scorer, _ = self._get_scorers()
         self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
         self.cv_results_ = table.results

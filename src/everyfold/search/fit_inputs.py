@@ -112,7 +112,7 @@ def _digest(parts: Iterator[bytes] | Sequence[bytes]) -> str:
 
 
 @dataclass(frozen=True)
-class Given:
+class FitInputs:
     """What ``fit`` was called with.
 
     Attributes
@@ -136,7 +136,7 @@ class Given:
     params: Params | None = None
 
     @classmethod
-    def of(cls, X: Matrix, y: Targets, params: Params) -> Given:
+    def of(cls, X: Matrix, y: Targets, params: Params) -> FitInputs:
         """What a report names, and what the rows are known by."""
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
         if index is not None and getattr(index.dtype, "kind", "") == "M":

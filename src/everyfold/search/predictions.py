@@ -60,7 +60,7 @@ class OutOfFoldPredictions:
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptValues:
     """The held-out values of one candidate, and what makes predictions of them.
 
     ``are_signs`` if only the signs of values are those of refits; ``whole`` is the target of all
@@ -75,7 +75,7 @@ class _Kept:
     whole: Target
 
     @classmethod
-    def of(cls, outcome: Outcome, task: Task) -> _Kept | None:
+    def of(cls, outcome: Outcome, task: Task) -> _KeptValues | None:
         if outcome.values is None:
             return None
         are_signs = outcome.is_approximate and not task.needs_values
@@ -116,7 +116,7 @@ class Keeper:
 
     keeps: Literal["best", "all"] | None
     metric: str | None
-    _kept: dict[int, _Kept | None] = field(default_factory=dict)
+    _kept: dict[int, _KeptValues | None] = field(default_factory=dict)
     _best: tuple[float, int] = (-math.inf, 0)
     _fitted: Outcome | None = None
 
@@ -135,7 +135,7 @@ class Keeper:
             self._kept.clear()
         if self.keeps is not None:
             task = data.tasks[data.candidates[number].task]
-            self._kept[number] = _Kept.of(outcome, task)
+            self._kept[number] = _KeptValues.of(outcome, task)
             self._fitted = outcome if outcome.fitted is not None else None
 
     def _forget(self, number: int) -> None:
@@ -158,7 +158,7 @@ class Keeper:
         if self.keeps == "best":
             self._kept.clear()
         task = data.tasks[data.candidates[outcome.number].task]
-        self._kept[outcome.number], self._fitted = _Kept.of(outcome, task), None
+        self._kept[outcome.number], self._fitted = _KeptValues.of(outcome, task), None
 
     def read(
         self, number: int, method: Method, *, is_exact: bool, status: str
@@ -221,7 +221,7 @@ class Keeper:
             )
         return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
 
-    def _find(self, number: int) -> _Kept:
+    def _find(self, number: int) -> _KeptValues:
         kept = self._kept.get(number)
         if kept is None:
             raise ValueError(
@@ -233,12 +233,12 @@ class Keeper:
         return kept
 
 
-def _is_constant(kept: _Kept) -> bool:
+def _is_constant(kept: _KeptValues) -> bool:
     predicted = kept.read("predict")
     return bool((predicted == predicted[:1]).all())
 
 
-def _in_order(kept: _Kept) -> Array:
+def _in_order(kept: _KeptValues) -> Array:
     """The values in the order of all rows; NaN for rows that no fold held out."""
     values = np.full((kept.n, kept.values.shape[1]), np.nan)
     values[kept.rows] = kept.values
@@ -267,7 +267,7 @@ def _sum(found: Array, rows: Index, n: int) -> Array:
     return total
 
 
-def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Array]:
+def _votes(found: AnyArray, kept: _KeptValues, repeats: Index) -> tuple[AnyArray, Array]:
     """The most frequent label of every row, the first of several, and the share of others.
 
     NaN for rows that were never held out, or whose fold failed.
@@ -286,7 +286,7 @@ def _votes(found: AnyArray, kept: _Kept, repeats: Index) -> tuple[AnyArray, Arra
     return labels, spread
 
 
-def _has_gaps(kept: _Kept) -> Mask:
+def _has_gaps(kept: _KeptValues) -> Mask:
     """The rows with a value that is not known."""
     gaps = np.zeros(kept.n, dtype=bool)
     gaps[kept.rows[np.isnan(kept.values).any(axis=1)]] = True

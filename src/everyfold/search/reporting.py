@@ -19,7 +19,7 @@ from everyfold.engine.planning.plan import SearchPlan
 from everyfold.io.disk import writing
 from everyfold.report.page import Findings, page, result_view
 from everyfold.search.assessment import HonestScore
-from everyfold.search.fit_inputs import Given
+from everyfold.search.fit_inputs import FitInputs
 
 MOST_LETTERS = 4000
 """Of the call that repeats a search."""
@@ -41,7 +41,7 @@ class ResultView:
 class ReportedSearch(ResultView):
     """The part of a search that shows itself."""
 
-    _given: Given
+    _given: FitInputs
     _said: Sequence[str]
     plan_: SearchPlan
 

@@ -14,7 +14,7 @@ from everyfold.svm.paths import SHORT, Control, Duals, FloatArray, Kernel, map_i
 
 __all__ = [
     "HeldOutRows",
-    "Refitted",
+    "RowRefits",
     "RowRemovals",
     "epsilon_held_out",
     "epsilon_refits",
@@ -47,7 +47,7 @@ class HeldOutRows:
 
 
 @dataclass(frozen=True)
-class Refitted:
+class RowRefits:
     """The rows of a :class:`RowRemovals`, each under the machine that is fitted without it.
 
     Attributes
@@ -55,8 +55,8 @@ class Refitted:
     values : ndarray
         NaN where nothing can be fitted without the row.
     violation : ndarray
-        As in :class:`FoldPaths`. Where it is negative no support vector is free, and any bias of an
-        interval of that width is optimal.
+        As in :class:`PathResults`. Where it is negative no support vector is free, and any bias of
+        an interval of that width is optimal.
     """
 
     values: FloatArray
@@ -178,7 +178,7 @@ def hinge_refits(
     tol: float = 1e-3,
     max_iter: int = 100_000,
     n_threads: int = 1,
-) -> list[Refitted]:
+) -> list[RowRefits]:
     r"""Decision values of single rows under the ``SVC`` fitted without the row, to ``tol``.
 
     :func:`hinge_held_out` ends when a sign is sure; here a value is as good as that of a fold of
@@ -230,7 +230,7 @@ def epsilon_refits(
     tol: float = 1e-3,
     max_iter: int = 100_000,
     n_threads: int = 1,
-) -> list[Refitted]:
+) -> list[RowRefits]:
     """Predictions of single rows by the ``SVR`` fitted without the row, to ``tol``.
 
     As :func:`hinge_refits`; ``tol`` has the unit of y.
@@ -245,13 +245,13 @@ def epsilon_refits(
 
 def _refitted(
     kernel: Kernel32, dual: Duals, removals: Sequence[RowRemovals], control: Control
-) -> list[Refitted]:
+) -> list[RowRefits]:
     """Leave rows out of models that share one problem and one kernel, each to the tolerance."""
     from everyfold.svm.core.drivers import refit_rows
 
     stop = np.zeros(1, dtype=np.int64)
     found = [
-        Refitted(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
+        RowRefits(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
         for removal in removals
     ]
 

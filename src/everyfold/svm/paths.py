@@ -33,9 +33,9 @@ from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
 
 __all__ = [
-    "FoldPaths",
     "PairPaths",
-    "Pairs",
+    "PairProblems",
+    "PathResults",
     "epsilon_paths",
     "hinge_paths",
     "pair_paths",
@@ -54,7 +54,7 @@ While C times the kernel is not larger, they take some milliseconds.
 
 
 @dataclass(frozen=True)
-class FoldPaths:
+class PathResults:
     """Solutions of every fold at every C, in the caller's order of folds and Cs.
 
     Attributes
@@ -92,7 +92,7 @@ class FoldPaths:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairProblems:
     """Problems of two classes on rows of one kernel, one after the other in each array.
 
     Attributes
@@ -112,11 +112,13 @@ class Pairs:
     y: FloatArray
     bounds: FloatArray
 
-    def alone(self, pair: int) -> Pairs:
+    def alone(self, pair: int) -> PairProblems:
         """One of them."""
         first, last = self.starts[pair : pair + 2].tolist()
         own = slice(first, last)
-        return Pairs(np.array([0, last - first]), self.rows[own], self.y[own], self.bounds[own])
+        return PairProblems(
+            np.array([0, last - first]), self.rows[own], self.y[own], self.bounds[own]
+        )
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,9 @@ class PairPaths:
     ----------
     Cs : ndarray of shape (n_C,)
     coef : ndarray of shape (n_C, rows of all pairs)
-        As in :class:`Pairs` one pair after the other.
+        As in :class:`PairProblems` one pair after the other.
     intercept, violation, converged, play, spread : ndarray of shape (n_pairs, n_C)
-        As in :class:`FoldPaths`.
+        As in :class:`PathResults`.
     """
 
     Cs: FloatArray
@@ -143,7 +145,7 @@ class PairPaths:
 
 def pair_paths(
     K: Kernel32,
-    pairs: Pairs,
+    pairs: PairProblems,
     Cs: npt.ArrayLike,
     *,
     tol: float = 1e-3,
@@ -173,9 +175,10 @@ def pair_paths(
     --------
     >>> import numpy as np
     >>> from everyfold.svm.kernel32 import Kernel32
-    >>> from everyfold.svm.paths import Pairs, pair_paths
+    >>> from everyfold.svm.paths import PairProblems, pair_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
-    >>> pair = Pairs(np.array([0, 3]), np.array([0, 2, 3]), np.array([-1.0, 1.0, 1.0]), np.ones(3))
+    >>> rows, labels = np.array([0, 2, 3]), np.array([-1.0, 1.0, 1.0])
+    >>> pair = PairProblems(np.array([0, 3]), rows, labels, np.ones(3))
     >>> paths = pair_paths(Kernel32(np.outer(x, x)), pair, [10.0], tol=1e-6)
     >>> paths.coef.round(3), paths.intercept.round(3)
     (array([[-0.222,  0.222,  0.   ]]), array([[0.333]]))
@@ -247,7 +250,7 @@ def hinge_paths(
     start: npt.ArrayLike | None = None,
     keep_coef: bool = False,
     stop: Stop | None = None,
-) -> FoldPaths:
+) -> PathResults:
     r"""Decision values of ``SVC`` for every fold and every C.
 
     Parameters
@@ -323,7 +326,7 @@ def epsilon_paths(
     start: npt.ArrayLike | None = None,
     keep_coef: bool = False,
     stop: Stop | None = None,
-) -> FoldPaths:
+) -> PathResults:
     r"""Predictions of ``SVR`` for every fold and every C.
 
     Parameters
@@ -438,7 +441,7 @@ def _solve_folds(
     Cs: FloatArray,
     control: Control,
     start: npt.ArrayLike | None,
-) -> FoldPaths:
+) -> PathResults:
     """Run the compiled path of every fold and put the Cs back into the caller's order."""
     order = np.argsort(Cs, kind="stable")
     shape = (len(duals.p), len(Cs), len(kernel))
@@ -467,7 +470,7 @@ def _solve_folds(
     back = np.argsort(order, kind="stable")
     summary = summary[:, back]
     violation = summary[..., 2]
-    return FoldPaths(
+    return PathResults(
         decision=decision[:, back],
         intercept=summary[..., 0],
         iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),

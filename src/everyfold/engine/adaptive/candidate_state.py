@@ -1,8 +1,9 @@
-"""What is known of each candidate of a ladder, and which of them are worth more work.
+"""What is known of each candidate, and which of them are worth more work.
 
 Three sources say something about a candidate's score: a low-rank kernel on all folds, the exact
-kernel on one split (a look, :mod:`everyfold.engine.adaptive.pilot_splits`), and the full kernel on all folds,
-which is final. From the first two the final score is predicted, with an upper limit. A candidate
+kernel on one split (:mod:`everyfold.engine.adaptive.pilot_splits`), and the full kernel on all
+folds, which is
+final. From the first two the final score is predicted, with an upper limit. A candidate
 whose upper limit is below the best final score is left as it is; the others get further looks, or
 the full kernel.
 """

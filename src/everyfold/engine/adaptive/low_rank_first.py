@@ -109,7 +109,7 @@ def _is_plain(candidate: Candidate) -> bool:
 
 
 @dataclass(frozen=True)
-class Step:
+class KernelStages:
     """A kernel of the ladder: its candidates, its trace, and whether each fold has its own."""
 
     numbers: tuple[int, ...]
@@ -117,7 +117,7 @@ class Step:
     is_per_fold: bool = False
 
 
-StructureOf = Callable[[Step, Sequence[int]], Structure]
+StructureOf = Callable[[KernelStages, Sequence[int]], Structure]
 """How the matrix of a kernel is represented for some of its candidates."""
 
 
@@ -142,7 +142,7 @@ class Ladder(Rounds):
     first : sequence of Unit
     """
 
-    kernels: tuple[Step, ...]
+    kernels: tuple[KernelStages, ...]
     rhos: dict[int, float]
     metric: str
     order: Order
@@ -157,7 +157,7 @@ class Ladder(Rounds):
     ) -> Ladder:
         """The ladder of a search."""
         steps = tuple(
-            Step(
+            KernelStages(
                 tuple(c.number for c in kernel.candidates),
                 _trace(data, kernel),
                 kernel.outline.is_per_fold,
@@ -311,7 +311,9 @@ class Ladder(Rounds):
                 candidates = tuple(data.candidates[number] for number in own)
                 yield KernelPlan(candidates, structure, outline)
 
-    def _structure(self, n: int, rank: int | None, step: Step, numbers: Sequence[int]) -> Structure:
+    def _structure(
+        self, n: int, rank: int | None, step: KernelStages, numbers: Sequence[int]
+    ) -> Structure:
         """The full matrix, or landmarks until the last of the candidates is certain."""
         if rank is None:
             return Dense() if step.is_per_fold else _full(n, self.seed)

@@ -24,7 +24,7 @@ from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Candidate, Data, Outcome
 from everyfold.engine.scoring.fold_scorers import Judge
 from everyfold.engine.scoring.metrics import Metric, Side, is_mean, score_errors
-from everyfold.engine.stream import Kernel, Predictor, Stream
+from everyfold.engine.stream import PassKernel, Predictor, Stream
 from everyfold.estimators.model import Model
 from everyfold.estimators.sources import Reader, Summing, View, reduced, structure_of, tell_block
 from everyfold.estimators.targets import Target
@@ -88,14 +88,14 @@ def _summed(
     made: Sequence[tuple[Sequence[Candidate], Sequence[View]]],
     height: int,
     failures: Failures,
-) -> tuple[list[Kernel], bool]:
+) -> tuple[list[PassKernel], bool]:
     """Kernels with the models of every fold, by one pass; and whether rows have weights."""
     every = [view for _, views in made for view in views]
     if not every:
         return [], False
     found = Summing(stream.reader, stream.rule, height, every).over(stream.source, stream.threads)
     left = iter(found.sums)
-    kernels: list[Kernel] = []
+    kernels: list[PassKernel] = []
     for own, views in made:
         kernels += _kernels(stream, own, views, [next(left) for _ in views], failures)
     return kernels, found.is_weighted
@@ -113,7 +113,7 @@ def _nobody(stream: Stream, failures: Failures) -> Outcome:
     number, failure = next(iter(failures.items()))
     if not stream.scorers:
         raise failure.error
-    found: Counter[int] = stream.source.reduce(_Counting(stream.rule), add)
+    found: Counter[int] = stream.source.reduce(_CountFolds(stream.rule), add)
     sizes = [found[fold] for fold in sorted(found) if fold >= 0]
     if not sizes:
         raise _BadFolds(_NO_FOLDS)
@@ -123,7 +123,7 @@ def _nobody(stream: Stream, failures: Failures) -> Outcome:
 
 
 @dataclass(frozen=True)
-class _Counting:
+class _CountFolds:
     """How many rows every fold has."""
 
     rule: FoldRule
@@ -162,7 +162,7 @@ def _kernels(
     views: Sequence[View],
     sums: Sequence[FoldSums],
     failures: Failures,
-) -> list[Kernel]:
+) -> list[PassKernel]:
     """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
     failed: Failures = {}
     with _isolated(stream, members, failed):
@@ -176,11 +176,11 @@ def _kernels(
 
 def _kernel(
     stream: Stream, members: Sequence[Candidate], views: Sequence[View], sums: Sequence[FoldSums]
-) -> Kernel:
+) -> PassKernel:
     models: dict[int, RidgeModels] = {}
     for of_view in sums:
         models |= _fold_models(stream, members, of_view)
-    return Kernel(members, views, sums, models)
+    return PassKernel(members, views, sums, models)
 
 
 def _words(features: FeatureMap, model: Model) -> str:
@@ -189,7 +189,7 @@ def _words(features: FeatureMap, model: Model) -> str:
 
 def _outcome(
     number: int,
-    kernel: Kernel,
+    kernel: PassKernel,
     passes: int,
     seconds: float,
     scores: list[Score],
@@ -260,7 +260,7 @@ def _lacks_a_class(mean: Array) -> bool:
     return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
 
 
-def _predicted(stream: Stream, kernel: Kernel, height: int) -> Outcome:
+def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
     """The held-out values of all rows, in a second pass."""
     start = time.perf_counter()
     held, y = held_out_values(stream, kernel, height)
@@ -279,7 +279,7 @@ Table = list[list[list[Score]]]
 
 
 def scores_from_sums(
-    stream: Stream, kernels: Sequence[Kernel], *, is_weighted: bool
+    stream: Stream, kernels: Sequence[PassKernel], *, is_weighted: bool
 ) -> Table | None:
     """The scores, if sums are all they need."""
     if stream.reader.classes is not None or (is_weighted and not _take_weights(stream.scorers)):
@@ -302,7 +302,7 @@ def scores_from_sums(
 
 
 def score_values(
-    stream: Stream, kernels: Sequence[Kernel], height: int, *, is_weighted: bool
+    stream: Stream, kernels: Sequence[PassKernel], height: int, *, is_weighted: bool
 ) -> Table:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
     counts = [len(kernel.members) for kernel in kernels]
@@ -327,7 +327,7 @@ class _Values:
     height: int
 
     @classmethod
-    def of(cls, stream: Stream, kernels: Sequence[Kernel], height: int) -> _Values:
+    def of(cls, stream: Stream, kernels: Sequence[PassKernel], height: int) -> _Values:
         found = [(len(kernel.members), kernel.predictors()) for kernel in kernels]
         return cls(stream.reader, stream.rule, found, height)
 
@@ -383,7 +383,7 @@ class _Adding:
         return sums
 
 
-def _added_up(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[list[Score]]:
+def _added_up(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
     metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
     folds = sorted(kernels[0].models)
     sums = reduced(stream.source, _Adding(values, metrics, folds), add, stream.threads)
@@ -402,17 +402,17 @@ def _added_up(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> lis
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _KeptBlocks:
     """Blocks of rows with their values and folds, without their features."""
 
     blocks: list[tuple[Block, Index, Array]]
 
-    def __add__(self, other: _Kept) -> _Kept:
-        return _Kept(self.blocks + other.blocks)
+    def __add__(self, other: _KeptBlocks) -> _KeptBlocks:
+        return _KeptBlocks(self.blocks + other.blocks)
 
-    def in_order(self) -> _Kept:
+    def in_order(self) -> _KeptBlocks:
         """The blocks in the order of their rows, wherever they come from."""
-        return _Kept(sorted(self.blocks, key=lambda item: item[0].start))
+        return _KeptBlocks(sorted(self.blocks, key=lambda item: item[0].start))
 
     @property
     def numbers(self) -> Index:
@@ -441,20 +441,20 @@ class _Keeping:
 
     values: _Values
 
-    def __call__(self, source: RowSource) -> _Kept:
+    def __call__(self, source: RowSource) -> _KeptBlocks:
         found = []
         for block, numbers, values in self.values.blocks(source):
             bare = replace(block, X=np.empty((len(block), 0)))
             found.append((bare, numbers, values))
-        return _Kept(found)
+        return _KeptBlocks(found)
 
 
-def _all_values(stream: Stream, values: _Values) -> _Kept:
-    found: _Kept = reduced(stream.source, _Keeping(values), add, stream.threads)
+def _all_values(stream: Stream, values: _Values) -> _KeptBlocks:
+    found: _KeptBlocks = reduced(stream.source, _Keeping(values), add, stream.threads)
     return found.in_order()
 
 
-def _kept(stream: Stream, kernels: Sequence[Kernel], values: _Values) -> list[list[Score]]:
+def _kept(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
     n, total = stream.source.n_rows or 0, values.total
     needed = 8 * n * values.q * (total + 2)
     if needed > 0.5 * available_memory():
@@ -488,7 +488,7 @@ def _scorer(stream: Stream) -> Scorer:
     return MultimetricScorer(scorers=stream.scorers, raise_exc=stream.error_score == "raise")
 
 
-def held_out_values(stream: Stream, kernel: Kernel, height: int) -> tuple[Array, AnyArray]:
+def held_out_values(stream: Stream, kernel: PassKernel, height: int) -> tuple[Array, AnyArray]:
     """The held-out values of all rows, (n, q), in a second pass, and the last rows' targets."""
     values = _Values.of(stream, [kernel], height)
     kept = _all_values(stream, values)

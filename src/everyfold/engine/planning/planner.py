@@ -23,7 +23,7 @@ from everyfold.engine.planning.pass_sizes import (
     worker_bytes,
 )
 from everyfold.engine.planning.plan import SearchPlan, some
-from everyfold.engine.planning.refit_costs import Choice, Doubt, plain_fits
+from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.engine.reading.candidates import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
@@ -138,7 +138,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
-    choice, full = Choice(), None
+    choice, full = RefitChoice(), None
     if not with_open_ranks(data):
         full = cut(data, kernels, options.order)
         choice = plain_fits(data, kernels, full, request)

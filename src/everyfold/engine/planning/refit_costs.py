@@ -203,7 +203,7 @@ class Doubt:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RefitChoice:
     """The candidates that are to be refitted, and what a timed refit should decide instead."""
 
     fits: Mapping[int, PlainFits] = field(default_factory=dict)
@@ -212,14 +212,14 @@ class Choice:
 
 def plain_fits(
     data: Data, kernels: Sequence[KernelPlan], units: Sequence[Unit], request: Request
-) -> Choice:
+) -> RefitChoice:
     """The candidates that are to be refitted on all folds instead of what ``units`` do.
 
     All candidates of one estimator go the same way: where that takes the least time, or where its
     solver is known to stop so far from the minimum that scores differ from those of the minimum.
     """
     if not _may_refit(data, request):
-        return Choice()
+        return RefitChoice()
     ours = _seconds_of(units)
     theirs = {
         candidate.number: _on_all_folds(data, candidate, kernel)
@@ -247,7 +247,7 @@ def plain_fits(
             found |= fits
         if len(by_class) == 1 and _may_time(data, request) and _is_doubtful(total, limit, data):
             doubt = Doubt(fits, limit)
-    return Choice(found, doubt)
+    return RefitChoice(found, doubt)
 
 
 def _may_time(data: Data, request: Request) -> bool:

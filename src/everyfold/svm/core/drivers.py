@@ -25,7 +25,7 @@ from everyfold.svm.core.state import (
     KEPT,
     ON_ALL,
     Memory,
-    Rows,
+    SolverRows,
     bias,
     blank,
     centre,
@@ -44,7 +44,7 @@ from everyfold.svm.core.workspace import LANES
 
 
 @compiled
-def _stretch(s: Rows, ratio: float) -> float:
+def _stretch(s: SolverRows, ratio: float) -> float:
     """Scale the coefficients, to start the next C; return the factor.
 
     By the ratio of the Cs, which keeps bounds, if most support vectors are there; otherwise by the
@@ -161,7 +161,7 @@ _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5
 
 
 @compiled
-def _costs(s: Rows, i: int, sign: float, end: Pointer) -> Float32:
+def _costs(s: SolverRows, i: int, sign: float, end: Pointer) -> Float32:
     """What it costs each row to take of row i's coefficient all it has room for; the least."""
     g, diag, cost, beta, Ki = s.g, s.diag, s.gain, s.beta, onward(s.K, i * s.width)
     kii, gi, side = diag[i], g[i], np.float32(sign)
@@ -178,7 +178,7 @@ def _costs(s: Rows, i: int, sign: float, end: Pointer) -> Float32:
 
 
 @compiled
-def _hand_over(s: Rows, i: int) -> bool:
+def _hand_over(s: SolverRows, i: int) -> bool:
     """Give the coefficient of row i to others, piece by piece; False if they cannot take it.
 
     The row that takes it at the least cost comes first, and takes all that it has room for.
@@ -208,7 +208,7 @@ def _hand_over(s: Rows, i: int) -> bool:
 
 
 @compiled
-def _restore(kept: Rows, s: Rows) -> None:
+def _restore(kept: SolverRows, s: SolverRows) -> None:
     """Put gradient, sides and coefficients of the model of all rows back."""
     for k in range(s.width):
         s.g[k] = kept.g[k]
@@ -220,7 +220,7 @@ def _restore(kept: Rows, s: Rows) -> None:
 
 @merged
 def _settle(
-    s: Rows, i: int, beta: Pointer, base: float, tols: Array, max_iter: int
+    s: SolverRows, i: int, beta: Pointer, base: float, tols: Array, max_iter: int
 ) -> tuple[float, bool]:
     """Minimise without row i until the sign of its value is certain; return both.
 

@@ -15,7 +15,7 @@ from everyfold.svm.core.compiling import (
 from everyfold.svm.core.state import (
     ON_ACTIVE,
     Memory,
-    Rows,
+    SolverRows,
     blank,
     centre,
     gradient,
@@ -33,7 +33,7 @@ _LEAP = 256  # pair steps before the first leap
 
 
 @compiled
-def _active_rows(s: Rows) -> int:
+def _active_rows(s: SolverRows) -> int:
     """List rows that are free or might still move; return their number."""
     g, up, low = s.g, s.up, s.low
     top, bottom = LOWEST, HIGHEST
@@ -52,7 +52,7 @@ def _active_rows(s: Rows) -> int:
 
 
 @compiled
-def _take(s: Rows, small: Rows) -> None:
+def _take(s: SolverRows, small: SolverRows) -> None:
     """Copy the vectors of the active rows to the problem that has only these."""
     for a in range(small.n):
         k = s.active[a]
@@ -66,7 +66,7 @@ def _take(s: Rows, small: Rows) -> None:
 
 
 @compiled
-def _put_back(s: Rows, small: Rows) -> None:
+def _put_back(s: SolverRows, small: SolverRows) -> None:
     """Write the coefficients of the active rows back."""
     for a in range(small.n):
         k = s.active[a]
@@ -76,7 +76,7 @@ def _put_back(s: Rows, small: Rows) -> None:
 
 @merged
 def solve(
-    s: Rows,
+    s: SolverRows,
     memory: Memory,
     room: Pointer,
     scale: float,

@@ -79,7 +79,7 @@ class Memory(NamedTuple):
     integers: Pointer
 
 
-class Rows(NamedTuple):
+class SolverRows(NamedTuple):
     """A problem: its size, and pointers to its kernel, its targets and its vectors.
 
     Vectors of float32 are ``stride`` numbers apart, those of float64 ``width`` numbers.
@@ -116,7 +116,7 @@ class Rows(NamedTuple):
 @compiled
 def blank(
     place: int, K: Pointer, p: Pointer, n: int, width: int, eps: float, memory: Memory
-) -> Rows:
+) -> SolverRows:
     """A problem without coefficients, whose rows cannot move yet; the padding never can."""
     stride = width + (STAGGER - width) % 1024  # as in :func:`everyfold.svm.core.workspace.apart`
     longest = memory.widest + (STAGGER - memory.widest) % 1024
@@ -131,7 +131,7 @@ def blank(
         up[k] = LOWEST
         low[k] = HIGHEST
         number[k] = k
-    return Rows(
+    return SolverRows(
         n,
         width,
         stride,
@@ -158,7 +158,7 @@ def blank(
 
 
 @compiled
-def prepare(s: Rows) -> float:
+def prepare(s: SolverRows) -> float:
     """Fill the vectors of a problem without coefficients; return the largest of the diagonal."""
     largest = ZERO
     for k in range(s.n):
@@ -171,7 +171,7 @@ def prepare(s: Rows) -> float:
 
 
 @compiled
-def open_sides(s: Rows, k: int) -> None:
+def open_sides(s: SolverRows, k: int) -> None:
     """Set the sides of row k from where its coefficient is in its box."""
     beta, eps = s.beta[k], s.eps
     if beta < 0.0:
@@ -189,7 +189,7 @@ def open_sides(s: Rows, k: int) -> None:
 
 
 @compiled
-def set_box(s: Rows, C: float, lower: Pointer, upper: Pointer) -> None:
+def set_box(s: SolverRows, C: float, lower: Pointer, upper: Pointer) -> None:
     """Bounds of this C; coefficients within rounding of a bound are put on it."""
     for k in range(s.n):
         lo = C * lower[k]
@@ -211,7 +211,7 @@ def copy(source: Pointer, target: Pointer, count: int) -> None:
 
 
 @compiled
-def gradient(s: Rows) -> int:
+def gradient(s: SolverRows) -> int:
     """Compute K beta - p anew in float64, four support rows a pass; return their number."""
     beta, exact, support = s.beta, s.exact, s.support
     count = 0
@@ -236,7 +236,7 @@ def gradient(s: Rows) -> int:
 
 
 @compiled
-def extremes(s: Rows) -> tuple[float, float]:
+def extremes(s: SolverRows) -> tuple[float, float]:
     """Highest up and lowest low score of the float64 gradient."""
     up, low, exact = s.up, s.low, s.exact
     top, bottom = -np.inf, np.inf
@@ -247,7 +247,7 @@ def extremes(s: Rows) -> tuple[float, float]:
 
 
 @compiled
-def centre(s: Rows) -> tuple[float, float, float]:
+def centre(s: SolverRows) -> tuple[float, float, float]:
     """Round the gradient to float32 around the bias: what decides is then small and precise.
 
     Returns the shift, the violation in float64 and the largest magnitude.
@@ -263,7 +263,7 @@ def centre(s: Rows) -> tuple[float, float, float]:
 
 
 @compiled
-def uncentre(s: Rows, shift: float) -> None:
+def uncentre(s: SolverRows, shift: float) -> None:
     """Take over the gradient that the steps have kept up to date."""
     g, exact = s.g, s.exact
     for k in range(s.width):
@@ -271,7 +271,7 @@ def uncentre(s: Rows, shift: float) -> None:
 
 
 @compiled
-def bias(s: Rows) -> float:
+def bias(s: SolverRows) -> float:
     """The bias: the mean over free support vectors, else the middle of what the bounds allow."""
     total = 0.0
     free = 0
@@ -287,7 +287,7 @@ def bias(s: Rows) -> float:
 
 
 @compiled
-def play_of_bias(s: Rows) -> float:
+def play_of_bias(s: SolverRows) -> float:
     """How far the bias may move without leaving the minimum; not positive where it may not.
 
     A coefficient that only rounding keeps from its bound or from zero counts as being there.
@@ -304,7 +304,7 @@ def play_of_bias(s: Rows) -> float:
 
 
 @compiled
-def spread(s: Rows) -> float:
+def spread(s: SolverRows) -> float:
     """The standard deviation of the values of rows that may have a coefficient."""
     count, first, total, square = 0, 0.0, 0.0, 0.0
     for k in range(s.n):

@@ -20,7 +20,7 @@ from everyfold.svm.core.compiling import (
     onward,
     whole,
 )
-from everyfold.svm.core.state import Rows, open_sides
+from everyfold.svm.core.state import SolverRows, open_sides
 from everyfold.svm.core.workspace import DIRECTION, SIZE
 
 # The vectors in D, of a number for each row that has entered the direction: its part of the
@@ -33,7 +33,7 @@ _TAU = np.float32(1e-12)  # curvature of a pair with equal rows
 
 
 @compiled
-def _move(s: Rows, i: int, j: int, theta: Float32, d: Float32) -> tuple[Float32, Float32]:
+def _move(s: SolverRows, i: int, j: int, theta: Float32, d: Float32) -> tuple[Float32, Float32]:
     """Turn the direction, go d along it; return the highest up and the lowest low score."""
     g, up, low, Kp = s.g, s.up, s.low, s.Kp
     Ki = onward(s.K, i * s.width)
@@ -51,7 +51,7 @@ def _move(s: Rows, i: int, j: int, theta: Float32, d: Float32) -> tuple[Float32,
 
 
 @compiled
-def _gains(s: Rows, i: int, top: Float32) -> Float32:
+def _gains(s: SolverRows, i: int, top: Float32) -> Float32:
     """Second-order gain of pairing row i with every row; return the largest."""
     g, low, diag, gain = s.g, s.low, s.diag, s.gain
     Ki = onward(s.K, i * s.width)
@@ -80,7 +80,7 @@ def locate(n: int, a: Pointer, b: Pointer, number: Pointer, value: Float32) -> i
 
 
 @compiled
-def _enter(s: Rows, count: int, k: int, sign: float) -> int:
+def _enter(s: SolverRows, count: int, k: int, sign: float) -> int:
     """Add a unit of row k to the direction; return its number of rows.
 
     A row may have come to stand still, on a kernel of whole numbers: it does not enter twice.
@@ -101,7 +101,7 @@ def _enter(s: Rows, count: int, k: int, sign: float) -> int:
 
 
 @compiled
-def _turn(s: Rows, count: int, theta: float, i: int, j: int) -> tuple[int, float]:
+def _turn(s: SolverRows, count: int, theta: float, i: int, j: int) -> tuple[int, float]:
     """Make the direction e_i - e_j + theta times itself.
 
     Returns its number of rows, and how far it may be followed until one of them must stop.
@@ -140,7 +140,7 @@ def _go(D: Pointer, d: float, is_blocked: bool) -> float:
 
 
 @compiled
-def _forget(s: Rows, count: int) -> None:
+def _forget(s: SolverRows, count: int) -> None:
     """End the direction: write its coefficients back."""
     D = s.D
     for a in range(count):
@@ -153,14 +153,14 @@ def _forget(s: Rows, count: int) -> None:
 
 
 @compiled
-def _open_moved(s: Rows, k: int) -> None:
+def _open_moved(s: SolverRows, k: int) -> None:
     """Set the sides of a row that has entered the direction and moved."""
     s.beta[k] = s.D[_AT + whole(s.place[k]) - 1]
     open_sides(s, k)
 
 
 @merged
-def descend(s: Rows, tol: float, budget: int) -> tuple[int, float, float]:
+def descend(s: SolverRows, tol: float, budget: int) -> tuple[int, float, float]:
     """SMO with second-order selection and conjugate directions.
 
     A step along e_i - e_j mostly undoes part of the last one where the kernel is ill-conditioned.
