@@ -136,7 +136,7 @@ def table_of(study: Study, name: str) -> dict[str, Any]:
     return found
 
 
-def carry_out(study: Study, new_rows: int) -> Found:
+def execute(study: Study, new_rows: int) -> Found:
     """Search without a break, search with one, predict; stop where a command fails."""
     found = Found()
 
@@ -177,7 +177,7 @@ def main() -> None:
         size = f"{study.rows:,} rows of {study.columns} features: {study.megabytes:,.0f} MB"
         print(f"{size} as numbers, {on_disk / 1e6:,.0f} MB on disk; {where}", flush=True)
         print(f"memory of a process: {study.limit:,.0f} MB of data (RLIMIT_DATA)", flush=True)
-        found = carry_out(study, new_rows=study.rows // 4)
+        found = execute(study, new_rows=study.rows // 4)
         for name, ended in found.ended.items():
             print(f"{name:<10} {ended.seconds:6.1f} s, peak {ended.peak:5.0f} MB resident")
         print(f"kernels: {found.kernels}, of which {found.kept} were finished before the kill")

@@ -25,8 +25,8 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.crossval import GCV, Folds, HeldOut
-from everyfold.crossval.svm import SingleRows
+from everyfold.crossval import GCV, ClosedFormCV, Folds
+from everyfold.crossval.svm import SVMLooByStep
 from everyfold.kernels import RBF
 from everyfold.losses import Hinge, Squared
 from everyfold.operators import Circulant, CirculantWarning, Dense, Structure
@@ -76,7 +76,7 @@ def leave_one_out(structure: Any, X: np.ndarray, intercept: bool, folds: Folds, 
     """All held-out predictions of one candidate, from the data on."""
     task = Problem(X[:, :1], np.ones(len(X)), Squared(), intercept)
     operator = structure.bind(RBF(gamma=2.0), X)
-    list(HeldOut(route=route).evaluate(task, operator, [1.0], folds))
+    list(ClosedFormCV(route=route).evaluate(task, operator, [1.0], folds))
 
 
 def exact_seconds(e: int) -> str:
@@ -188,7 +188,7 @@ def public_search() -> None:
         X, y = search_rows(n)
         is_svc = model is svc
         y = np.where(y > 0.5, 1.0, -1.0) if is_svc else y
-        loss, criterion = (Hinge(), SingleRows(1e-3)) if is_svc else (Squared(), HeldOut())
+        loss, criterion = (Hinge(), SVMLooByStep(1e-3)) if is_svc else (Squared(), ClosedFormCV())
         problem = Problem(y[:, None], np.ones(n), loss, model is not ridge)
         folds = Folds.leave_one_out(n)
         grid = {"C": [1 / (2 * r) for r in ridges]} if is_svc else {"alpha": ridges}

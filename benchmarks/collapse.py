@@ -20,7 +20,7 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV
-from everyfold.crossval import GACV, Folds, HeldOut
+from everyfold.crossval import GACV, ClosedFormCV, Folds
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge
 from everyfold.operators import DenseMatrix
@@ -61,7 +61,7 @@ class Split:
                 found = GACV().evaluate(problem, operator, list(self.lambdas))
                 reported[i] = [float(value[0]) for value in found]
                 continue
-            criterion = HeldOut(order=order, certify=False, with_radius=False)
+            criterion = ClosedFormCV(order=order, certify=False, with_radius=False)
             results = criterion.evaluate(problem, operator, list(self.lambdas), self.folds)
             reported[i] = [record.mistakes(self.y, self.folds).mean() for record in results]
         return reported

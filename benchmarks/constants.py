@@ -25,7 +25,7 @@ from sklearn.model_selection import KFold
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV
-from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.engine.planning.costs import COSTS, CostModel
 from everyfold.folds import Folds
 from everyfold.kernels import RBF
@@ -83,7 +83,7 @@ def small_calls() -> float:
     problem = Problem(X[:, :1], np.ones(SMALL), Squared(), intercept=True)
     folds = Folds.from_splits(KFold(SMALL // 2).split(X), SMALL)
     ridges, K = np.logspace(-2, 2, 20).tolist(), DenseMatrix(RBF(0.1)(X))
-    method = HeldOut(route="eigen")
+    method = ClosedFormCV(route="eigen")
     seconds = median_seconds(lambda: list(method.evaluate(problem, K, ridges, folds)))
     return seconds / (3 * len(folds) * len(ridges))
 

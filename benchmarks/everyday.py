@@ -63,7 +63,7 @@ from everyfold import (
     InexactWarning,
     cross_val_score,
 )
-from everyfold.crossval import Folds, HeldOut
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.operators import CirculantWarning
@@ -442,7 +442,7 @@ def many(setup: Setup) -> Lines:
 
     def alone() -> None:
         operator = structure.bind(RBF(2.0), X)
-        list(HeldOut().evaluate(problem, operator, ridges, sets))
+        list(ClosedFormCV().evaluate(problem, operator, ridges, sets))
 
     alone()
     bare, _ = setup.seconds(alone)

@@ -21,7 +21,7 @@ from sklearn.metrics import mean_squared_error
 from sklearn.model_selection import GridSearchCV, KFold, RepeatedKFold
 from threadpoolctl import threadpool_limits
 
-from everyfold.crossval import Folds, HeldOut
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF
 from everyfold.linalg.blas import blas_threads
@@ -153,7 +153,7 @@ def main() -> None:
         f"median of {repeats}"
     )
     check_against_naive_refits()
-    assert HeldOut().order == np.inf
+    assert ClosedFormCV().order == np.inf
     parts = {
         "loo": leave_one_out,
         "grid": against_grid_search,

@@ -38,9 +38,9 @@ from everyfold.operators import (
     Nystrom,
     Primal,
     RandomFourier,
-    Responds,
+    SupportsResponse,
 )
-from everyfold.operators.base import Made, Splits
+from everyfold.operators.base import Made, SupportsSplit
 from everyfold.solvers import Problem
 
 N, D = 30, 3
@@ -74,7 +74,7 @@ class Item:
     these and all rows; None where the operator cannot predict.
     """
 
-    operator: Responds | Splits
+    operator: SupportsResponse | SupportsSplit
     fold: Callable
     K: np.ndarray | None = None
     new: object = None
@@ -283,7 +283,7 @@ def problem(q=1, weight="none", intercept=True, scaling="sum"):
     return Problem(Y, weights(weight), Squared(), intercept, scaling)
 
 
-class Moving(Splits):
+class Moving(SupportsSplit):
     """A kernel that is chosen by the training rows: it can only be split."""
 
     n = N

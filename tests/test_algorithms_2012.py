@@ -17,7 +17,7 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
 )
-from everyfold.crossval import Folds, HeldOut, Refit
+from everyfold.crossval import ClosedFormCV, Folds, Refit
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
 from everyfold.solvers import Problem
@@ -203,7 +203,7 @@ def test_single_fits_do_not_tell_what_the_true_kernel_predicts(table):
     problem = Problem(y[:, None], np.ones(N), Squared(), True)
     folds = Folds.from_splits(KFold(5).split(X), N)
     with pytest.raises(ValueError, match=r"predicts_with='kernel'.*use Refit"):
-        list(HeldOut().evaluate(problem, operator, [1.0], folds))
+        list(ClosedFormCV().evaluate(problem, operator, [1.0], folds))
     assert np.isfinite(next(Refit().evaluate(problem, operator, [1.0], folds)).values).all()
 
 

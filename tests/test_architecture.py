@@ -167,10 +167,10 @@ ASKED = {
     "Kernel",
     "Structure",
     "Operator",
-    "Multiplies",
-    "Responds",
-    "Splits",
-    "Differentiates",
+    "SupportsMatmul",
+    "SupportsResponse",
+    "SupportsSplit",
+    "SupportsGradient",
     "Failure",
 }
 """What arguments of users are told from others by, abilities, and what is plain data."""

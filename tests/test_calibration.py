@@ -405,8 +405,8 @@ def test_bad_input_is_refused(calibrated, data, words, monkeypatch):
     def work(*args, **kwargs):
         raise AssertionError("work began")
 
-    monkeypatch.setattr("everyfold.functions.cross_val.carry_out", work)
-    monkeypatch.setattr("everyfold.search.base.carry_out", work)
+    monkeypatch.setattr("everyfold.functions.cross_val.execute", work)
+    monkeypatch.setattr("everyfold.search.base.execute", work)
     with pytest.raises(ValueError, match=words):
         calibrated.fit(*data())
 

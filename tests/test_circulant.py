@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
-from everyfold.crossval import GCV, Folds, HeldOut, Refit
+from everyfold.crossval import GCV, ClosedFormCV, Folds, Refit
 from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
 from everyfold.linalg.symmetric import NotPositiveDefiniteError
@@ -153,7 +153,7 @@ class TestFactorsAndSteps:
         with pytest.warns(CirculantWarning, match="101"):
             matrix = Circulant(steps=1.0).bind(RBF(gamma=1.0), np.zeros((101, 1)))
         folds = Folds.leave_one_out(101)
-        (result,) = HeldOut().evaluate(problem(101), matrix, [0.1], folds)
+        (result,) = ClosedFormCV().evaluate(problem(101), matrix, [0.1], folds)
         y = problem(101).y
         close(result.values, reference.held_out(dense(matrix), y, np.ones(101), 0.1, True, folds))
 
@@ -350,8 +350,8 @@ class TestFolds:
         assert matrix.grid.fold_counts == tuple(np.cumprod(factors))
         for count in matrix.grid.fold_counts:
             folds = k_fold(n, count)
-            results = list(HeldOut().evaluate(task, matrix, RIDGES, folds))
-            twins = HeldOut().evaluate(task, DenseMatrix(K), RIDGES, folds)
+            results = list(ClosedFormCV().evaluate(task, matrix, RIDGES, folds))
+            twins = ClosedFormCV().evaluate(task, DenseMatrix(K), RIDGES, folds)
             for ridge, result, twin in zip(RIDGES, results, twins, strict=True):
                 truth = reference.held_out(K, task.y, task.w, ridge, intercept, folds, scaling)
                 close(result.values, truth)
@@ -365,7 +365,7 @@ class TestFolds:
         task = problem(24, 2, intercept, scaling)
         for count in (4, 24):
             folds = k_fold(24, count)
-            (result,) = HeldOut(order=3).evaluate(task, matrix, [0.2], folds)
+            (result,) = ClosedFormCV(order=3).evaluate(task, matrix, [0.2], folds)
             truth = reference.series(
                 dense(matrix), task.y, task.w, 0.2, intercept, folds, 3, scaling
             )
@@ -373,14 +373,14 @@ class TestFolds:
 
     def test_refitting_agrees(self):
         matrix, folds = bound((4, 6)), k_fold(24, 4)
-        (fast,) = HeldOut().evaluate(problem(24, 2), matrix, [0.2], folds)
+        (fast,) = ClosedFormCV().evaluate(problem(24, 2), matrix, [0.2], folds)
         (slow,) = Refit().evaluate(problem(24, 2), matrix, [0.2], folds)
         close(fast.values, slow.values)
 
     def test_some_of_the_blocks_are_folds_too(self):
         matrix = bound((4, 6))
         folds = k_fold(24, 4).subset([2, 0])
-        (result,) = HeldOut().evaluate(problem(24), matrix, [0.2], folds)
+        (result,) = ClosedFormCV().evaluate(problem(24), matrix, [0.2], folds)
         y = problem(24).y
         close(result.values, reference.held_out(dense(matrix), y, np.ones(24), 0.2, True, folds))
 
@@ -390,7 +390,7 @@ class TestFolds:
         folds = Folds.leave_one_out(24)
         values = GCV().evaluate(task, matrix, RIDGES)
         twins = GCV().evaluate(task, DenseMatrix(dense(matrix)), RIDGES)
-        results = HeldOut().evaluate(task, matrix, RIDGES, folds)
+        results = ClosedFormCV().evaluate(task, matrix, RIDGES, folds)
         for value, twin, result in zip(values, twins, results, strict=True):
             close(value, twin)
             close(value, ((task.y - result.values) ** 2).mean(axis=0))
@@ -408,7 +408,7 @@ class TestFolds:
         folds = Folds.from_splits(splitter.split(np.empty(24)), 24)
         matrix = bound((4, 6))
         with pytest.raises(ValueError, match=advice):
-            next(HeldOut().evaluate(problem(24), matrix, [1.0], folds))
+            next(ClosedFormCV().evaluate(problem(24), matrix, [1.0], folds))
         with pytest.raises(ValueError, match=advice):  # the planner does so before any work
             plan_exact(problem(24), matrix, 1, folds)
 
@@ -460,7 +460,9 @@ class TestComplexity:
         matrix = bind()
         assert self.peak(bind) < 4
         for f in folds.values():
-            assert self.peak(lambda f=f: list(HeldOut().evaluate(task, matrix, RIDGES, f))) < 16
+            assert (
+                self.peak(lambda f=f: list(ClosedFormCV().evaluate(task, matrix, RIDGES, f))) < 16
+            )
         response = matrix.respond(task.quadratic, 1.0)
         assert self.peak(lambda: response.solve_residual_blocks(rows, response.reduced()[rows])) < 8
         assert self.peak(lambda: list(GCV().evaluate(task, matrix, RIDGES))) < 8
@@ -476,7 +478,7 @@ class TestComplexity:
         list(GCV().evaluate(task, matrix, RIDGES * 4))
         assert calls == [3 * 24]
         calls.clear()
-        list(HeldOut().evaluate(task, matrix, RIDGES * 4, Folds.leave_one_out(24)))
+        list(ClosedFormCV().evaluate(task, matrix, RIDGES * 4, Folds.leave_one_out(24)))
         assert calls == [3 * 24]
 
     def test_the_spectrum_takes_no_transform_of_n_points(self, monkeypatch):

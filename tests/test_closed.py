@@ -8,10 +8,10 @@ from sklearn.svm import SVC, SVR
 from everyfold import choose_granularity
 from everyfold.crossval import (
     GACV,
+    ClosedFormCV,
     EigenvaluePerturbation,
     EigenvalueRatio,
     Folds,
-    HeldOut,
     SpanRule,
 )
 from everyfold.kernels import RBF
@@ -78,7 +78,7 @@ def test_the_span_is_the_distance_to_the_other_support_vectors(machine):
 def test_the_span_rule_is_near_leave_one_out(machine):
     problem, K, y, *_ = machine
     (value,) = SpanRule().evaluate(problem, DenseMatrix(K), [0.5])
-    (loo,) = HeldOut().evaluate(problem, DenseMatrix(K), [0.5], Folds.leave_one_out(50))
+    (loo,) = ClosedFormCV().evaluate(problem, DenseMatrix(K), [0.5], Folds.leave_one_out(50))
     assert abs(value[0] - np.mean(y * loo.values[:, 0] < 0)) <= 0.04
 
 

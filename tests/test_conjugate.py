@@ -13,9 +13,9 @@ from everyfold.crossval import conjugate_gradient as conjugate
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial, Precomputed
 from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import Dense, DenseMatrix, Iterative, Responds, StructureError
+from everyfold.operators import Dense, DenseMatrix, Iterative, StructureError, SupportsResponse
 from everyfold.operators import iterative as blockwise
-from everyfold.operators.base import Multiplies, Splits, having
+from everyfold.operators.base import SupportsMatmul, SupportsSplit, having
 from everyfold.operators.iterative import Blockwise, Preconditioner
 from everyfold.solvers import Classes, Problem
 from tests import cases
@@ -431,11 +431,11 @@ def test_blockwise_folds_equal_refits_of_the_dense_kernel(monkeypatch):
 
 def test_blockwise_does_not_factorise():
     block = Blockwise().bind(RBF(gamma=0.3), cases.features())
-    assert having(block, Multiplies) is block
-    for ability in (Responds, Splits):
+    assert having(block, SupportsMatmul) is block
+    for ability in (SupportsResponse, SupportsSplit):
         with pytest.raises(StructureError, match=r"cannot be factorised; use .*ConjugateGradient"):
             having(block, ability)
-    model = KernelRegressor(gamma=0.3, operator=Iterative(5, is_held=False))
+    model = KernelRegressor(gamma=0.3, operator=Iterative(5, is_in_memory=False))
     with pytest.raises(StructureError, match=r"30 rows .* cannot be factorised"):
         model.fit(cases.features(), np.zeros(30))
     with pytest.raises(ValueError, match=r"precomputed.*use operator=Dense\(\)"):

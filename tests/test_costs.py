@@ -28,7 +28,7 @@ from everyfold.engine.planning.costs import COSTS, CostModel, Workload
 from everyfold.engine.planning.first_use import SEARCH
 from everyfold.engine.planning.squared_loss import own_ridge, squared
 from everyfold.linalg import memory
-from everyfold.operators.base import Outline
+from everyfold.operators.base import OperatorSpec
 
 WORK = Workload(400, 400, 4, 1, ((40, 10),))
 THIN = replace(WORK, rank=30)
@@ -84,7 +84,7 @@ def test_low_rank_costs_less(name):
 
 def test_kernels_cost_what_they_hold():
     def kernel(n, rank, features=5, **outline):
-        found = Outline(rank, **outline)
+        found = OperatorSpec(rank, **outline)
         return costs.kernel_cost(n, found, features, is_low_rank=rank < n)
 
     assert kernel(800, 800).seconds > kernel(400, 400).seconds > kernel(400, 40).seconds
@@ -98,7 +98,7 @@ def test_every_constant_matters():
         plans = [squared(work, m, cost).seconds for work, m in ROUTES]
         more = [
             costs.fold_paths(WORK, (200, 200), is_staged=False, cost=cost).seconds,
-            costs.kernel_cost(400, Outline(400), 5, is_low_rank=False, cost=cost).seconds,
+            costs.kernel_cost(400, OperatorSpec(400), 5, is_low_rank=False, cost=cost).seconds,
             costs.overhead(4, 10, cost),
         ]
         return sum(plans) + sum(more)

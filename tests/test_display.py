@@ -292,7 +292,7 @@ def test_rank_curves_are_the_scores_of_these_ranks(monkeypatch):
     rows = rng.normal(size=(600, 4))
     target = np.sin(2.0 * rows[:, 0]) + rows[:, 1] ** 2 + 0.2 * rng.normal(size=600)
     grid = {"alpha": [1e-3, 0.1], "gamma": [0.03, 0.1, 0.3]}
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 300)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 300)
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=4).fit(rows, target)
     display = RankCurveDisplay.from_search(search)
     label, ranks, scores = display.lines[0]

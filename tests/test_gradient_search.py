@@ -45,7 +45,7 @@ from everyfold import (
 from everyfold.gradient import descent
 from everyfold.gradient import gradient_search as starts
 from everyfold.gradient import scaled_estimators as scales
-from everyfold.gradient.outer_folds import Walks
+from everyfold.gradient.outer_folds import OuterDescents
 from everyfold.kernels import resolve_gamma
 from everyfold.linalg import memory
 
@@ -463,7 +463,7 @@ def test_what_is_advised_instead_fits(monkeypatch):
 def test_journal(tmp_path, monkeypatch):
     path = tmp_path / "walks"
     whole = quick().fit(X, y)
-    walk, done = Walks.walk, []
+    walk, done = OuterDescents.walk, []
 
     def dies(self, *args):
         if len(done) == 2:
@@ -471,12 +471,12 @@ def test_journal(tmp_path, monkeypatch):
         done.append(args)
         return walk(self, *args)
 
-    monkeypatch.setattr(Walks, "walk", dies)
+    monkeypatch.setattr(OuterDescents, "walk", dies)
     with pytest.raises(KeyboardInterrupt):
         quick(journal=path).fit(X, y)
     done.clear()
     monkeypatch.setattr(
-        Walks, "walk", lambda self, *args: (done.append(args), walk(self, *args))[1]
+        OuterDescents, "walk", lambda self, *args: (done.append(args), walk(self, *args))[1]
     )
     search = quick(journal=path).fit(X, y)
     assert len(done) == 2  # of four outer folds

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from everyfold.crossval import GCV, Folds, HeldOut, OutOfFold, Refit
+from everyfold.crossval import GCV, ClosedFormCV, Folds, OutOfFold, Refit
 from everyfold.kernels import RBF
 from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import HuberHinge, Squared
@@ -33,7 +33,7 @@ def test_resummed_equals_refit(operator, fold, q, scaling, weight, intercept):
     problem = cases.problem(q, weight, intercept, scaling)
     bound, K = cases.operator(operator)
     folds = cases.folds(fold)
-    results = list(HeldOut().evaluate(problem, bound, RIDGES, folds))
+    results = list(ClosedFormCV().evaluate(problem, bound, RIDGES, folds))
     assert len(results) == len(RIDGES)
     for ridge, result in zip(RIDGES, results, strict=True):
         truth = expected(problem, K, folds, ridge)
@@ -42,7 +42,7 @@ def test_resummed_equals_refit(operator, fold, q, scaling, weight, intercept):
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("criterion", [HeldOut, Refit])
+@pytest.mark.parametrize("criterion", [ClosedFormCV, Refit])
 @pytest.mark.parametrize("weight", cases.WEIGHTS)
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("operator", ["rbf", "primal"])
@@ -67,7 +67,7 @@ def test_finite_orders_equal_the_naive_series(order, fold, scaling, weight, inte
     problem = cases.problem(2, weight, intercept, scaling)
     bound, K = cases.operator(operator)
     folds = cases.folds(fold)
-    (result,) = HeldOut(order=order).evaluate(problem, bound, [0.3], folds)
+    (result,) = ClosedFormCV(order=order).evaluate(problem, bound, [0.3], folds)
     truth = reference.series(
         K, problem.y, problem.w, 0.3, intercept, folds, order, problem.ridge_scaling
     )
@@ -82,10 +82,10 @@ def test_the_series_converges_at_the_rate_of_the_spectral_radius(scaling, interc
     bound, _ = cases.operator("rbf")
     folds = cases.folds("equal")
     ridge = 2.0 if scaling == "sum" else 2.0 / problem.n
-    (limit,) = HeldOut().evaluate(problem, bound, [ridge], folds)
+    (limit,) = ClosedFormCV().evaluate(problem, bound, [ridge], folds)
     errors, radius = [], None
     for order in (1, 5, 10, 20):
-        (result,) = HeldOut(order=order).evaluate(problem, bound, [ridge], folds)
+        (result,) = ClosedFormCV(order=order).evaluate(problem, bound, [ridge], folds)
         errors.append(np.abs(result.values - limit.values).max())
         radius = result.spectral_radius
     assert (radius < 1.0).all()
@@ -100,7 +100,7 @@ def test_the_spectral_radius_is_that_of_the_block():
     problem = cases.problem(1, "random", True)
     bound, K = cases.operator("rbf")
     folds = cases.folds("unequal")
-    criteria = [HeldOut(order=1), HeldOut(with_radius=True)]
+    criteria = [ClosedFormCV(order=1), ClosedFormCV(with_radius=True)]
     M = reference.response(K, problem.w, 0.1, True)
     truth = [
         np.abs(np.linalg.eigvals(M[np.ix_(S, S)] * (2.0 * problem.w[S]))).max() for S in folds.helds
@@ -108,7 +108,7 @@ def test_the_spectral_radius_is_that_of_the_block():
     for criterion in criteria:
         (result,) = criterion.evaluate(problem, bound, [0.1], folds)
         assert_allclose(result.spectral_radius, truth, rtol=1e-8)
-    (silent,) = HeldOut().evaluate(problem, bound, [0.1], folds)
+    (silent,) = ClosedFormCV().evaluate(problem, bound, [0.1], folds)
     assert np.isnan(silent.spectral_radius).all()
 
 
@@ -116,8 +116,8 @@ def test_finite_orders_collapse_to_the_training_error_where_the_ridge_is_small()
     problem = cases.problem(1, "none", False)
     bound, _ = cases.operator("rbf")
     folds = cases.folds("equal")
-    (first,) = HeldOut(order=1).evaluate(problem, bound, [1e-6], folds)
-    (exact,) = HeldOut().evaluate(problem, bound, [1e-6], folds)
+    (first,) = ClosedFormCV(order=1).evaluate(problem, bound, [1e-6], folds)
+    (exact,) = ClosedFormCV().evaluate(problem, bound, [1e-6], folds)
     y = problem.y[np.concatenate(folds.tests)]
     assert np.abs(first.values - y).max() < 1e-2 < np.abs(exact.values - y).max()
     assert first.spectral_radius.max() > 0.999
@@ -126,14 +126,14 @@ def test_finite_orders_collapse_to_the_training_error_where_the_ridge_is_small()
 @pytest.mark.parametrize("order", [0, -1, 1.5, float("nan")])
 def test_an_order_must_be_a_positive_integer_or_inf(order):
     with pytest.raises(ValueError, match="order="):
-        HeldOut(order=order)
+        ClosedFormCV(order=order)
 
 
 def test_folds_that_are_not_removals_are_refused_with_the_reason():
     folds = cases.Folds.from_splits([(np.arange(20), np.arange(15, 30))], 30)
     bound, _ = cases.operator("rbf")
     with pytest.raises(ValueError, match=r"split 0 is not a removal of rows.*use Refit"):
-        next(HeldOut().evaluate(cases.problem(), bound, [1.0], folds))
+        next(ClosedFormCV().evaluate(cases.problem(), bound, [1.0], folds))
 
 
 @pytest.mark.parametrize("weight", ["none", "random"])
@@ -165,7 +165,7 @@ def test_gcv_is_its_definition(intercept, operator):
 
 
 def test_order_infinity_is_the_default():
-    assert HeldOut().order == math.inf
+    assert ClosedFormCV().order == math.inf
 
 
 # -- ties --------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def test_rows_that_are_like_no_other_are_ties(order):
     y = rng.permutation(np.repeat([-1.0, 1.0], 10))
     problem = Problem(y[:, None], np.ones(20), HuberHinge(0.1), intercept=False)
     folds = Folds.leave_one_out(20)
-    (record,) = HeldOut(order=order).evaluate(problem, DenseMatrix(np.eye(20)), [0.1], folds)
+    (record,) = ClosedFormCV(order=order).evaluate(problem, DenseMatrix(np.eye(20)), [0.1], folds)
     if order == 1:  # the series is cut before the row's own term is gone
         assert np.all(record.values[:, 0] * y > 0.0)
     else:
@@ -190,7 +190,7 @@ def test_tiny_values_that_are_known_well_are_no_ties():
     K = RBF(100.0)(X)
     problem = Problem(y[:, None], np.ones(60), Squared(), intercept=False)
     folds = Folds.leave_one_out(60)
-    (record,) = HeldOut().evaluate(problem, DenseMatrix(K), [0.1], folds)
+    (record,) = ClosedFormCV().evaluate(problem, DenseMatrix(K), [0.1], folds)
     assert np.median(np.abs(record.values)) < 1e-6
     true = np.empty(60)
     for i in range(60):

@@ -26,7 +26,7 @@ from sklearn.svm import SVC
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning
 from everyfold.io.arrays import ArrayRows
 from everyfold.search.assessment import compare, worse
-from everyfold.search.fit_inputs import Contents
+from everyfold.search.fit_inputs import DataHash
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
 
@@ -521,16 +521,16 @@ def test_the_same_rows_may_come_in_another_container(numbers):
 )
 def test_contents_of_tables_of_words(first, second, is_other):
     pandas = pytest.importorskip("pandas")
-    one, other = (Contents.of(pandas.DataFrame(rows)) for rows in (first, second))
+    one, other = (DataHash.of(pandas.DataFrame(rows)) for rows in (first, second))
     assert bool(one.difference(other)) == is_other
 
 
 def test_contents_of_objects_are_their_number():
     """Rows of a kernel that is a function may be anything, which no process knows again."""
     one, other = ([{1}, {1, 2}], [{3}, {4}])
-    assert not Contents.of(one).difference(Contents.of(other))
-    assert Contents.of(one).difference(Contents.of(other[:1])) == "shape (1,), not (2,)"
-    assert Contents.of([[1], [1, 2]]).difference(Contents.of([[1]]))
+    assert not DataHash.of(one).difference(DataHash.of(other))
+    assert DataHash.of(one).difference(DataHash.of(other[:1])) == "shape (1,), not (2,)"
+    assert DataHash.of([[1], [1, 2]]).difference(DataHash.of([[1]]))
 
 
 def test_honest_scores_of_a_pickled_search(numbers):

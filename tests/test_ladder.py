@@ -38,9 +38,9 @@ from everyfold.crossval import ConjugateGradient, Folds
 from everyfold.engine.adaptive import candidate_state as standings
 from everyfold.engine.adaptive import low_rank_first as ladder
 from everyfold.engine.adaptive import pilot_splits as views
-from everyfold.engine.adaptive.strategy import Once, mean_score
+from everyfold.engine.adaptive.strategy import SingleRound, mean_score
 from everyfold.engine.execution import run
-from everyfold.engine.execution.refits import Confirm
+from everyfold.engine.execution.refits import ConfirmByRefit
 from everyfold.engine.planning import squared_loss as exact
 from everyfold.engine.records import Outcome
 from tests import cases
@@ -52,7 +52,7 @@ STATUSES = {"exact", "certified", "converged", "estimated"}
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A ladder for a few hundred rows."""
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 300)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 300)
     monkeypatch.setattr(ladder, "FIRST_RANK", 20)
     monkeypatch.setattr(ladder, "MOST_LARGE", standings.MOST_EXACT)
 
@@ -104,7 +104,7 @@ def test_candidates_that_are_left_behind_are_worse_by_estimates():
     ("rows", "seconds", "climbs"), [(400, 0.0, True), (400, np.inf, False), (401, 0.0, False)]
 )
 def test_fewer_rows_climb_if_they_are_costly(monkeypatch, rows, seconds, climbs):
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 1000)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 1000)
     monkeypatch.setattr(ladder, "COSTLY_ROWS", rows)
     monkeypatch.setattr(ladder, "COSTLY_SECONDS", seconds)
     climbing, dense = searches()
@@ -116,7 +116,7 @@ def test_fewer_rows_climb_if_they_are_costly(monkeypatch, rows, seconds, climbs)
 
 
 def test_a_ladder_that_would_take_longer_is_not_climbed(monkeypatch):
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 1000)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 1000)
     monkeypatch.setattr(ladder, "COSTLY_ROWS", 400)
     monkeypatch.setattr(ladder, "COSTLY_SECONDS", 0.0)
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID)
@@ -491,7 +491,7 @@ class TestPromises:
     def climb(looks, full=(), certified=(), best=1.0, rows=400):
         """A kernel for each candidate; ``full`` and ``certified`` are scores by number."""
         found = [
-            standings.Standing(
+            standings.CandidateState(
                 i, 1e-3, i, 1.0, score=0.5, residual=0.5, looks={1: standings.Look(look)}
             )
             for i, look in enumerate(looks)
@@ -527,7 +527,7 @@ class TestPromises:
     def paired(errors, looks=1, folds=0):
         """Candidates by the errors of the parts of every look; the first is known."""
         found = [
-            standings.Standing(
+            standings.CandidateState(
                 i, 1e-3, i, 1.0, score=0.5, residual=0.5,
                 looks={k: standings.Look(-own.mean(), own) for k in range(1, looks + 1)},
             )
@@ -663,7 +663,7 @@ class TestLooks:
             return replace(found, look=int(is_look))
 
         history = [[known(0, 0.5, is_look=False)], [known(1, 0.9, is_look=True)]]
-        confirm = Confirm(Once([]), None, "score")
+        confirm = ConfirmByRefit(SingleRound([]), None, "score")
         assert confirm.after(history, SimpleNamespace(n_folds=5)) == []
         inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], look=0)]]
         assert len(confirm.after(inexact, SimpleNamespace(n_folds=5))) == 2
@@ -700,7 +700,7 @@ class TestEstimates:
     def test_looks_tell_more_than_ranks_that_leave_much_out(self, scoring, seed, monkeypatch):
         options = {"grid": self.GRID, "xy": data(500, seed), "scoring": scoring, "refit": False}
         climbing, dense = searches(**options)
-        monkeypatch.setattr(ladder.Ladder, "_shifts", lambda *_: {})
+        monkeypatch.setattr(ladder.LowRankFirst, "_shifts", lambda *_: {})
         unsettled, _ = searches(**options)
         truth = dense.cv_results_["mean_test_score"]
         error = (1.0 if scoring == "r2" else 0.0) - truth
@@ -735,9 +735,9 @@ class TestEstimates:
 
     def test_standings_are_made_once_a_round_and_once_in_the_end(self, monkeypatch):
         """Not after every kernel: of thousands of candidates that would take longest of all."""
-        made, rounds, replay, after = [], [], standings.Climb.replay, ladder.Ladder.after
+        made, rounds, replay, after = [], [], standings.Climb.replay, ladder.LowRankFirst.after
         monkeypatch.setattr(standings.Climb, "replay", lambda *a: made.append(1) or replay(*a))
-        monkeypatch.setattr(ladder.Ladder, "after", lambda *a: rounds.append(1) or after(*a))
+        monkeypatch.setattr(ladder.LowRankFirst, "after", lambda *a: rounds.append(1) or after(*a))
         X, y = data()
         FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=5, refit=False).fit(X, y)
         assert len(made) == len(rounds) + 2
@@ -753,7 +753,7 @@ class TestEstimates:
 
     def test_nothing_estimated_gets_ahead_of_the_best(self):
         found = [
-            standings.Standing(
+            standings.CandidateState(
                 i, 1e-3, i, 1.0, score=0.2, residual=0.5, looks={1: standings.Look(look)}
             )
             for i, look in enumerate((0.6, 0.9, 0.1))
@@ -772,7 +772,7 @@ class TestEstimates:
     @pytest.mark.parametrize("scoring", ["neg_mean_squared_error", "neg_root_mean_squared_error"])
     def test_the_best_leads_whatever_looks_say_of_the_others(self, cv, scoring, monkeypatch):
         options = {"cv": cv, "scoring": scoring, "grid": self.GRID, "refit": False}
-        monkeypatch.setattr(ladder.Ladder, "_shifts", lambda *_: {})
+        monkeypatch.setattr(ladder.LowRankFirst, "_shifts", lambda *_: {})
         expected, _ = searches(**options)
         monkeypatch.undo()
         small.__wrapped__(monkeypatch)
@@ -795,7 +795,7 @@ class TestEstimates:
         assert nothing.likeness == flat.likeness == 1.0
 
     def test_what_was_refitted_stays(self):
-        class Estimated(Once):
+        class Estimated(SingleRound):
             def restated(self, history, data):
                 assert not any(outcome.is_refit for outcomes in history for outcome in outcomes)
                 return [known(0), known(1)]
@@ -805,7 +805,7 @@ class TestEstimates:
             found = Outcome(number, np.arange(1), [0.5], None, np.ones(1, dtype=bool), no, no, {})
             return replace(found, **facts)
 
-        confirm = Confirm(Estimated([]), None, "score")
+        confirm = ConfirmByRefit(Estimated([]), None, "score")
         history = [[known(0), known(1)], [known(0, is_refit=True)]]
         assert [outcome.number for outcome in confirm.restated(history, None)] == [1]
 
@@ -818,7 +818,7 @@ class TestNeighbours:
     def climb(self, *, gain):
         """Four kernels, from narrow to wide, which ranks captured; (2, 1.0) is done and leads."""
         found = [
-            standings.Standing(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, upper=0.85)
+            standings.CandidateState(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, upper=0.85)
             for k in range(4)
             for i, rho in enumerate(self.RIDGES)
         ]

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, KernelRegressor
-from everyfold.crossval import Folds, HeldOut, Refit
+from everyfold.crossval import ClosedFormCV, Folds, Refit
 from everyfold.crossval.base import Failure
 from everyfold.engine.execution import run
 from everyfold.kernels import RBF
@@ -50,7 +50,7 @@ def test_others_stay(cv):
     assert Folds.leave_one_out(N).merged is None
 
 
-@pytest.mark.parametrize("criterion", [HeldOut(), HeldOut(route="explicit"), Refit()])
+@pytest.mark.parametrize("criterion", [ClosedFormCV(), ClosedFormCV(route="explicit"), Refit()])
 @pytest.mark.parametrize("weights", [np.ones(N), np.where(np.arange(N) % 5 == 0, 0.0, 1.5)])
 def test_values_are_those_of_every_fold(criterion, weights):
     problem, operator = Problem(Y, weights, Squared(), True), Dense().bind(RBF(0.3), X)

@@ -32,7 +32,7 @@ from everyfold import (
     cross_validate,
 )
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.racing import Race
+from everyfold.engine.adaptive.racing import Racing
 from everyfold.engine.planning import refit_costs as plainfits
 from everyfold.engine.planning.units import Group, Unit
 from everyfold.engine.records import Outcome
@@ -178,7 +178,7 @@ class TestCostly:
         monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.COSTLY_SECONDS", 0.0)
         monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.FIRST_RANK", 64)
         monkeypatch.setattr(
-            "everyfold.engine.adaptive.low_rank_first.Ladder.is_quicker", lambda *_: True
+            "everyfold.engine.adaptive.low_rank_first.LowRankFirst.is_quicker", lambda *_: True
         )
         found, original = [], nested._winners_from_low_rank
 
@@ -432,7 +432,7 @@ class TestRace:
     def test_candidates_that_tie_all_go_on(self):
         """The first of equal candidates wins, as in scikit-learn, whichever ran through first."""
         units = [Unit(((Group((k,), None),),), None, None, frozenset(), "") for k in range(3)]
-        race = Race(units, [(0, 1)], "score", np.ones(2))
+        race = Racing(units, [(0, 1)], "score", np.ones(2))
 
         def known(number, folds, score):
             n = len(folds)

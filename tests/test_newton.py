@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from sklearn.svm import SVC, SVR
 
 from everyfold import HuberSVC, KernelLogisticClassifier, KernelRegressor, cross_val_score
-from everyfold.crossval import Folds, HeldOut, Refit
+from everyfold.crossval import ClosedFormCV, Folds, Refit
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge, Logistic, QuadraticEpsilon, SmoothEpsilon, SquaredHinge
 from everyfold.operators import Dense, DenseMatrix, LowRank
@@ -148,7 +148,7 @@ def test_a_fit_that_does_not_converge_says_so(monkeypatch):
     operator = Dense().bind(RBF(0.5), X)
     fit = solve(problem, operator, 1e-3)
     assert not fit.is_converged
-    (result,) = HeldOut().evaluate(problem, operator, [1e-3], Folds.leave_one_out(N))
+    (result,) = ClosedFormCV().evaluate(problem, operator, [1e-3], Folds.leave_one_out(N))
     assert np.isnan(result.values).all()
     assert not result.is_exact.any()
     (result,) = Refit().evaluate(problem, operator, [1e-3], fold_set("equal"))
@@ -202,7 +202,7 @@ def test_order_exact_equals_refitting(loss, intercept, weight, scaling):
     K = RBF(0.5)(X)
     ridges = [0.05, 2.0] if scaling == "sum" else [0.05 / N, 2.0 / N]
     folds = fold_set("unequal")
-    results = HeldOut(order="exact").evaluate(problem, DenseMatrix(K), ridges, folds)
+    results = ClosedFormCV(order="exact").evaluate(problem, DenseMatrix(K), ridges, folds)
     for ridge, result in zip(ridges, results, strict=True):
         assert_allclose(result.values, refits(problem, K, ridge, folds), atol=1e-6)
         assert result.is_exact.all()
@@ -274,7 +274,7 @@ def test_folds_with_a_flat_intercept_are_refits_or_not_called_exact(loss, ridge,
     for seed in range(6):
         K, problem = loose(loss, seed)
         folds = fold_set("equal", problem.n)
-        (result,) = HeldOut(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
+        (result,) = ClosedFormCV(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
         ours = folds.split(result.values)
         truth = folds.split(refits(problem, K, ridge, folds))
         for fold, held, true, is_exact in zip(folds, ours, truth, result.is_exact, strict=True):
@@ -300,7 +300,7 @@ def test_the_certificate_finds_exact_folds_and_others_and_is_right():
                     folds = fold_set(fold)
                     for ridge in (0.02, 1.0, 30.0):
                         ridge = ridge if scaling == "sum" else ridge / N
-                        (result,) = HeldOut().evaluate(problem, DenseMatrix(K), [ridge], folds)
+                        (result,) = ClosedFormCV().evaluate(problem, DenseMatrix(K), [ridge], folds)
                         truth = folds.split(refits(problem, K, ridge, folds))
                         ours = folds.split(result.values)
                         for a, b, exact in zip(ours, truth, result.is_exact, strict=True):
@@ -321,7 +321,7 @@ def test_the_step_is_the_formula(loss, intercept, weight, scaling, fold):
     K = RBF(0.5)(X)
     folds = fold_set(fold)
     ridge = 0.3 if scaling == "sum" else 0.3 / N
-    (result,) = HeldOut(with_radius=True).evaluate(problem, DenseMatrix(K), [ridge], folds)
+    (result,) = ClosedFormCV(with_radius=True).evaluate(problem, DenseMatrix(K), [ridge], folds)
     fit = solve(problem, DenseMatrix(K), ridge)
     u = K @ fit.solution.coef[:, 0] + fit.solution.intercept[0]
     y, w = problem.y[:, 0], problem.w
@@ -359,7 +359,7 @@ def test_finite_orders_are_the_naive_series(loss, intercept, weight, scaling, or
     K = RBF(0.5)(X)
     folds = fold_set(fold)
     ridge = 0.3 if scaling == "sum" else 0.3 / N
-    (result,) = HeldOut(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
+    (result,) = ClosedFormCV(order=order).evaluate(problem, DenseMatrix(K), [ridge], folds)
     fit = solve(problem, DenseMatrix(K), ridge)
     u = K @ fit.solution.coef[:, 0] + fit.solution.intercept[0]
     y, w = problem.y[:, 0], problem.w
@@ -394,8 +394,8 @@ def test_low_rank_folds_equal_those_of_the_dense_matrix():
         X, problem = make(loss, "random")
         for fold in ("unequal", "loo"):
             folds = fold_set(fold)
-            (dense,) = HeldOut().evaluate(problem, DenseMatrix(X @ X.T), [0.5], folds)
-            (low,) = HeldOut().evaluate(problem, LowRank(X), [0.5], folds)
+            (dense,) = ClosedFormCV().evaluate(problem, DenseMatrix(X @ X.T), [0.5], folds)
+            (low,) = ClosedFormCV().evaluate(problem, LowRank(X), [0.5], folds)
             assert_allclose(low.values, dense.values, atol=1e-6)
 
 
@@ -407,7 +407,7 @@ def test_leave_one_out_of_narrow_kernels_keeps_the_sign():
     K = RBF(8.0)(X)
     problem = Problem(y[:, None], np.ones(60), HuberHinge(0.05), intercept=False)
     folds = Folds.leave_one_out(60)
-    (result,) = HeldOut().evaluate(problem, DenseMatrix(K), [0.05], folds)
+    (result,) = ClosedFormCV().evaluate(problem, DenseMatrix(K), [0.05], folds)
     truth = refits(problem, K, 0.05, folds)[:, 0]
     small = np.abs(truth) < 1e-6
     assert small.sum() > 5
@@ -420,8 +420,8 @@ def test_many_targets_are_fitted_one_by_one():
     joint = Problem(both, problem.w, problem.loss, True)
     folds = fold_set("unequal")
     operator = Dense().bind(RBF(0.5), X)
-    (result,) = HeldOut().evaluate(joint, operator, [0.3], folds)
-    (single,) = HeldOut().evaluate(problem, operator, [0.3], folds)
+    (result,) = ClosedFormCV().evaluate(joint, operator, [0.3], folds)
+    (single,) = ClosedFormCV().evaluate(problem, operator, [0.3], folds)
     assert_allclose(result.values[:, 0], single.values[:, 0], atol=1e-8)
     assert_allclose(result.values[:, 1], -single.values[:, 0], atol=1e-8)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.model_selection import KFold
 
-from everyfold.crossval import Folds, HeldOut, Refit
+from everyfold.crossval import ClosedFormCV, Folds, Refit
 from everyfold.kernels import RBF
 from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import Squared
@@ -43,7 +43,7 @@ def duplicated():
 
 
 @pytest.mark.parametrize("route", ROUTES)
-@pytest.mark.parametrize("criterion", [HeldOut, Refit])
+@pytest.mark.parametrize("criterion", [ClosedFormCV, Refit])
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("alpha", [1e-10, 1e-4])
 @pytest.mark.parametrize("gamma", [1e-6, 0.3, 1e6])
@@ -79,7 +79,7 @@ def test_narrow_kernels_keep_their_digits():
     y = np.where(np.arange(12) % 3 == 0, 1.0, -1.0)
     folds = Folds.leave_one_out(12)
     problem = Problem(y[:, None], np.ones(12), Squared(), intercept=False)
-    (result,) = HeldOut(route="eigen").evaluate(problem, operator, [1e-3], folds)
+    (result,) = ClosedFormCV(route="eigen").evaluate(problem, operator, [1e-3], folds)
     truth = exact(operator.K, y, 1e-3, False, folds)
     visible = np.abs(truth) > 1e-12
     assert 3 < visible.sum() < 12
@@ -90,5 +90,5 @@ def test_narrow_kernels_keep_their_digits():
 def test_an_identity_kernel_predicts_exactly_zero():
     operator = Dense().bind(RBF(1e6), cases.features(12))
     problem = Problem(np.ones((12, 1)), np.ones(12), Squared(), intercept=False)
-    (result,) = HeldOut().evaluate(problem, operator, [1e-3], Folds.leave_one_out(12))
+    (result,) = ClosedFormCV().evaluate(problem, operator, [1e-3], Folds.leave_one_out(12))
     assert np.abs(result.values).max() < 1e-15

@@ -16,7 +16,7 @@ from sklearn.preprocessing import KernelCenterer, StandardScaler
 
 import everyfold
 from everyfold import FastGridSearchCV, KernelRegressor, Nystrom
-from everyfold.crossval import BySums, HeldOut
+from everyfold.crossval import ClosedFormCV, GramCV
 from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF, Linear
 from everyfold.losses import (
@@ -122,7 +122,7 @@ class TestFolds:
         operator, K = cases.operator("nystrom")
         problem = cases.problem(3, weight, intercept, scaling)
         folds = cases.folds(name)
-        found = list(BySums().evaluate(problem, operator, ridges, folds))
+        found = list(GramCV().evaluate(problem, operator, ridges, folds))
         for ridge, result in zip(ridges, found, strict=True):
             expected = reference.held_out(K, problem.y, problem.w, ridge, intercept, folds, scaling)
             np.testing.assert_allclose(result.values, expected, rtol=1e-8, atol=1e-8)
@@ -132,8 +132,8 @@ class TestFolds:
         V = cases.features() + 1e5
         problem = cases.problem(1)
         folds = cases.folds("equal")
-        (found,) = BySums().evaluate(problem, LowRank(V), [1e-2], folds)
-        (near,) = BySums().evaluate(problem, LowRank(V - 1e5), [1e-2], folds)
+        (found,) = GramCV().evaluate(problem, LowRank(V), [1e-2], folds)
+        (near,) = GramCV().evaluate(problem, LowRank(V - 1e5), [1e-2], folds)
         np.testing.assert_allclose(found.values, near.values, rtol=1e-7)
 
     def test_planner_takes_sums_for_few_folds_and_blocks_for_single_rows(self):
@@ -147,7 +147,7 @@ class TestFolds:
     def test_dense_kernels_have_no_sums(self):
         operator, _ = cases.operator("rbf")
         with pytest.raises(StructureError, match="low rank"):
-            next(BySums().evaluate(cases.problem(), operator, [1.0], cases.folds("equal")))
+            next(GramCV().evaluate(cases.problem(), operator, [1.0], cases.folds("equal")))
 
     def test_one_step_equals_that_of_the_matrix(self):
         X, low, dense = bound()
@@ -155,7 +155,7 @@ class TestFolds:
         problem = Problem(labels(X, loss), np.ones(40), loss, intercept=True)
         folds = everyfold.crossval.Folds.from_splits(KFold(3).split(X), 40)
         values = [
-            next(HeldOut().evaluate(problem, operator, [0.2], folds)).values
+            next(ClosedFormCV().evaluate(problem, operator, [0.2], folds)).values
             for operator in (low, dense)
         ]
         np.testing.assert_allclose(*values, atol=1e-6)
@@ -249,7 +249,7 @@ class TestLandmarks:
         assert operator.V.shape == (20, 0)
         problem = Problem(y[:, None], np.ones(20), Squared(), intercept=True)
         folds = everyfold.crossval.Folds.from_splits(KFold(4).split(X), 20)
-        for found in BySums().evaluate(problem, operator, ridges, folds):
+        for found in GramCV().evaluate(problem, operator, ridges, folds):
             expected = [np.full(5, np.delete(y, fold.test).mean()) for fold in folds]
             np.testing.assert_allclose(found.values[:, 0], np.concatenate(expected))
 

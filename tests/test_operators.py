@@ -18,8 +18,8 @@ from everyfold.operators import (
     Nystrom,
     Primal,
     Quadratic,
-    Responds,
     StructureError,
+    SupportsResponse,
 )
 from everyfold.operators.response import DualModel
 from everyfold.svm.kernel32 import Kernel32
@@ -130,7 +130,7 @@ class TestFolds:
 
     def test_restrict_and_cross(self, name):
         item = cases.item(name)
-        if not isinstance(item.operator, Responds):
+        if not isinstance(item.operator, SupportsResponse):
             return  # it can only be split
         inside = item.operator.restrict(self.TRAIN)
         self.check(inside, item.operator.cross(self.TEST, self.TRAIN), item.fold)
@@ -160,7 +160,7 @@ def test_the_market_has_every_operator():
         own = set() if inspect.isabstract(kind) else {kind}
         return own.union(*(leaves(child) for child in below))
 
-    ours = {kind for kind in leaves(Responds) if kind.__module__.startswith("everyfold.")}
+    ours = {kind for kind in leaves(SupportsResponse) if kind.__module__.startswith("everyfold.")}
     assert ours <= {type(cases.item(name).operator) for name in cases.EVERY}
 
 

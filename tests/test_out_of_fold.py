@@ -178,7 +178,7 @@ def test_a_kernel_of_low_rank_says_so():
 
 def test_a_ladder_keeps_the_values_of_the_last_look(monkeypatch):
     """The winner is evaluated on the full matrix at last, others only at low rank."""
-    monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.LADDER_ROWS", 200)
+    monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.LOW_RANK_FIRST_ROWS", 200)
     monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.FIRST_RANK", 20)
     rows, target = make_friedman1(250, n_features=5, noise=1.0, random_state=0)
     grid = {"gamma": np.logspace(-2, 1, 5), "alpha": np.logspace(-3, 1, 5)}

@@ -14,8 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import listening, tell, told, within
-from everyfold.engine.watch import Watch
+from everyfold._progress import reporting_to, tell, told, within
+from everyfold.engine.watch import ProgressListener
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 
@@ -144,7 +144,7 @@ def test_silence(monkeypatch, every_state):
 def test_shares_add_up_and_nobody_need_listen():
     heard = []
     tell(0.5)
-    with listening(heard.append):
+    with reporting_to(heard.append):
         for k in range(2):
             with within(k, 2):
                 assert list(told("ab")) == ["a", "b"]
@@ -155,4 +155,4 @@ def test_shares_add_up_and_nobody_need_listen():
 def test_a_pickled_watch_tells_nobody():
     search = FastGridSearchCV(LSSVR(), GRID, verbose=1)
     watch = progress.Progress(search, (X, y, None), 7, 14)
-    assert type(pickle.loads(pickle.dumps(watch))) is Watch
+    assert type(pickle.loads(pickle.dumps(watch))) is ProgressListener

@@ -154,7 +154,7 @@ class TestSearch:
         assert first.best_estimator_.operator == RandomFourier(30, random_state=5)
 
     def test_it_climbs_no_ladder(self, monkeypatch):
-        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.LADDER_ROWS", 50)
+        monkeypatch.setattr("everyfold.engine.adaptive.low_rank_first.LOW_RANK_FIRST_ROWS", 50)
         X, y = regression()
         search = FastGridSearchCV(KernelRegressor(operator=WAVES), GRID, cv=4).fit(X, y)
         assert "rank 30" in search.plan_.operator

@@ -44,7 +44,7 @@ from everyfold import (
 )
 from everyfold.adapters.pipelines import freeze
 from everyfold.engine.planning.first_use import SEARCH
-from everyfold.engine.scoring.metrics import Side, find_metric
+from everyfold.engine.scoring.metrics import ScoredRows, find_metric
 from everyfold.estimators.targets import Labels, Numbers
 
 EXTRA = {"is_exact", "status", "is_identity", "spectral_radius"}
@@ -899,7 +899,7 @@ def test_fast_metrics_of_numbers_are_scikit_learns(scoring, q):
     target = Numbers.read(truth[:, 0] if q == 1 else truth)
     scorer = get_scorer(scoring)
     metric = find_metric(scorer, target)
-    side = Side(target, tuple(parts))
+    side = ScoredRows(target, tuple(parts))
     scored = metric(side, values[side.rows])
     assert scored.is_known.all()
     y_true = target.predict(truth)
@@ -910,7 +910,7 @@ def test_fast_metrics_of_numbers_are_scikit_learns(scoring, q):
 
 def test_r2_of_one_row_is_not_defined():
     target = Numbers.read(y)
-    side = Side(target, (np.array([3]), np.array([1, 2])))
+    side = ScoredRows(target, (np.array([3]), np.array([1, 2])))
     metric = find_metric(get_scorer("r2"), target)
     with pytest.warns(UndefinedMetricWarning, match="less than two samples"):
         scores = metric(side, np.zeros((3, 1))).scores
@@ -926,7 +926,7 @@ def test_fast_metrics_of_labels_are_scikit_learns(scoring, classes):
     target = Labels.read(labels)
     values = rng.normal(size=target.columns.shape)
     parts = [*np.split(np.arange(60), 6), np.array([4]), np.flatnonzero(labels == classes[0])]
-    side = Side(target, tuple(parts))
+    side = ScoredRows(target, tuple(parts))
     scorer = get_scorer(scoring)
     scored = find_metric(scorer, target)(side, values[side.rows])
     predicted = target.predict(values)

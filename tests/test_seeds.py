@@ -129,7 +129,7 @@ def test_confirmed_scores_are_those_of_refits_with_the_seed():
 
 
 def test_the_ladder_draws_by_the_seed(monkeypatch):
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 80)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 80)
     monkeypatch.setattr(ladder, "FIRST_RANK", 8)
     monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 85)
     grid = {"gamma": [0.01, 0.1, 0.5, 2.0], "alpha": [0.01, 0.1, 1.0]}

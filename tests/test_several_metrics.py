@@ -20,7 +20,7 @@ METRICS = ["neg_mean_squared_error", "neg_max_error"]
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """A ladder for a few hundred rows."""
-    monkeypatch.setattr(ladder, "LADDER_ROWS", 200)
+    monkeypatch.setattr(ladder, "LOW_RANK_FIRST_ROWS", 200)
     monkeypatch.setattr(ladder, "FIRST_RANK", 10)
 
 

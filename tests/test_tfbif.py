@@ -17,7 +17,7 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
 )
-from everyfold.crossval import Folds, HeldOut
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge, Squared
@@ -201,7 +201,7 @@ def test_squared_loss_of_every_order(table, order, scaling, intercept, cv):
     folds = Folds.from_splits(cv.split(X), N)
     for route in ("cholesky", "eigen"):
         operator = fast(12).bind(RBF(GAMMA), X)
-        criterion = HeldOut(order=order, route=route)
+        criterion = ClosedFormCV(order=order, route=route)
         records = criterion.evaluate(problem, operator, [2 * ridge, ridge], folds)
         record = list(records)[1]
         values = np.empty(N)
@@ -249,7 +249,7 @@ def test_huber_hinge_of_every_order(table, order, scaling, intercept, cv):
     problem = Problem(y[:, None], np.ones(N), HuberHinge(h), intercept, scaling)
     folds = Folds.from_splits(cv.split(X), N)
     operator = fast(12).bind(RBF(GAMMA), X)
-    (record,) = HeldOut(order=order).evaluate(problem, operator, [ridge], folds)
+    (record,) = ClosedFormCV(order=order).evaluate(problem, operator, [ridge], folds)
     values = np.empty(N)
     values[np.concatenate(folds.tests)] = record.values[:, 0]
     np.testing.assert_allclose(values, expected, rtol=0, atol=1e-9)
@@ -333,7 +333,7 @@ def counted(monkeypatch, n, c, t, loss, scaling):
     ridge = 1.0 / (n if scaling == "mean" else 1)
     with monkeypatch.context() as patched:
         count = Counted(patched)
-        criterion = HeldOut(order=1, route="cholesky", with_radius=False)
+        criterion = ClosedFormCV(order=1, route="cholesky", with_radius=False)
         list(criterion.evaluate(problem, operator, [ridge], folds))
     return count.flops
 

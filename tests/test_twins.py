@@ -20,7 +20,7 @@ from everyfold import (
     permutation_test_score,
 )
 from everyfold.engine.scoring import ties as twins
-from everyfold.engine.scoring.ties import firsts_of
+from everyfold.engine.scoring.ties import first_duplicate
 
 RNG = np.random.default_rng(0)
 X = RNG.integers(0, 4, (150, 2)).astype(float)
@@ -65,11 +65,11 @@ def test_ties_of_regressors(model):
 
 def test_predictions_of_the_same_rows_are_the_same():
     K = rbf_kernel(X, gamma=0.1)
-    K = K[np.ix_(firsts_of(X), firsts_of(X))]  # to the last bit
+    K = K[np.ix_(first_duplicate(X), first_duplicate(X))]  # to the last bit
     for model, rows in (KernelRidge(kernel="rbf"), X), (KernelRidge(kernel="precomputed"), K):
         values = cross_val_predict(model, rows, Y, cv=CV)
         for _, test in CV.split(X):
-            firsts = firsts_of(X[test])
+            firsts = first_duplicate(X[test])
             assert_array_equal(values[test], values[test][firsts])
 
 
@@ -88,8 +88,8 @@ def test_rows_that_are_the_same_are_found_in_any_form():
         (np.array([1.0, 2.0, 0.0, 1.0, 2.0, 1e-300]), [1, 0, 0, 1, 0, 1], [0, 1, 2, 4, 6])
     )
     for form in rows, sparse.csr_array(rows), explicit:
-        assert_array_equal(firsts_of(form), [0, 1, 0, 3])
-    assert_array_equal(firsts_of(np.array(["a", "a"], dtype=object)), [0, 1])
+        assert_array_equal(first_duplicate(form), [0, 1, 0, 3])
+    assert_array_equal(first_duplicate(np.array(["a", "a"], dtype=object)), [0, 1])
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -99,11 +99,11 @@ def test_equal_rows_are_found_as_by_a_loop(seed, monkeypatch):
     rows = random.integers(-1, 2, size=random.integers(1, 60, size=2) // [1, 15] + [0, 1])
     expected = [int(np.argmax((rows == row).all(axis=1))) for row in rows]
     for form in rows, 1e-9 * rows, np.asfortranarray(rows), sparse.coo_array(0.5 * rows):
-        assert firsts_of(form).tolist() == expected
+        assert first_duplicate(form).tolist() == expected
 
 
 def test_rows_with_the_same_hash_are_compared(monkeypatch):
     monkeypatch.setattr(twins, "_mixed", np.zeros_like)
     rows = np.array([[1.0, 2.0], [1.0, 3.0], [1.0, 2.0], [4.0, 5.0]])
     for form in rows, sparse.csr_array(rows):
-        assert firsts_of(form).tolist() == [0, 1, 0, 3]
+        assert first_duplicate(form).tolist() == [0, 1, 0, 3]

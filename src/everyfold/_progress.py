@@ -18,7 +18,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 
 @contextmanager
-def listening(listener: Listener | None) -> Iterator[None]:
+def reporting_to(listener: Listener | None) -> Iterator[None]:
     """Have loops inside tell the listener the share that is done, from 0 to 1."""
     token = _LISTENER.set(listener)
     try:
@@ -34,7 +34,7 @@ def within(k: int, count: int) -> Iterator[None]:
     if outer is None or count == 1:
         yield
         return
-    with listening(lambda share: outer((k + share) / count)):
+    with reporting_to(lambda share: outer((k + share) / count)):
         yield
     outer((k + 1) / count)
 
@@ -51,7 +51,7 @@ def told(items: Sequence[Item]) -> Iterator[Item]:
 
     Examples
     --------
-    >>> with listening(print):
+    >>> with reporting_to(print):
     ...     found = list(told("ab"))
     0.5
     1.0
@@ -76,12 +76,12 @@ def _package(frame: FrameType) -> str:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0]
 
 
-def counted(count: int, noun: str) -> str:
+def pluralise(count: int, noun: str) -> str:
     """So many of something, in words.
 
     Examples
     --------
-    >>> counted(1, "candidate"), counted(0, "row"), counted(3, "class")
+    >>> pluralise(1, "candidate"), pluralise(0, "row"), pluralise(3, "class")
     ('1 candidate', '0 rows', '3 classes')
     """
     ending = "" if count == 1 else "es" if noun.endswith("s") else "s"

@@ -34,7 +34,7 @@ from everyfold.crossval import InexactWarning
 from everyfold.engine.kept_models import KeptFolds, keep_folds
 from everyfold.engine.reading.candidates import warn_of_refits
 from everyfold.engine.reading.reader import not_sped_up
-from everyfold.engine.request import Options, Request, Wants
+from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.estimators.base import keep_parameters
 from everyfold.functions.cross_val import parted, route
 
@@ -163,7 +163,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
             n_jobs=self.n_jobs,
             fallback=self.fallback,
         )
-        wants = Wants(partition=True, selects_by=None)
+        wants = RequestedOutputs(partition=True, selects_by=None)
         request = Request(
             self.estimator, [{}], X, y, splitter, metadata=metadata, options=options, wants=wants
         )

@@ -360,13 +360,13 @@ def takes_sources(estimator: Estimator) -> bool:
     return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
 
 
-def twin_of(model: Model) -> KernelRegressor | KernelClassifier:
+def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
     """The estimator of this library that asks for the same model, for squared loss.
 
     Examples
     --------
     >>> from sklearn.linear_model import Ridge
-    >>> twin_of(read_estimator(Ridge(alpha=0.5)))
+    >>> fast_version_of(read_estimator(Ridge(alpha=0.5)))
     KernelRegressor(alpha=0.5, kernel='linear')
     """
     choice = model.choice

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 
 import everyfold
-from everyfold._progress import counted, printable
+from everyfold._progress import pluralise, printable
 from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli import model_file as modelfile
 from everyfold.cli import output
@@ -132,9 +132,9 @@ def _tell(words: str, options: SearchOptions | FitOptions) -> None:
 def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     data, target = job.data, f"target {job.data.layout.target!r}"
     if job.choice.task == "classification":
-        target += f" with {counted(len(np.unique(data.y)), 'class')}"
+        target += f" with {pluralise(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
-    _tell(f"{job.choice}: {counted(n, 'row')}, {counted(d, 'feature')}, {target}", options)
+    _tell(f"{job.choice}: {pluralise(n, 'row')}, {pluralise(d, 'feature')}, {target}", options)
 
 
 def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) -> None:

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 import everyfold
-from everyfold._progress import counted, printable
+from everyfold._progress import pluralise, printable
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.errors import BadInput
 from everyfold.cli.study import Job, StudyResult
@@ -177,7 +177,7 @@ def write_results(path: Path, outcome: StudyResult) -> str:
     ]
     header = ["rank", *rows[0]["params"], *_SCORES, *splits]
     write_csv(path, header, [[_cell(value) for value in row] for row in cells])
-    return counted(len(rows), "candidate")
+    return pluralise(len(rows), "candidate")
 
 
 def write_out_of_fold(path: Path, outcome: StudyResult) -> str:
@@ -210,7 +210,7 @@ def write_page(path: Path, outcome: StudyResult) -> str:
     if len(outcome.plans) > 1:
         found = replace(found, honest="the grid grew as it was searched")
     write_report(path, outcome.search, found)
-    return counted(len(outcome.search.cv_results_["params"]), "candidate")
+    return pluralise(len(outcome.search.cv_results_["params"]), "candidate")
 
 
 def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:

@@ -1,6 +1,6 @@
 """How candidates are judged. Criteria ask a Response; they never factorise."""
 
-from everyfold.crossval.base import Closed, InexactWarning, OutOfFold, Predictive
+from everyfold.crossval.base import Closed, CrossValMethod, InexactWarning, OutOfFold
 from everyfold.crossval.closed_criteria import (
     GACV,
     GCV,
@@ -9,10 +9,10 @@ from everyfold.crossval.closed_criteria import (
     RadiusMargin,
     SpanRule,
 )
-from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.crossval.conjugate_gradient import ConjugateGradient
 from everyfold.crossval.error_gradient import ErrorSlopes, HeldOutError
-from everyfold.crossval.gram_sums import BySums
+from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.granularity import Granularity, choose_granularity, granularity_bound
 from everyfold.crossval.refit import Refit
 from everyfold.folds import Fold, Folds
@@ -20,20 +20,20 @@ from everyfold.folds import Fold, Folds
 __all__ = [
     "GACV",
     "GCV",
-    "BySums",
     "Closed",
+    "ClosedFormCV",
     "ConjugateGradient",
+    "CrossValMethod",
     "EigenvaluePerturbation",
     "EigenvalueRatio",
     "ErrorSlopes",
     "Fold",
     "Folds",
+    "GramCV",
     "Granularity",
-    "HeldOut",
     "HeldOutError",
     "InexactWarning",
     "OutOfFold",
-    "Predictive",
     "RadiusMargin",
     "Refit",
     "SpanRule",

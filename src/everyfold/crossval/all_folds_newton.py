@@ -22,12 +22,12 @@ from functools import cached_property
 import numpy as np
 
 from everyfold._typing import Array, Index, Mask
-from everyfold.crossval.base import OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
 from everyfold.crossval.refit import FoldAnswer, Refit
 from everyfold.folds import Fold, Folds, Stack
 from everyfold.linalg.blas import product
 from everyfold.linalg.symmetric import EPS, FactoredStack
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Response
 from everyfold.solvers import (
     RESOLVED,
@@ -72,7 +72,7 @@ _ROUNDING = 4.0 * EPS
 
 
 @dataclass(frozen=True)
-class Together(Predictive):
+class Together(CrossValMethod):
     r"""The minima of all folds of a smooth loss by Newton's method, all folds at once.
 
     **Cost** the fit on all rows, and about ten products of M with a column for each fold; M is n×n,
@@ -81,7 +81,7 @@ class Together(Predictive):
     """
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class. Every fold must be a removal of rows, with the ridge of all rows."""
         # Forces of a function with a coefficient for each row are known, at a minimum or not.
@@ -101,14 +101,16 @@ class Together(Predictive):
             yield OutOfFold(values, exact, np.full(len(folds), np.nan), condition)
 
 
-def _alone(problem: Problem, operator: Responds, ridge: float, fit: Fit, fold: Fold) -> FoldAnswer:
+def _alone(
+    problem: Problem, operator: SupportsResponse, ridge: float, fit: Fit, fold: Fold
+) -> FoldAnswer:
     """A fold that is fitted by itself, from the fit on all rows."""
     part = operator.split(fold.train, fold.test)
     return Refit().solve([problem], part, [ridge], [{ridge: fit.solution}])
 
 
 def _column(
-    problem: Problem, operator: Responds, fit: Fit, k: int, folds: Folds
+    problem: Problem, operator: SupportsResponse, fit: Fit, k: int, folds: Folds
 ) -> tuple[Array, Mask]:
     """The held-out values of one target, and the folds that have them."""
     values = np.full(int(folds.sizes.sum()), np.nan)
@@ -134,7 +136,7 @@ class _Start:
     problem: Problem
     y: Array
     """Of shape (n, 1)."""
-    operator: Responds
+    operator: SupportsResponse
     rho: float
     response: Response
     D: Array
@@ -148,7 +150,13 @@ class _Start:
 
     @classmethod
     def of(
-        cls, problem: Problem, operator: Responds, fit: Fit, k: int, response: Response, t: int
+        cls,
+        problem: Problem,
+        operator: SupportsResponse,
+        fit: Fit,
+        k: int,
+        response: Response,
+        t: int,
     ) -> _Start:
         y, n = problem.y[:, [k]], problem.n
         u = operator.evaluate(fit.solution.coef[:, [k]]) + fit.solution.intercept[k]

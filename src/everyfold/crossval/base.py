@@ -15,7 +15,7 @@ from everyfold._typing import Array, Index, Route
 from everyfold.folds import Folds, Merged
 from everyfold.linalg.symmetric import EPS
 from everyfold.losses import Loss
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import FoldErrors
 from everyfold.solvers import Problem
 
@@ -177,10 +177,10 @@ def is_trusted(condition: float) -> bool:
     return condition * EPS <= TRUSTED_ERROR
 
 
-class Predictive(ABC):
+class CrossValMethod(ABC):
     """A criterion that predicts every held-out row, so that any metric applies."""
 
-    ability: ClassVar[type] = Responds
+    ability: ClassVar[type] = SupportsResponse
     """What an operator must be able to do."""
     uses_threads: ClassVar[bool] = False
     """Whether it runs without the interpreter, so that threads can share the folds out."""
@@ -200,7 +200,7 @@ class Predictive(ABC):
 
     @abstractmethod
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """The held-out predictions of each ridge, in the order given."""
 
@@ -224,6 +224,6 @@ class Closed(ABC):
 
     @abstractmethod
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """The values, of shape (q,), for each ridge."""

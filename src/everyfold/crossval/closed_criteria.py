@@ -13,7 +13,7 @@ from everyfold._typing import Array, Index, Route
 from everyfold.crossval.base import Closed
 from everyfold.crossval.svm import Libsvm
 from everyfold.losses import EpsilonInsensitive, Hinge, HuberHinge, Loss, SquaredHinge
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Quadratic
 from everyfold.solvers import Problem, solve_path
@@ -56,7 +56,10 @@ class CriterionFit:
 
 
 def fit_all(
-    problem: Problem, operator: Responds, ridges: Sequence[float], tolerance: float = TOLERANCE
+    problem: Problem,
+    operator: SupportsResponse,
+    ridges: Sequence[float],
+    tolerance: float = TOLERANCE,
 ) -> Iterator[CriterionFit]:
     """The fits of all ridges, in the order given.
 
@@ -139,7 +142,7 @@ class GCV(Closed):
         return replace(self, route=route)
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
         active = problem.quadratic.active
@@ -161,7 +164,7 @@ class FromFit(Closed):
         return replace(self, tolerance=tolerance)
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
         for machine in fit_all(problem, operator, ridges, self.tolerance):
@@ -169,7 +172,7 @@ class FromFit(Closed):
             yield value if machine.is_converged else np.full_like(value, np.inf)
 
     @abstractmethod
-    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
         """The criterion of each target, given the fit."""
 
 
@@ -205,7 +208,7 @@ class GACV(_OfHinge):
     treated like those at the kink. The hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
-    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
         check_labels(problem, "GACV")
         m = problem.y * machine.u
         push = np.abs(machine.a) * operator.diagonal()[:, None]
@@ -229,7 +232,7 @@ class SpanRule(_OfHinge):
 
     stiffness: float = 1e4
 
-    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
         check_labels(problem, "SpanRule")
         stiffness = self.stiffness if problem.loss.is_smooth else 1.0
         spans = [
@@ -240,7 +243,7 @@ class SpanRule(_OfHinge):
         return _mean(problem, np.where(held < 0.0, 1.0, np.where(held == 0.0, 0.5, 0.0)))
 
 
-def _span(problem: Problem, operator: Responds, rho: float, s: Array) -> Array:
+def _span(problem: Problem, operator: SupportsResponse, rho: float, s: Array) -> Array:
     """Squared distances of all rows from the span of those that hold their values."""
     response = operator.respond(Quadratic(s, np.zeros((len(s), 1)), problem.intercept), rho)
     span: Array = 2.0 * rho * response.diagonal()
@@ -257,7 +260,7 @@ class _OfSpectrum(FromFit):
     eta: float
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class; eigenvalues are computed once for all ridges."""
         rows = np.flatnonzero(problem.w)
@@ -265,15 +268,15 @@ class _OfSpectrum(FromFit):
         for value in super().evaluate(problem, operator, ridges):
             yield value + penalty
 
-    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
         return _mean(problem, problem.loss.value(problem.y, machine.u))
 
     @abstractmethod
-    def _penalty(self, operator: Responds, rows: Index) -> float:
+    def _penalty(self, operator: SupportsResponse, rows: Index) -> float:
         """What the kernel of some rows costs."""
 
 
-def _spectrum(operator: Responds, rows: Index) -> Array:
+def _spectrum(operator: SupportsResponse, rows: Index) -> Array:
     """The eigenvalues of the kernel of some rows, the largest first."""
     part = operator if len(rows) == operator.n else operator.restrict(rows)
     return part.eigenvalues()[::-1]
@@ -294,7 +297,7 @@ class EigenvalueRatio(_OfSpectrum):
     eta: float = 1.0
     leading: float = 0.1
 
-    def _penalty(self, operator: Responds, rows: Index) -> float:
+    def _penalty(self, operator: SupportsResponse, rows: Index) -> float:
         values = np.maximum(_spectrum(operator, rows), 0.0)
         k = max(1, round(self.leading * len(values)))
         head, tail = float(values[:k].sum()), float(values[k:].sum())
@@ -316,7 +319,7 @@ class EigenvaluePerturbation(_OfSpectrum):
 
     eta: float = 1.0
 
-    def _penalty(self, operator: Responds, rows: Index) -> float:
+    def _penalty(self, operator: SupportsResponse, rows: Index) -> float:
         halves = [rows[start::2] for start in (0, 1)]
         spectra = [_spectrum(operator, half) / len(half) for half in halves]
         size = min(len(spectrum) for spectrum in spectra)
@@ -355,7 +358,7 @@ class RadiusMargin(FromFit):
             return ""
         return "its slack must be squared; use LSSVC or KernelClassifier(loss='squared_hinge')"
 
-    def _value(self, problem: Problem, operator: Responds, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
         rows = np.flatnonzero(problem.w)
         check_labels(problem, "RadiusMargin")
         slack = machine.rho / problem.w[rows]

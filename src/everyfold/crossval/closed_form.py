@@ -22,18 +22,18 @@ from typing import Literal
 import numpy as np
 
 from everyfold._typing import Array, Index, Route
-from everyfold.crossval.base import OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
 from everyfold.crossval.newton_step import StepOptions, newton_steps
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.crossval.series import mean_series, rows_left, same_ridge, share_of_ridge
 from everyfold.folds import Folds, Stack
-from everyfold.operators.base import Part, Responds
+from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.response import Response, Solution, weights_of_sets
 from everyfold.solvers import Problem, solve
 
 
 @dataclass(frozen=True)
-class HeldOut(Predictive):
+class ClosedFormCV(CrossValMethod):
     r"""Held-out predictions of all folds from the fit on all rows.
 
     Parameters
@@ -89,7 +89,7 @@ class HeldOut(Predictive):
             )
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class. Every fold must be a removal of rows (``folds.are_removable``)."""
         if folds.odd:
@@ -97,7 +97,7 @@ class HeldOut(Predictive):
                 f"cv: split {min(folds.odd)} is not a removal of rows (a test row is in the "
                 "training set, or a training row repeats), so no single fit contains it; use Refit"
             )
-        if operator.outline.only_splits:
+        if operator.outline.predicts_by_split:
             raise ValueError(
                 "models of this operator predict by another matrix than they are fitted with "
                 "(predicts_with='kernel'), so no single fit tells held-out values; use Refit"
@@ -110,7 +110,7 @@ class HeldOut(Predictive):
             yield from self._resummed(problem, operator, ridges, folds)
 
     def _without_closed_form(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         if self.order == "exact":
             yield from Refit().evaluate(problem, operator, ridges, folds)
@@ -135,7 +135,7 @@ class HeldOut(Predictive):
     # -- sets of rows: (★) in both conventions, the series in the "sum" convention -----------------
 
     def _resummed(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """Group the folds by the ridge they see; one factorisation serves all groups."""
         left = rows_left(problem, folds)
@@ -153,7 +153,7 @@ class HeldOut(Predictive):
             yield OutOfFold.joined(folds, groups, scored)
 
     def of_response(
-        self, problem: Problem, operator: Responds, response: Response, folds: Folds
+        self, problem: Problem, operator: SupportsResponse, response: Response, folds: Folds
     ) -> OutOfFold:
         """Held-out values from a response that is there already, in the "sum" convention."""
         return self._ridge(problem, operator, response, folds, list(folds.stacks(problem.w > 0.0)))
@@ -161,7 +161,7 @@ class HeldOut(Predictive):
     def _ridge(
         self,
         problem: Problem,
-        operator: Responds,
+        operator: SupportsResponse,
         response: Response,
         folds: Folds,
         stacks: Sequence[Stack],
@@ -209,7 +209,7 @@ class HeldOut(Predictive):
     def _passive(
         self,
         problem: Problem,
-        operator: Responds,
+        operator: SupportsResponse,
         response: Response,
         folds: Folds,
         left: tuple[Sequence[Stack], Sequence[Array]],
@@ -230,7 +230,7 @@ class HeldOut(Predictive):
     def _repair(
         self,
         problem: Problem,
-        operator: Responds,
+        operator: SupportsResponse,
         rho: float,
         folds: Folds,
         broken: Sequence[int],
@@ -256,7 +256,7 @@ class HeldOut(Predictive):
     # -- the series in the "mean" convention -------------------------------------------------------
 
     def _mean_series(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """The form of the papers, as in :mod:`everyfold.crossval.series`."""
         theta = weights_of_sets(folds.helds, share_of_ridge(problem, folds), problem.n)
@@ -288,7 +288,7 @@ def _take(columns: Array, stack: Stack, own: Index | None) -> Array:
 
 
 @dataclass(frozen=True)
-class OwnRidge(FoldSolver[None]):
+class InnerLeaveOneOut(FoldSolver[None]):
     """Squared loss: every training set takes the best of several ridges by leave-one-out.
 
     **Cost** one factorisation of its training rows a fold, whatever the number of ridges:
@@ -306,7 +306,7 @@ class OwnRidge(FoldSolver[None]):
     def solve(
         self,
         problems: Sequence[Problem],
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         shared: None,
         start: Array | None = None,
@@ -317,7 +317,7 @@ class OwnRidge(FoldSolver[None]):
         singles = Folds.leave_one_out(inside.n)
         errors = [
             float(np.mean(inside.w[:, None] * (inside.y - record.values) ** 2))
-            for record in HeldOut().evaluate(inside, part.operator, self.choices, singles)
+            for record in ClosedFormCV().evaluate(inside, part.operator, self.choices, singles)
         ]
         fit = solve(inside, part.operator, self.choices[int(np.argmin(errors))])
         values = part.cross @ fit.solution.coef + fit.solution.intercept

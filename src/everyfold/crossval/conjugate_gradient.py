@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Index
-from everyfold.crossval.base import TRUSTED_ERROR, OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold, is_trusted
 from everyfold.folds import Folds
 from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError, refuse
-from everyfold.operators.base import Multiplies, having
+from everyfold.operators.base import SupportsMatmul, having
 from everyfold.operators.iterative import Preconditioner
 from everyfold.solvers import Problem
 
@@ -56,7 +56,7 @@ class Iterated(OutOfFold):
 
 
 @dataclass(frozen=True)
-class ConjugateGradient(Predictive):
+class ConjugateGradient(CrossValMethod):
     r"""Refits of all folds and ridges by block conjugate gradients, for squared loss.
 
     For many rows and a spectrum without a tail that low rank could use: K is only multiplied, and
@@ -99,7 +99,7 @@ class ConjugateGradient(Predictive):
     (True, True)
     """
 
-    ability: ClassVar[type] = Multiplies
+    ability: ClassVar[type] = SupportsMatmul
 
     tol: float = 1e-8
     max_iter: int = 1000
@@ -112,7 +112,7 @@ class ConjugateGradient(Predictive):
             raise ValueError(f"max_iter={self.max_iter!r} is not a positive integer; use 1000")
 
     def evaluate(
-        self, problem: Problem, operator: Multiplies, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsMatmul, ridges: Sequence[float], folds: Folds
     ) -> Iterator[Iterated]:
         """See base class."""
         self._check(problem, operator, ridges)
@@ -127,10 +127,10 @@ class ConjugateGradient(Predictive):
         for k in range(len(ridges)):
             yield record.ridge(k, self.tol)
 
-    def _check(self, problem: Problem, operator: Multiplies, ridges: Sequence[float]) -> None:
+    def _check(self, problem: Problem, operator: SupportsMatmul, ridges: Sequence[float]) -> None:
         if not problem.loss.has_constant_curvature:
             raise ValueError(f"{problem.loss} has no linear system to iterate on; use Refit")
-        having(operator, Multiplies)
+        having(operator, SupportsMatmul)
         for ridge in ridges:
             if not 0.0 < ridge < math.inf:
                 raise NotPositiveDefiniteError(
@@ -289,7 +289,7 @@ class _Block:
     def __init__(
         self,
         systems: _Systems,
-        operator: Multiplies,
+        operator: SupportsMatmul,
         inverse: Preconditioner | None,
         record: _Record,
         tol: float,

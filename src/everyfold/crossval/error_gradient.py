@@ -3,7 +3,8 @@ r"""The squared error of held-out predictions, and its gradient in every gamma a
 With R the residual maker of the fit on all rows, the held-out residuals of a fold S are
 :math:`R_{SS}\,e_S = (Rz)_S` (``crossval/closed_form.py``). R is an inverse of
 :math:`K + \rho I`, but for weights, the intercept and a factor, so that
-:math:`dR = -R\,dK\,R`. For any smooth function L of the residuals with :math:`R_{SS}\,w_S = \partial L/\partial e_S`,
+:math:`dR = -R\,dK\,R`. For any smooth function L of the residuals with
+:math:`R_{SS}\,w_S = \partial L/\partial e_S`,
 
 .. math:: dL = \langle B, dK + d\rho\,I\rangle, \qquad
           B = \mathrm{sym} \sum_S R_{:S} w_S\,(R_{:S} e_S - R z)^\top .
@@ -22,7 +23,7 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Route
 from everyfold.folds import Folds, Stack
-from everyfold.operators.base import Differentiates, Responds
+from everyfold.operators.base import SupportsGradient, SupportsResponse
 from everyfold.operators.response import Response
 from everyfold.solvers import Problem
 
@@ -84,7 +85,7 @@ class HeldOutError:
     route: Route = "cholesky"
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridge: float, folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridge: float, folds: Folds
     ) -> ErrorSlopes:
         """The error of all folds for one ridge, and its gradient."""
         return self.prepared(problem, folds).evaluate(operator, ridge)
@@ -130,10 +131,10 @@ class PreparedError:
         numbers = np.repeat(np.arange(len(self.folds)), self.folds.sizes)
         return self.folds.held_rows, numbers
 
-    def evaluate(self, operator: Responds, ridge: float) -> ErrorSlopes:
+    def evaluate(self, operator: SupportsResponse, ridge: float) -> ErrorSlopes:
         """The error of all folds, and its gradient."""
         _check(operator, ridge)
-        assert isinstance(operator, Differentiates)
+        assert isinstance(operator, SupportsGradient)
         response = operator.respond(self.problem.quadratic, ridge, self.route)
         if not response.is_exact:
             raise ValueError("a response that stands in for another has no gradient; use Dense()")
@@ -160,16 +161,16 @@ class PreparedError:
         return columns.reshape(self.folds.n, len(values) * t * q)
 
 
-def _check(operator: Responds, ridge: float) -> None:
+def _check(operator: SupportsResponse, ridge: float) -> None:
     """Refuse an operator or a ridge that the formula does not hold for."""
     _refuse(
         {
             f"the ridge is {ridge:g}; its logarithm needs a number > 0": ridge <= 0.0,
             f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
-                not isinstance(operator, Differentiates)
+                not isinstance(operator, SupportsGradient)
             ),
             "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
-                operator.outline.only_splits
+                operator.outline.predicts_by_split
             ),
         }
     )

@@ -16,9 +16,9 @@ import numpy as np
 
 from everyfold._typing import Array
 from everyfold.crossval.base import OutOfFold
-from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.folds import Folds
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Response, Solution
 from everyfold.solvers import Problem
 
@@ -44,7 +44,9 @@ def are_complements(folds: Folds) -> bool:
     return folds.are_removable and bool(np.array_equal(np.diff(folds.bounds), folds.sizes))
 
 
-def fold_models(problem: Problem, operator: Responds, ridge: float, folds: Folds) -> FoldModels:
+def fold_models(
+    problem: Problem, operator: SupportsResponse, ridge: float, folds: Folds
+) -> FoldModels:
     """The models of all folds from one factorisation, for squared loss.
 
     Parameters
@@ -64,7 +66,7 @@ def fold_models(problem: Problem, operator: Responds, ridge: float, folds: Folds
     to rounding.
     """
     response = operator.respond(problem.quadratic, ridge)
-    held_out = HeldOut(route="cholesky").of_response(problem, operator, response, folds)
+    held_out = ClosedFormCV(route="cholesky").of_response(problem, operator, response, folds)
     whole = response.solution()
     q = whole.coef.shape[1]
     coef = np.empty((len(whole.coef), q * (len(folds) + 1)))

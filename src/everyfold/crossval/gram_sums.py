@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold._typing import Array, Index
-from everyfold.crossval.base import OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import CrossValMethod, OutOfFold, is_trusted
 from everyfold.crossval.series import rows_left
 from everyfold.folds import Folds
 from everyfold.io.blocks import height_of
 from everyfold.linalg.symmetric import NotPositiveDefiniteError
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import Sums
 from everyfold.operators.lowrank import LowRank
 from everyfold.operators.response import RidgeModels, StructureError
@@ -21,7 +21,7 @@ from everyfold.solvers import Problem
 
 
 @dataclass(frozen=True)
-class BySums(Predictive):
+class GramCV(CrossValMethod):
     r"""Fit every fold from the Gram matrices of the sets that stay, which add up.
 
     One c×c tridiagonal reduction a fold serves all ridges, and one product predicts its test rows
@@ -42,7 +42,7 @@ class BySums(Predictive):
     is_enough: bool = False
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         if not isinstance(operator, LowRank):

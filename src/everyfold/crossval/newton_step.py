@@ -23,7 +23,7 @@ from everyfold._typing import Array, Index
 from everyfold.crossval.base import OutOfFold, is_trusted
 from everyfold.crossval.series import mean_series, rows_left, same_ridge
 from everyfold.folds import Folds
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import DualModel, Response, Solution, influence_series
 from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 
@@ -51,7 +51,7 @@ class StepOptions:
 
 def newton_steps(
     problem: Problem,
-    operator: Responds,
+    operator: SupportsResponse,
     ridges: Sequence[float],
     folds: Folds,
     options: StepOptions,
@@ -65,7 +65,7 @@ def newton_steps(
 
 def _fits(
     problem: Problem,
-    operator: Responds,
+    operator: SupportsResponse,
     ridges: Sequence[float],
     starts: tuple[Solution, ...] | None,
 ) -> Iterator[Fit]:
@@ -77,7 +77,12 @@ def _fits(
 
 
 def _column(
-    problem: Problem, k: int, operator: Responds, fit: Fit, folds: Folds, options: StepOptions
+    problem: Problem,
+    k: int,
+    operator: SupportsResponse,
+    fit: Fit,
+    folds: Folds,
+    options: StepOptions,
 ) -> OutOfFold:
     """One target of one ridge, its folds grouped by the ridge that they see."""
     if not fit.converged[k]:
@@ -114,7 +119,9 @@ class _Step:
     """The forces at the minimum of the model: g itself where the ridge is that of the fit."""
 
     @classmethod
-    def at(cls, problem: Problem, k: int, operator: Responds, fit: Fit, rho: float) -> _Step:
+    def at(
+        cls, problem: Problem, k: int, operator: SupportsResponse, fit: Fit, rho: float
+    ) -> _Step:
         coef, b = fit.solution.coef[:, [k]], float(fit.solution.intercept[k])
         u = operator.evaluate(coef)[:, 0] + b
         newton = NewtonModel.at(problem, k, operator, u, rho)

@@ -16,10 +16,10 @@ import numpy as np
 
 from everyfold._progress import told
 from everyfold._typing import Array, Mask, Route
-from everyfold.crossval.base import Failure, OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold, is_trusted
 from everyfold.folds import Folds
 from everyfold.linalg.symmetric import EPS
-from everyfold.operators.base import Part, Responds, Splits
+from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
 from everyfold.solvers import Fit, Problem, solve_path
 
@@ -61,16 +61,16 @@ class Stage(Generic[Shared]):
     chosen: Sequence[int]
 
 
-class FoldSolver(Predictive, Generic[Shared]):
+class FoldSolver(CrossValMethod, Generic[Shared]):
     """A criterion that fits every training set by itself, all ridges of it together."""
 
-    ability: ClassVar[type] = Splits
+    ability: ClassVar[type] = SupportsSplit
 
     @abstractmethod
     def solve(
         self,
         problems: Sequence[Problem],
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         shared: Shared,
         start: Array | None = None,
@@ -90,7 +90,7 @@ class FoldSolver(Predictive, Generic[Shared]):
         """
 
     def begin(
-        self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
+        self, problems: Sequence[Problem], operator: SupportsSplit, ridges: Sequence[float]
     ) -> Shared:
         """What is worth making once for all training sets; by default nothing."""
         return None  # type: ignore[return-value]  # what a solver that overrides nothing shares
@@ -105,7 +105,7 @@ class FoldSolver(Predictive, Generic[Shared]):
         return None
 
     def evaluate(
-        self, problem: Problem, operator: Splits, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsSplit, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class; a training set that cannot be fitted is an error."""
         records = fit_parts(self, [problem], operator, ridges, folds)
@@ -176,7 +176,7 @@ class _Answers:
 def fit_parts(
     solver: FoldSolver[Shared],
     problems: Sequence[Problem],
-    operator: Splits,
+    operator: SupportsSplit,
     ridges: Sequence[float],
     folds: Folds,
     *,
@@ -218,7 +218,7 @@ class _Stage(Generic[Shared]):
 
     solver: FoldSolver[Shared]
     problems: Sequence[Problem]
-    operator: Splits
+    operator: SupportsSplit
     ridges: Sequence[float]
     shared: Shared
     numbers: list[int]
@@ -226,7 +226,7 @@ class _Stage(Generic[Shared]):
     def fold(self, i: int, table: _Answers) -> None:
         """All ridges of a fold together; if that fails, each alone."""
         fold = table.folds[i]
-        part: Part | None = None
+        part: TrainTestKernel | None = None
         pending = [list(range(len(self.ridges)))]
         while pending:
             some = pending.pop()
@@ -246,7 +246,7 @@ class _Stage(Generic[Shared]):
             if answer.coef is not None and len(some) == len(self.ridges):
                 table.coefs[i] = answer.coef
 
-    def _solve(self, part: Part, some: Sequence[int], known: Array | None) -> FoldAnswer:
+    def _solve(self, part: TrainTestKernel, some: Sequence[int], known: Array | None) -> FoldAnswer:
         ridges = [self.ridges[j] for j in some]
         start = None if known is None else known[[self.numbers[j] for j in some]]
         return self.solver.solve(self.problems, part, ridges, self.shared, start)
@@ -306,10 +306,10 @@ class Refit(FoldSolver[Starts | None]):
         return True
 
     def begin(
-        self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
+        self, problems: Sequence[Problem], operator: SupportsSplit, ridges: Sequence[float]
     ) -> Starts | None:
         """See base class: the fits on all rows, for losses that are iterated on."""
-        if problems[0].loss.has_constant_curvature or not isinstance(operator, Responds):
+        if problems[0].loss.has_constant_curvature or not isinstance(operator, SupportsResponse):
             return None
         try:
             return [
@@ -329,7 +329,7 @@ class Refit(FoldSolver[Starts | None]):
     def solve(
         self,
         problems: Sequence[Problem],
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         shared: Starts | None,
         start: Array | None = None,
@@ -350,7 +350,7 @@ class Refit(FoldSolver[Starts | None]):
     def _solutions(
         self,
         problem: Problem,
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         starts: Mapping[float, Solution] | None,
     ) -> RidgeModels:
@@ -362,7 +362,7 @@ class Refit(FoldSolver[Starts | None]):
     def _fits(
         self,
         problem: Problem,
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         starts: Mapping[float, Solution] | None,
     ) -> Iterator[Fit]:

@@ -11,8 +11,8 @@ from sklearn.svm import SVC, SVR
 
 from everyfold._typing import AnyArray, Array, Index, Mask, Params
 from everyfold.crossval import svm_loo as single
-from everyfold.crossval.base import OutOfFold, Predictive
-from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.base import CrossValMethod, OutOfFold
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.crossval.refit import FoldAnswer, FoldSolver, Stage, fit_parts
 from everyfold.crossval.svm_loo import (
     FLAT,
@@ -30,7 +30,7 @@ from everyfold.crossval.svm_loo import (
 )
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
-from everyfold.operators.base import Part, Responds, Splits, having
+from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel, having
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
@@ -130,7 +130,7 @@ class FoldPaths(FoldSolver[_Shared]):
     compiled: ClassVar[tuple[str, ...]] = _COMPILED
 
     def begin(
-        self, problems: Sequence[Problem], operator: Splits, ridges: Sequence[float]
+        self, problems: Sequence[Problem], operator: SupportsSplit, ridges: Sequence[float]
     ) -> _Shared:
         """See base class."""
         stop = np.zeros(1, dtype=np.int64)
@@ -160,7 +160,7 @@ class FoldPaths(FoldSolver[_Shared]):
     def solve(
         self,
         problems: Sequence[Problem],
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         shared: _Shared,
         start: Array | None = None,
@@ -180,7 +180,7 @@ class FoldPaths(FoldSolver[_Shared]):
     def _on_all_rows(
         self,
         problem: Problem,
-        part: Part,
+        part: TrainTestKernel,
         ridges: Sequence[float],
         shared: _Shared,
         start: Array | None,
@@ -197,7 +197,7 @@ class FoldPaths(FoldSolver[_Shared]):
         return self._solve(task, ridges, start)
 
     def _on_training_rows(
-        self, problem: Problem, part: Part, ridges: Sequence[float], shared: _Shared
+        self, problem: Problem, part: TrainTestKernel, ridges: Sequence[float], shared: _Shared
     ) -> FoldAnswer:
         """The training set has a kernel of its own; a product predicts its test rows."""
         inside = problem.restrict(part.train)
@@ -207,7 +207,11 @@ class FoldPaths(FoldSolver[_Shared]):
         return self._solve(task, ridges, None)
 
     def _pairs(
-        self, problems: Sequence[Problem], part: Part, ridges: Sequence[float], shared: _Shared
+        self,
+        problems: Sequence[Problem],
+        part: TrainTestKernel,
+        ridges: Sequence[float],
+        shared: _Shared,
     ) -> FoldAnswer:
         """Every pair of classes on its own rows."""
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
@@ -283,7 +287,7 @@ class FoldPaths(FoldSolver[_Shared]):
             paths.coef[j, own] = fit.coef[np.searchsorted(active, rows)]
             paths.intercept[pair, j] = fit.intercept
 
-    def _libsvm(self, problem: Problem, part: Part, ridges: Sequence[float]) -> Array:
+    def _libsvm(self, problem: Problem, part: TrainTestKernel, ridges: Sequence[float]) -> Array:
         machine = Libsvm(self.tol, self.shrinking, self.raw)
         return machine.held_out(problem, part, [self._C(ridge) for ridge in ridges])
 
@@ -362,7 +366,7 @@ class _TrainingSet:
 
     problem: Problem
     inside: Problem
-    part: Part
+    part: TrainTestKernel
     y: Array
     bounds: Array
     kernel: Kernel32
@@ -419,7 +423,7 @@ def _constant(operator: DenseMatrix, diagonal: Array) -> float:
     return least
 
 
-def _is_indefinite(problems: Sequence[Problem], part: Part) -> bool:
+def _is_indefinite(problems: Sequence[Problem], part: TrainTestKernel) -> bool:
     """Whether the kernel that a training set has for itself has negative eigenvalues."""
     if part.parent is not None:
         return False
@@ -455,7 +459,7 @@ def _errors(problem: Problem, folds: Folds, records: Sequence[OutOfFold]) -> Arr
     return np.asarray(errors.mean(axis=1), dtype=np.float64)
 
 
-def _check_convex(operator: Responds) -> None:
+def _check_convex(operator: SupportsResponse) -> None:
     if operator.is_indefinite:
         raise IndefiniteError("there is no single minimum on all rows to step from")
 
@@ -467,7 +471,7 @@ def _penalties(problem: Problem, ridges: Sequence[float], left_out: int = 0) -> 
 
 
 @dataclass(frozen=True)
-class SingleRows(Predictive):
+class SVMLooByStep(CrossValMethod):
     """Leave-one-out of SVC and SVR: one step from libsvm's fit on all rows, and a few refits.
 
     A fit of SVC without a free support vector is nothing to step from: leaving one row out of two
@@ -484,7 +488,7 @@ class SingleRows(Predictive):
     compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         matrix = having(operator, DenseMatrix)
@@ -509,7 +513,7 @@ class SingleRows(Predictive):
 
 
 @dataclass(frozen=True)
-class RefittedRows(Predictive):
+class SVMLooByRefit(CrossValMethod):
     """Leave-one-out of SVC and SVR: libsvm's fit on all rows, and one without each support vector.
 
     Values are as good as those of folds, so that rows can be ranked by them. Rows without which
@@ -527,12 +531,12 @@ class RefittedRows(Predictive):
     compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
     starts_from_all: ClassVar[bool] = True
 
-    def with_threads(self, threads: int) -> RefittedRows:
+    def with_threads(self, threads: int) -> SVMLooByRefit:
         """See base class."""
         return replace(self, threads=threads)
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         matrix = having(operator, DenseMatrix)
@@ -541,8 +545,8 @@ class RefittedRows(Predictive):
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
         found = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
         for ridge, record, is_precise in zip(ridges, *found, strict=True):
-            settled = self._settled(problem, matrix, ridge, folds, record)
-            yield replace(settled, is_exact=settled.is_exact & is_precise)
+            exact = self._settled(problem, matrix, ridge, folds, record)
+            yield replace(exact, is_exact=exact.is_exact & is_precise)
 
     def _settled(
         self,
@@ -579,7 +583,7 @@ REFITTED = "libsvm's fit on all rows, and one without each support vector, to li
 
 
 @dataclass(frozen=True)
-class SmoothedSteps(Predictive):
+class SmoothedSVMSteps(CrossValMethod):
     """Folds of SVC and SVR by steps of the loss with its kinks rounded.
 
     Newton's method for the rounded loss starts from libsvm's solutions on all rows and has little
@@ -595,17 +599,17 @@ class SmoothedSteps(Predictive):
     compiled: ClassVar[tuple[str, ...]] = _COMPILED
 
     def evaluate(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float], folds: Folds
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
         _check_convex(operator)
         smooth = replace(problem, loss=problem.loss.smoothed(self.width * unit_of(problem)))
-        criterion = HeldOut(order=self.order, starts=self._starts(problem, operator, ridges))
+        criterion = ClosedFormCV(order=self.order, starts=self._starts(problem, operator, ridges))
         for record in criterion.evaluate(smooth, operator, ridges, folds):
             yield replace(record, is_exact=np.zeros_like(record.is_exact))
 
     def _starts(
-        self, problem: Problem, operator: Responds, ridges: Sequence[float]
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> tuple[Solution, ...] | None:
         if not isinstance(operator, DenseMatrix):
             return None
@@ -659,14 +663,14 @@ class TrainingPairs:
         Their training rows, by their place among all, one class after the other.
     """
 
-    part: Part
+    part: TrainTestKernel
     problems: Sequence[Problem]
     codes: Index
     numbers: Index
     pairs: PairProblems
 
     @classmethod
-    def of(cls, problems: Sequence[Problem], part: Part) -> TrainingPairs:
+    def of(cls, problems: Sequence[Problem], part: TrainTestKernel) -> TrainingPairs:
         """The pairs of a training set.
 
         All of them together: a few calls of NumPy for each would take longer than their solutions.
@@ -733,7 +737,7 @@ def multiples(problem: Problem) -> Array:
     return problem.w / problem.n_counted if problem.ridge_scaling == "mean" else problem.w
 
 
-def _link(part: Part) -> Array:
+def _link(part: TrainTestKernel) -> Array:
     """The kernel of the test rows with all rows, or with the training rows."""
     if part.parent is None:
         return part.cross
@@ -771,7 +775,7 @@ class Libsvm:
     shrinking: bool = True
     raw: RawLibsvm | None = None
 
-    def held_out(self, problem: Problem, part: Part, Cs: Sequence[float]) -> Array:
+    def held_out(self, problem: Problem, part: TrainTestKernel, Cs: Sequence[float]) -> Array:
         """The values of the test rows for some Cs, (Cs, test rows)."""
         active, fits = self.fits(problem, part, Cs)
         coef = np.column_stack([fit.coef for fit in fits])
@@ -780,7 +784,7 @@ class Libsvm:
         return values
 
     def fits(
-        self, problem: Problem, part: Part, Cs: Sequence[float]
+        self, problem: Problem, part: TrainTestKernel, Cs: Sequence[float]
     ) -> tuple[Index, list[LibsvmFit]]:
         """Which of the training rows have a positive weight, by position, and a fit for each C."""
         inside = problem.restrict(part.train)
@@ -850,7 +854,7 @@ def _unpack(found: tuple[Index, Array, float, bool], n: int, sign: float) -> Lib
     return LibsvmFit(coef, sign * b, is_converged)
 
 
-def _kernel(part: Part, active: Index) -> Array:
+def _kernel(part: TrainTestKernel, active: Index) -> Array:
     """The kernel of the active training rows."""
     if part.parent is not None:
         inside = part.parent.restrict(part.train[active])
@@ -859,7 +863,7 @@ def _kernel(part: Part, active: Index) -> Array:
     return having(inside, DenseMatrix).K
 
 
-def _cross(part: Part, active: Index) -> Array:
+def _cross(part: TrainTestKernel, active: Index) -> Array:
     """The kernel of the test rows with the active training rows."""
     if part.parent is not None:
         return part.parent.cross(part.test, part.train[active])

@@ -107,7 +107,7 @@ def scale_ridge(estimator: Estimator, n: int) -> None:
         final.set_params(alpha=np.multiply(final.alpha, n))
 
 
-def settle_rank(estimator: Estimator, landmarks: int) -> None:
+def set_rank(estimator: Estimator, landmarks: int) -> None:
     """Give an estimator with ``n_landmarks="auto"`` the number that a search has found."""
     operator = getattr(estimator, "operator", None)
     if isinstance(operator, Nystrom) and operator.n_landmarks == "auto":

@@ -27,7 +27,7 @@ from everyfold.estimators.model import Model
 from everyfold.folds import Folds
 from everyfold.linalg.blas import blas_threads
 from everyfold.operators import Expansion
-from everyfold.operators.base import Responds, having
+from everyfold.operators.base import SupportsResponse, having
 
 
 class Predictors(ABC):
@@ -146,9 +146,9 @@ def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
     (problem,) = model.problems(task.target, task.weights)
     ((ridge, _),) = model.columns_of_ridges(1)
     with blas_threads(data.n):
-        operator = having(bind(data, candidate, structure, frozenset()), Responds)
+        operator = having(bind(data, candidate, structure, frozenset()), SupportsResponse)
         outline = operator.outline
-        if outline.only_splits or outline.response_rank is not None:
+        if outline.predicts_by_split or outline.response_rank is not None:
             return None
         models = fold_models(problem, operator, ridge, task.folds)
     remark = _ILL if not models.held_out.is_exact.all() else ""
@@ -212,9 +212,11 @@ def _shared_classifiers(request: Request) -> list[Estimator] | None:
     X = rows_of(data, candidate)
     kernel = model.choice.resolve(X)
     with blas_threads(data.n):
-        operator = having(bind(data, candidate, model.structure(kernel, X.shape), _NONE), Responds)
+        operator = having(
+            bind(data, candidate, model.structure(kernel, X.shape), _NONE), SupportsResponse
+        )
         outline = operator.outline
-        if outline.only_splits or outline.response_rank is not None or outline.is_approximate:
+        if outline.predicts_by_split or outline.response_rank is not None or outline.is_approximate:
             return None
         (problem,) = model.problems(target, task.weights)
         models = fold_models(problem, operator, ridges[0][0], folds)

@@ -14,9 +14,9 @@ from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Scor
 from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import Judge, failing_folds, masked
-from everyfold.engine.scoring.metrics import Side
-from everyfold.engine.watch import Watch
+from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
+from everyfold.engine.scoring.metrics import ScoredRows
+from everyfold.engine.watch import ProgressListener
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
 from everyfold.folds import Fold, Folds
@@ -67,7 +67,7 @@ REFITTED = "refitted"
 
 
 @dataclass(frozen=True)
-class Tile:
+class FoldSubset:
     """Some folds of a task: what their models predict, and which of it is scored.
 
     Attributes
@@ -88,8 +88,8 @@ class Tile:
     asked: Index
     numbers: Index
     folds: Folds
-    test: Side
-    train: Side | None
+    test: ScoredRows
+    train: ScoredRows | None
     lacking: Mapping[int, Index]
 
     @cached_property
@@ -105,7 +105,7 @@ class Task:
     target: Target
     weights: Array
     folds: Folds
-    judge: Judge | None = None
+    judge: FoldScorer | None = None
     with_train: bool = False
     reads_labels: bool = False
     """Whether nothing but predicted labels is read of the values, where there is no judge."""
@@ -159,7 +159,7 @@ class Task:
         return np.arange(len(self.folds))
 
     @cached_property
-    def whole(self) -> Tile:
+    def whole(self) -> FoldSubset:
         """All usable folds."""
         return self._tile(self.numbers)
 
@@ -181,7 +181,7 @@ class Task:
         splits = ((fold.train, fold.test) for fold in self.folds)
         return replace(self, folds=Folds.from_splits(splits, self.folds.n))
 
-    def tile(self, numbers: tuple[int, ...] | None) -> Tile:
+    def tile(self, numbers: tuple[int, ...] | None) -> FoldSubset:
         """Some of the folds, of which only the usable ones count; None for all."""
         if numbers is None:
             return self.whole
@@ -193,21 +193,21 @@ class Task:
         return found
 
     @cached_property
-    def _last_tile(self) -> dict[tuple[int, ...], Tile]:
+    def _last_tile(self) -> dict[tuple[int, ...], FoldSubset]:
         """The folds of the unit at work, for all of its kernels."""
         return {}
 
-    def _tile(self, asked: Index) -> Tile:
+    def _tile(self, asked: Index) -> FoldSubset:
         numbers = asked[~np.isin(asked, list(self.failing))] if self.failing else asked
         folds = self.folds
         if len(numbers) < len(folds):
             folds = folds.subset(numbers.tolist())
-        test, train = Side(self.target, folds.tests), None
+        test, train = ScoredRows(self.target, folds.tests), None
         lacking = {i: folds[i].train for i in self.target.incomplete(folds)}
         if self.with_train:
-            train = Side(self.target, tuple(fold.train for fold in folds))
+            train = ScoredRows(self.target, tuple(fold.train for fold in folds))
             folds = _with_training_rows(folds)
-        return Tile(asked, numbers, folds, test, train, lacking)
+        return FoldSubset(asked, numbers, folds, test, train, lacking)
 
 
 def _with_training_rows(folds: Folds) -> Folds:
@@ -289,7 +289,7 @@ class Data:
     contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """What callbacks are called by, for candidates and folds."""
     cache: Cache = field(default_factory=Cache, compare=False)
-    watch: Watch = field(default_factory=Watch, compare=False)
+    watch: ProgressListener = field(default_factory=ProgressListener, compare=False)
     """What is told how far the work is."""
 
     @cached_property
@@ -312,7 +312,7 @@ class Data:
         return self if tasks is self.tasks else replace(self, tasks=tasks)
 
     def called_by(
-        self, caller: Estimator, watch: Watch, contexts: Mapping[tuple[int, int], Any]
+        self, caller: Estimator, watch: ProgressListener, contexts: Mapping[tuple[int, int], Any]
     ) -> Data:
         """The same data with a watch; refits tell callbacks of their caller by these contexts."""
         return replace(self, caller=caller if contexts else None, contexts=contexts, watch=watch)
@@ -467,7 +467,7 @@ class Outcome:
         return next(iter(self.failures.values()), None)
 
 
-def noted(outcome: Outcome, **facts: object) -> Outcome:
+def with_fields(outcome: Outcome, **facts: object) -> Outcome:
     """The same outcome with something else noted beside its scores.
 
     A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several notes.
@@ -477,10 +477,10 @@ def noted(outcome: Outcome, **facts: object) -> Outcome:
     return found
 
 
-def without_values(outcome: Outcome) -> Outcome:
+def drop_values(outcome: Outcome) -> Outcome:
     """The same, to be remembered: values of thousands of candidates would be most of the memory."""
     is_short = outcome.values is None and outcome.fitted is None
-    return outcome if is_short else noted(outcome, values=None, fitted=None)
+    return outcome if is_short else with_fields(outcome, values=None, fitted=None)
 
 
 def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:

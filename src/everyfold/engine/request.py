@@ -224,7 +224,7 @@ def _is_order(order: Order) -> bool:
 
 
 @dataclass(frozen=True)
-class Wants:
+class RequestedOutputs:
     """What the caller is going to read of the outcomes.
 
     Attributes
@@ -322,7 +322,7 @@ class Request:
     scorer: Scorer = None
     metadata: Metadata = field(default_factory=Metadata)
     options: Options = field(default_factory=Options)
-    wants: Wants = field(default_factory=Wants)
+    wants: RequestedOutputs = field(default_factory=RequestedOutputs)
     orders: Sequence[Index] = ()
     cvs: Sequence[Splitter] = ()
     verbose: int = 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold._progress import counted, warn
+from everyfold._progress import pluralise, warn
 from everyfold._typing import Mask, Score
 from everyfold.crossval import InexactWarning
 from everyfold.crossval.base import TRUSTED_ERROR
@@ -85,7 +85,8 @@ def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
         return
     folds, worst = sum(map(len, spoilt)), max(float(conditions.max()) for conditions in spoilt)
     yield (
-        f"{counted(folds, 'fold')} of {counted(len(spoilt), 'candidate')} are not known to equal a "
+        f"{pluralise(folds, 'fold')} of {pluralise(len(spoilt), 'candidate')} are not known to "
+        "equal a "
         f"refit: rounding errors are multiplied by up to about {worst:.1g} (the condition number "
         "of the linear systems, or what centring leaves of a nearly constant kernel), and may "
         "exceed 1e-6. Use a larger alpha (smaller C)."

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 
-class Watch:
+class ProgressListener:
     """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""
 
     is_on = False
@@ -23,5 +23,5 @@ class Watch:
         """What loops inside a unit are to tell, if anything."""
         return partial(self.tell, unit) if self.is_on else None
 
-    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
-        return Watch, ()
+    def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
+        return ProgressListener, ()

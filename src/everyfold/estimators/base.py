@@ -39,7 +39,14 @@ from everyfold.kernels import Gamma, Kernel, KernelLike, check_precomputed
 from everyfold.linalg.blas import blas_threads, thread_budget
 from everyfold.linalg.memory import batch_bytes, threads_that_fit
 from everyfold.losses import LOSSES, Loss, find_loss
-from everyfold.operators import Expansion, FeatureMap, LowRank, Responds, Solution, Structure
+from everyfold.operators import (
+    Expansion,
+    FeatureMap,
+    LowRank,
+    Solution,
+    Structure,
+    SupportsResponse,
+)
 from everyfold.operators.base import OperatorChoice, having
 from everyfold.operators.gram import Start, Sums
 from everyfold.solvers import Fit, solve
@@ -192,23 +199,25 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
     """
     structure = model.structure_to_fit(kernel, X.shape)
     is_one = len(model.columns_of_ridges(target.columns.shape[1])) == 1 and not target.has_pairs
-    if structure.is_long(*X.shape) and is_one and model.loss.has_constant_curvature:
+    if structure.needs_blocks(*X.shape) and is_one and model.loss.has_constant_curvature:
         (problem,) = model.problems(target, weights)
         rho = problem.rho(model.ridges[0], problem.n_counted)
         rows = having(structure.bind_rows(kernel, X), LowRank)
         fitted = _fitted(rows, rows.sums(problem.levelled.quadratic, [], rho).total, rho)
         return replace(fitted, intercept=fitted.intercept + problem.level)
-    operator = having(structure.bind(kernel, X), Responds)
+    operator = having(structure.bind(kernel, X), SupportsResponse)
     solution = fit_columns(model, operator, target, weights)
     return Fitted(operator.expand(solution.coef), solution.intercept)
 
 
-def _fitted(features: Responds | FeatureMap, total: Sums, rho: float) -> Fitted:
+def _fitted(features: SupportsResponse | FeatureMap, total: Sums, rho: float) -> Fitted:
     models = total.solve([rho])
     return Fitted(features.expand(models.coef[0]), models.intercept[0])
 
 
-def fit_columns(model: Model, operator: Responds, target: Target, weights: Array) -> Solution:
+def fit_columns(
+    model: Model, operator: SupportsResponse, target: Target, weights: Array
+) -> Solution:
     """Fit every column of a target, together where they share their rows and their ridge."""
     q = target.columns.shape[1]
     fits: list[tuple[list[int], Fit]] = []

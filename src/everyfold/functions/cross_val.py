@@ -18,7 +18,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.multiclass import type_of_target
 
-from everyfold._progress import counted, warn
+from everyfold._progress import pluralise, warn
 from everyfold._sklearn_private import (
     BaseSearchCV,
     aggregate_score_dicts,
@@ -47,12 +47,12 @@ from everyfold._typing import (
 from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.crossval.granularity import Granularity
-from everyfold.engine.execution.executor import carry_out
+from everyfold.engine.execution.executor import execute
 from everyfold.engine.kept_models import fit_to
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
-from everyfold.engine.request import Metadata, Options, Request, Wants
+from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, sizes_of, tell_failures
 from everyfold.engine.status import warn_if_inexact
 from everyfold.estimators.targets import Target
@@ -149,7 +149,7 @@ def cross_val_predict(
     chosen = order, operator, ridge_scaling, 0, preprocessing
     options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
     labels_only = method == "predict"
-    wants = Wants(partition=True, labels_only=labels_only, selects_by=None, refits=True)
+    wants = RequestedOutputs(partition=True, labels_only=labels_only, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, None, options=options, wants=wants)
     if method != "predict":
@@ -239,7 +239,7 @@ def cross_val_score(
     scorer = check_scoring(estimator, scoring=scoring)
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
-    wants = Wants(mean_scores=False, pools=pooled, selects_by=None, refits=True)
+    wants = RequestedOutputs(mean_scores=False, pools=pooled, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_val_score", request, groups, params)
@@ -314,10 +314,10 @@ def evaluate(request: Request, verbose: int) -> tuple[Data, Outcome]:
     check_plan(made, request)
     if verbose > 0 and made.hint:
         print(made.hint)
-    *_, (outcome,) = carry_out(made, data, request.options.n_jobs)
+    *_, (outcome,) = execute(made, data, request.options.n_jobs)
     if verbose > 0 and outcome.method:
         certainty = "exact" if outcome.is_exact.all() else "not all exact"
-        sizes = f"{counted(made.rows, 'row')}, {counted(len(outcome.folds), 'fold')}"
+        sizes = f"{pluralise(made.rows, 'row')}, {pluralise(len(outcome.folds), 'fold')}"
         print(f"{sizes}: {outcome.method}, {certainty}")
     warn_if_inexact([outcome])
     return data, outcome
@@ -454,7 +454,9 @@ def cross_validate(
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
     chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
     options = Options(*chosen, fallback=fallback)
-    wants = Wants(return_train_score, mean_scores=False, pools=pooled, selects_by=None, refits=True)
+    wants = RequestedOutputs(
+        return_train_score, mean_scores=False, pools=pooled, selects_by=None, refits=True
+    )
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_validate", request, groups, params)

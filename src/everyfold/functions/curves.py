@@ -31,10 +31,10 @@ from everyfold._typing import (
     Splitter,
     Targets,
 )
-from everyfold.engine.execution.executor import outcomes_of
+from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import Data
-from everyfold.engine.request import Options, Request, Wants
+from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, tell_failures
 from everyfold.engine.status import warn_if_inexact
 from everyfold.functions.cross_val import route
@@ -42,7 +42,7 @@ from everyfold.functions.fallback import check_sped_up, falls_back, planned
 from everyfold.io import RowSource
 from everyfold.operators.base import OperatorChoice
 
-_WANTS = Wants(train_scores=True, mean_scores=False, selects_by=None, refits=True)
+_WANTS = RequestedOutputs(train_scores=True, mean_scores=False, selects_by=None, refits=True)
 _TENTHS = np.linspace(0.1, 1.0, 5)
 
 
@@ -243,7 +243,7 @@ def _subsets(
 
 def _entries(request: Request, data: Data, made: SearchPlan) -> list[list[Params]]:
     """What became of every fold of every candidate."""
-    outcomes = outcomes_of(made, data, request)
+    outcomes = evaluate_request(made, data, request)
     failed = [outcome.failure for outcome in outcomes.values() if outcome.failure is not None]
     if failed and request.options.error_score == "raise":
         raise failed[0].error

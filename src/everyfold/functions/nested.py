@@ -18,16 +18,16 @@ from everyfold._sklearn_private import (
     safe_split,
 )
 from everyfold._typing import Estimator, Index, Params, Score, Scorer, Search
-from everyfold.engine.adaptive.low_rank_first import LADDER_ROWS
-from everyfold.engine.adaptive.racing import Race, may_race
+from everyfold.engine.adaptive.low_rank_first import LOW_RANK_FIRST_ROWS
+from everyfold.engine.adaptive.racing import Racing, may_race
 from everyfold.engine.best_candidate import best_index, is_rule
-from everyfold.engine.execution.executor import carry_out
+from everyfold.engine.execution.executor import execute
 from everyfold.engine.planning.methods import MANY_FOLDS
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read, splits_of
 from everyfold.engine.records import Data, Outcome, join
-from everyfold.engine.request import Metadata, Options, Request, Wants
+from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.folds import Folds
@@ -143,7 +143,7 @@ def _reason_of_folds(inner: Sequence[_Inner], asked: Request) -> str:
         (_differ(asked.candidates, first.candidates), "candidates are drawn anew"),
         (any(len(own.splits) > MANY_FOLDS for own in inner), "there are many folds"),
         (min(sizes) < 2, "folds of one row may be pooled"),
-        (num_samples(asked.X) >= LADDER_ROWS, "large searches begin at low rank"),
+        (num_samples(asked.X) >= LOW_RANK_FIRST_ROWS, "large searches begin at low rank"),
     ):
         if is_so:
             return words
@@ -176,7 +176,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             check_plan(made, request)
         if data.foreign or data.refused or not made.rounds.climbs:
             return []
-        parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
+        parts = _parts(execute(made, data, options.n_jobs), asked, data)
         if parts is None:
             return []
         table = _InnerScores(request.estimator, asked, data, parts)
@@ -192,7 +192,7 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     options = replace(
         asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
     )
-    wants = Wants(mean_scores=False, pools=False, selects_by=None, refits=True)
+    wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
     asked = replace(asked, cv=splits, options=options, wants=wants, metadata=metadata)
     data = read(asked)
@@ -204,7 +204,7 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     if made.plain.keys() == data.candidates.keys():  # not in a search alone, which is quick
         made = plan(data, replace(asked, wants=replace(wants, refits=False)))
     made = _raced(made, data, groups, request.estimator)
-    parts = _parts(carry_out(made, data, options.n_jobs), asked, data)
+    parts = _parts(execute(made, data, options.n_jobs), asked, data)
     _check(request, "folds fail" if parts is None else "")
     table = _InnerScores(request.estimator, asked, data, parts or {})
     found = [table.best(group) for group in groups]
@@ -220,7 +220,7 @@ def _raced(
     if is_rule(search.refit) or not may_race(data.tasks[0], units):
         return made
     metric = search.refit if isinstance(search.refit, str) else "score"
-    return replace(made, rounds=Race.of(data.tasks[0], units, groups, metric))
+    return replace(made, rounds=Racing.of(data.tasks[0], units, groups, metric))
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def _on_outer_folds(
             made = plan(data, own)
         except ValueError as error:  # a score that single rows do not have is NaN in the loop
             _check(request, str(error))
-        ((outcome,),) = carry_out(made, data, own.options.n_jobs)
+        ((outcome,),) = execute(made, data, own.options.n_jobs)
         _check(request, "an outer fold fails" if outcome.failures else "")
         parts += list(_by_fold(outcome, folds))
     assert data is not None

@@ -29,9 +29,9 @@ from everyfold._typing import (
 )
 from everyfold.adapters.pipelines import take_apart
 from everyfold.crossval.granularity import Granularity
-from everyfold.engine.execution.executor import outcomes_of
+from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.records import Outcome, Task
-from everyfold.engine.request import Options, Request, Wants
+from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.engine.status import warn_if_inexact
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
@@ -119,7 +119,7 @@ def permutation_test_score(
     metadata = route("permutation_test_score", estimator, cv, scorer, groups, params)
     X, y, groups = indexable(X, y, groups)
     orders = _orders(num_samples(X), groups, n_permutations, check_random_state(random_state))
-    wants = Wants(mean_scores=False, selects_by=None, refits=True)
+    wants = RequestedOutputs(mean_scores=False, selects_by=None, refits=True)
     request = Request(estimator, [{}], X, y, cv, scorer, metadata, options, wants)
     found = list(_outcomes(request, orders))
     _say([outcome for _, outcome in found], len(orders), verbose)
@@ -153,7 +153,7 @@ def _outcomes(request: Request, orders: list[Index]) -> Iterator[tuple[Task, Out
         requests = (replace(request, y=safe_indexing(request.y, order)) for order in orders)
     for own in requests:
         data, made = planned(own)
-        for number, outcome in sorted(outcomes_of(made, data, own).items()):
+        for number, outcome in sorted(evaluate_request(made, data, own).items()):
             yield data.tasks[data.candidates[number].task], outcome
 
 

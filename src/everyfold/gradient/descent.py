@@ -17,7 +17,7 @@ from everyfold.estimators.model import Model
 from everyfold.io import Folds
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
-from everyfold.operators.base import Responds, having
+from everyfold.operators.base import SupportsResponse, having
 from everyfold.solvers import Problem
 
 GAMMA_BOUNDS = (-14.0, 6.0)
@@ -124,7 +124,7 @@ class Descent:
 
     def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
         """The error and its gradient."""
-        operator = having(self.structure.bind(self.kernel(gamma), self.X), Responds)
+        operator = having(self.structure.bind(self.kernel(gamma), self.X), SupportsResponse)
         return self._error.evaluate(operator, ridge)
 
     @cached_property

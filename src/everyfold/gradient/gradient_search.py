@@ -42,8 +42,8 @@ from everyfold.gradient.outer_folds import (
     MOST_OUTER_FOLDS,
     Outer,
     OuterChoice,
+    OuterDescents,
     Walked,
-    Walks,
     outer_folds,
     shares_of,
     summary_of,
@@ -303,7 +303,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _read(
         self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
-    ) -> tuple[Walks, list[Outer]]:
+    ) -> tuple[OuterDescents, list[Outer]]:
         """Rows, target, folds and where walks start, read once; and what is left out."""
         machine = self._check()
         model = machine.model
@@ -329,7 +329,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         machine = replace(machine, model=model)
         grid = grid_of(self.start, self.parameters, machine, X)
         given = None if sample_weight is None else weights
-        return Walks(machine, descent, y, given, self.scoring, grid), outers
+        return OuterDescents(machine, descent, y, given, self.scoring, grid), outers
 
     @property
     def _shrinkages(self) -> tuple[float, ...]:
@@ -342,7 +342,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     # -- the work ----------------------------------------------------------------------------------
 
-    def _descents(self, walks: Walks, outers: Sequence[Outer]) -> Descents:
+    def _descents(self, walks: OuterDescents, outers: Sequence[Outer]) -> Descents:
         """What the descents cost; refused if it does not fit."""
         descent, model = walks.descent, walks.machine.model
         n, d = descent.X.shape
@@ -355,7 +355,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         return found
 
     @contextmanager
-    def _journal(self, walks: Walks) -> Iterator[Journal | None]:
+    def _journal(self, walks: OuterDescents) -> Iterator[Journal | None]:
         """The journal, if there is one; every finished walk is a record of it."""
         if self.journal is None:
             yield None
@@ -376,7 +376,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         with opened_file(self.journal, fingerprint_of(parts)) as journal:
             yield journal
 
-    def _starts(self, walks: Walks, outers: Sequence[Outer]) -> tuple[list[Point], SearchPlan]:
+    def _starts(
+        self, walks: OuterDescents, outers: Sequence[Outer]
+    ) -> tuple[list[Point], SearchPlan]:
         """The best of the grid for all rows and for those of each outer fold."""
         starts, plan = walks.starts(outers)
         if self.verbose:
@@ -387,7 +389,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _walk(
         self,
-        walks: Walks,
+        walks: OuterDescents,
         outers: Sequence[Outer],
         starts: Sequence[Point],
         journal: Journal | None,
@@ -412,7 +414,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     # -- the answer --------------------------------------------------------------------------------
 
-    def _keep(self, walks: Walks, points: Sequence[Point], choice: OuterChoice) -> None:
+    def _keep(self, walks: OuterDescents, points: Sequence[Point], choice: OuterChoice) -> None:
         """Say what was found and chosen."""
         best = self.best_index_ = choice.best
         self.best_score_ = float(choice.scores[:, best].mean())
@@ -426,7 +428,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
         self.summary_ = summary_of(self.path_, len(choice.scores))
 
-    def _tune(self, walks: Walks, best: Point) -> Estimator:
+    def _tune(self, walks: OuterDescents, best: Point) -> Estimator:
         """The estimator of the best point, which is not fitted yet."""
         estimator = walks.machine.configured(best, walks.rows, self.scoring)
         self.best_params_ = walks.machine.tuned(estimator, best)

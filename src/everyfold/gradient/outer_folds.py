@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.metrics import check_scoring
 
 from everyfold._typing import Array, Estimator, Index, Params, Scorer, Targets
-from everyfold.adapters.sklearn import twin_of
+from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.checkpoint import Journal
 from everyfold.engine.execution.workers import map_unordered
 from everyfold.engine.planning.plan import SearchPlan
@@ -130,7 +130,7 @@ class Walked:
 
 
 @dataclass(frozen=True)
-class Walks:
+class OuterDescents:
     """What all walks share.
 
     Attributes
@@ -158,7 +158,7 @@ class Walks:
         """Rows and folds as estimators take them."""
         return FitRows(self.descent.X, self.y, self.weights, self.descent.folds)
 
-    def without(self, held: Index) -> Walks:
+    def without(self, held: Index) -> OuterDescents:
         """The same on the rows that are not held out."""
         rows = self.others(held)
         weights = None if self.weights is None else self.weights[rows]
@@ -200,7 +200,9 @@ class Walks:
     def _judged(self) -> Estimator:
         """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
         model = self.machine.model
-        return twin_of(replace(model, operator="dense") if model.operator == "auto" else model)
+        return fast_version_of(
+            replace(model, operator="dense") if model.operator == "auto" else model
+        )
 
     def _shared_splits(self, outers: Sequence[Outer]) -> list[list[tuple[Index, Index]]] | None:
         """The folds of all rows and of each outer fold; None if they are not to be shared."""
@@ -324,12 +326,12 @@ class Walks:
         """Weights, where scikit-learn's searches hand them on to the scorer."""
         if self.weights is None:
             return {}
-        asked = grid_search(twin_of(self.machine.model), self.grid, None, self.scoring)
+        asked = grid_search(fast_version_of(self.machine.model), self.grid, None, self.scoring)
         return dict(asked._get_routed_params_for_fit({"sample_weight": self.weights}).scorer.score)
 
 
 def _walk(
-    walks: Walks,
+    walks: OuterDescents,
     outers: Sequence[Outer],
     walked: Sequence[Walked],
     shrinkages: Sequence[float],

@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Scorer, Splitter, Targets
-from everyfold.adapters.sklearn import is_ours, read_estimator, twin_of
+from everyfold.adapters.sklearn import fast_version_of, is_ours, read_estimator
 from everyfold.estimators.model import KernelChoice, Model
 from everyfold.gradient.descent import Point
 from everyfold.io import Folds
@@ -105,7 +105,7 @@ class ScaledModel:
         if self.is_linear:
             params |= {"kernel": choice.kernel, "degree": choice.degree, "coef0": choice.coef0}
         is_plain = not self.is_linear and not isinstance(params["gamma"], np.ndarray)
-        made = clone(self.estimator) if takes_arrays or is_plain else twin_of(self.model)
+        made = clone(self.estimator) if takes_arrays or is_plain else fast_version_of(self.model)
         return made.set_params(**params)
 
     def fit(

@@ -1,6 +1,6 @@
 """Kernel matrices with structure, and the only place where anything is factorised."""
 
-from everyfold.operators.base import Expansion, Responds, Structure
+from everyfold.operators.base import Expansion, Structure, SupportsResponse
 from everyfold.operators.circulant import Circulant
 from everyfold.operators.circulant_response import CirculantMatrix, CirculantWarning
 from everyfold.operators.dense import Dense, DenseMatrix
@@ -28,9 +28,9 @@ __all__ = [
     "Primal",
     "Quadratic",
     "RandomFourier",
-    "Responds",
     "Response",
     "Solution",
     "Structure",
     "StructureError",
+    "SupportsResponse",
 ]

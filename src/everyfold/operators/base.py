@@ -29,7 +29,7 @@ Ability = TypeVar("Ability")
 
 
 @dataclass(frozen=True)
-class Outline:
+class OperatorSpec:
     """What the planner has to know of an operator, before it exists or after.
 
     Attributes
@@ -57,13 +57,13 @@ class Outline:
     methods: tuple[str, ...] | None = None
     is_per_fold: bool = False
     is_approximate: bool = False
-    is_held: bool = True
-    is_long: bool = False
+    is_in_memory: bool = True
+    needs_blocks: bool = False
     response_rank: int | None = None
-    only_splits: bool = False
+    predicts_by_split: bool = False
 
 
-class Part:
+class TrainTestKernel:
     """One training set and the rows that its model predicts.
 
     Attributes
@@ -82,34 +82,34 @@ class Part:
 
     train: Index
     test: Index
-    operator: Responds
+    operator: SupportsResponse
     cross: Array
-    parent: Responds | None
+    parent: SupportsResponse | None
     noise: float = 0.0
 
 
 @dataclass(frozen=True)
-class Made(Part):
+class Made(TrainTestKernel):
     """A part whose kernel was made for its training rows alone."""
 
     train: Index
     test: Index
-    operator: Responds
+    operator: SupportsResponse
     cross: Array
     parent: None = None
     noise: float = 0.0
 
 
 @dataclass(frozen=True)
-class Cut(Part):
+class Cut(TrainTestKernel):
     """A part of a kernel of all rows; nothing is copied before it is asked for."""
 
     train: Index
     test: Index
-    parent: Responds
+    parent: SupportsResponse
 
     @cached_property
-    def operator(self) -> Responds:  # type: ignore[override]  # an attribute of other parts
+    def operator(self) -> SupportsResponse:  # type: ignore[override]  # an attribute of other parts
         """The kernel of the training rows."""
         return self.parent.restrict(self.train)
 
@@ -145,7 +145,7 @@ class Operator(ABC):
         return False
 
 
-class Splits(Operator):
+class SupportsSplit(Operator):
     """An ability: to give the kernel of a training set and its test rows.
 
     All that a kernel can do which each training set has for itself (``gamma="scale"``, a Pipeline).
@@ -158,11 +158,11 @@ class Splits(Operator):
     )
 
     @abstractmethod
-    def split(self, train: Index, test: Index) -> Part:
+    def split(self, train: Index, test: Index) -> TrainTestKernel:
         """The kernel of some rows, and what predicts others from them."""
 
 
-class Multiplies(Operator):
+class SupportsMatmul(Operator):
     """An ability: products with the matrix of all rows."""
 
     basis: Array | None = None
@@ -177,7 +177,7 @@ class Multiplies(Operator):
         """The diagonal of K."""
 
 
-class Differentiates(ABC):
+class SupportsGradient(ABC):
     """An ability: how the matrix changes with the kernel's parameters."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Differentiates(ABC):
         """
 
 
-class Responds(Splits, Multiplies):
+class SupportsResponse(SupportsSplit, SupportsMatmul):
     """A positive semi-definite n×n matrix with structure. It knows no labels and no loss."""
 
     lacks = (
@@ -198,9 +198,9 @@ class Responds(Splits, Multiplies):
     )
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """What the planner has to know of it."""
-        return Outline(self.rank)
+        return OperatorSpec(self.rank)
 
     @property
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere
@@ -270,14 +270,14 @@ class Responds(Splits, Multiplies):
         """Raise if the structure is lost where the curvature of a loss differs between rows."""
 
     @abstractmethod
-    def restrict(self, rows: Index) -> Responds:
+    def restrict(self, rows: Index) -> SupportsResponse:
         """The same kernel on some of the rows, which may repeat."""
 
     @abstractmethod
     def cross(self, new: Index, rows: Index) -> Array:
         """What turns coefficients fitted on ``rows`` into predictions of the rows ``new``."""
 
-    def split(self, train: Index, test: Index) -> Part:
+    def split(self, train: Index, test: Index) -> TrainTestKernel:
         """See base class: ``restrict(train)`` and ``cross(test, train)``, made when asked for."""
         return Cut(train, test, self)
 
@@ -331,22 +331,22 @@ class Structure(ABC):
 
     methods: ClassVar[tuple[str, ...] | None] = None
     is_approximate: ClassVar[bool] = False
-    is_held: bool = True
+    is_in_memory: bool = True
     reads_sources: bool = False
     """Whether rows may come from a source, of which a sample is looked at."""
     per_fold: bool = False
     """Whether every training set is to have an operator of its own."""
 
-    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> OperatorSpec:
         """What an operator bound to data of this shape will be."""
-        return Outline(
+        return OperatorSpec(
             self.rank_for(n_rows, n_features),
             # A training set is fitted by itself, whatever suits the matrix of all rows.
             None if is_per_fold else self.methods,
             is_per_fold,
             # A kernel of each training set is that of a refit, approximate or not.
             self.is_approximate and not is_per_fold,
-            self.is_held,
+            self.is_in_memory,
         )
 
     def check_order(self, order: Order) -> None:  # noqa: B027
@@ -359,14 +359,14 @@ class Structure(ABC):
         """
 
     @abstractmethod
-    def bind(self, kernel: Kernel, X: Matrix) -> Multiplies:
+    def bind(self, kernel: Kernel, X: Matrix) -> SupportsMatmul:
         """The operator of ``kernel`` on the rows of ``X``."""
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Multiplies:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> SupportsMatmul:
         """``bind``, given the base matrix of the kernel; most structures have no use for it."""
         return self.bind(kernel, X)
 
-    def bind_rows(self, kernel: Kernel, X: Matrix) -> Multiplies:
+    def bind_rows(self, kernel: Kernel, X: Matrix) -> SupportsMatmul:
         """``bind``, for what takes sums over the rows; features are then made batch by batch."""
         return self.bind(kernel, X)
 
@@ -377,7 +377,7 @@ class Structure(ABC):
     def rank_for(self, n_rows: int, n_features: int) -> int:
         """The rank of an operator bound to data of this shape."""
 
-    def is_long(self, n_rows: int, n_features: int) -> bool:
+    def needs_blocks(self, n_rows: int, n_features: int) -> bool:
         """Whether features are more than a batch of rows, so that sums over them save memory."""
         return False
 

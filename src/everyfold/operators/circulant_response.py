@@ -22,7 +22,7 @@ from everyfold._typing import Array, Index, Route
 from everyfold.folds import lengths
 from everyfold.kernels import RBF, Laplacian
 from everyfold.linalg.symmetric import EPS, refuse
-from everyfold.operators.base import Outline, Responds
+from everyfold.operators.base import OperatorSpec, SupportsResponse
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import (
     Quadratic,
@@ -255,7 +255,7 @@ NO_NEW_ROWS = (
 )
 
 
-class CirculantMatrix(Responds):
+class CirculantMatrix(SupportsResponse):
     r"""The p-level circulant :math:`\tilde K`, held as its eigenvalues.
 
     Attributes
@@ -290,9 +290,9 @@ class CirculantMatrix(Responds):
             )
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """See base class."""
-        return Outline(self.n, ("fourier",), is_approximate=True)
+        return OperatorSpec(self.n, ("fourier",), is_approximate=True)
 
     @cached_property
     def column(self) -> Array:

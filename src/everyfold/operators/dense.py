@@ -16,7 +16,13 @@ from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.ridge_systems import RidgeSystem, factorise
 from everyfold.linalg.tridiagonal import SINGLE, ridge_solutions
-from everyfold.operators.base import Differentiates, Expansion, Outline, Responds, Structure
+from everyfold.operators.base import (
+    Expansion,
+    OperatorSpec,
+    Structure,
+    SupportsGradient,
+    SupportsResponse,
+)
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
 
 
@@ -53,7 +59,7 @@ _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
-class DenseMatrix(Responds, Differentiates):
+class DenseMatrix(SupportsResponse, SupportsGradient):
     """A symmetric matrix held in memory.
 
     Given the base matrix of its kernel in place of K, it makes K when that is first asked for: an
@@ -108,9 +114,9 @@ class DenseMatrix(Responds, Differentiates):
         self._entries(self._made[rows], out)
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """See base class; with a basis to begin from it is for iterations."""
-        return Outline(self.n, None if self.basis is None else ("conjugate",))
+        return OperatorSpec(self.n, None if self.basis is None else ("conjugate",))
 
     @property
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere

@@ -23,7 +23,7 @@ from everyfold._typing import Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.symmetric import CHUNK
-from everyfold.operators.base import Outline
+from everyfold.operators.base import OperatorSpec
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
 from everyfold.operators.response import Linear, Quadratic, Response, Solution
@@ -37,9 +37,9 @@ class InfluenceMatrix(DenseMatrix):
         self.low = low
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """See base class."""
-        return Outline(self.n, response_rank=self.low.rank)
+        return OperatorSpec(self.n, response_rank=self.low.rank)
 
     @property
     def words(self) -> str:  # type: ignore[override]  # a constant elsewhere

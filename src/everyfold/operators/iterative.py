@@ -12,7 +12,7 @@ from everyfold._typing import Array, Index, Matrix, RandomState
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.symmetric import CHUNK, spectrum
-from everyfold.operators.base import Multiplies, Structure
+from everyfold.operators.base import Structure, SupportsMatmul
 from everyfold.operators.dense import Dense
 from everyfold.operators.nystrom import Nystrom
 
@@ -118,7 +118,7 @@ class Blockwise(Structure):
            [2., 4.]])
     """
 
-    is_held = False
+    is_in_memory = False
 
     def bind(self, kernel: Kernel, X: Matrix) -> BlockwiseMatrix:
         """See base class."""
@@ -134,7 +134,7 @@ class Blockwise(Structure):
         return n_rows
 
 
-class BlockwiseMatrix(Multiplies):
+class BlockwiseMatrix(SupportsMatmul):
     """The kernel matrix of the rows of X, by products only."""
 
     words = "BlockwiseMatrix"
@@ -185,20 +185,22 @@ class Iterative(Structure):
     """
 
     rank: int = 500
-    is_held: bool = True
+    is_in_memory: bool = True
     random_state: RandomState = 0
 
     methods: ClassVar[tuple[str, ...] | None] = ("conjugate",)
 
-    def bind(self, kernel: Kernel, X: Matrix) -> Multiplies:
+    def bind(self, kernel: Kernel, X: Matrix) -> SupportsMatmul:
         """See base class."""
-        return self._prepared((Dense() if self.is_held else Blockwise()).bind(kernel, X), kernel, X)
+        return self._prepared(
+            (Dense() if self.is_in_memory else Blockwise()).bind(kernel, X), kernel, X
+        )
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Multiplies:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> SupportsMatmul:
         """See base class."""
         return self._prepared(Dense().bind_shared(kernel, X, base), kernel, X)
 
-    def _prepared(self, operator: Multiplies, kernel: Kernel, X: Matrix) -> Multiplies:
+    def _prepared(self, operator: SupportsMatmul, kernel: Kernel, X: Matrix) -> SupportsMatmul:
         rank = min(self.rank, X.shape[0])
         operator.basis = Nystrom(rank, random_state=self.random_state).landmarks(kernel, X).V
         return operator

@@ -31,7 +31,7 @@ from everyfold.linalg.symmetric import (
     spectrum,
     weighted_gram,
 )
-from everyfold.operators.base import Expansion, Responds, Structure
+from everyfold.operators.base import Expansion, Structure, SupportsResponse
 from everyfold.operators.features import FeatureMap, Plain, Turned
 from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
@@ -72,7 +72,7 @@ class Mapped(Structure):
 
     reads_sources = True
 
-    def is_long(self, n_rows: int, n_features: int) -> bool:
+    def needs_blocks(self, n_rows: int, n_features: int) -> bool:
         """See base class."""
         return n_rows * self.raw_width_for(n_rows, n_features) > BLOCK
 
@@ -109,7 +109,7 @@ class Primal(Mapped):
         return n_features
 
 
-class LowRank(Responds):
+class LowRank(SupportsResponse):
     """K = V Vᵀ for an (n, c) matrix V. Coefficients are those of the c columns."""
 
     def __init__(

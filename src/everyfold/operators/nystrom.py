@@ -16,7 +16,7 @@ from everyfold.io.samples import SAMPLE, Held, Sampled
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.symmetric import CHUNK
-from everyfold.operators.base import Differentiates, Outline, Responds, Structure
+from everyfold.operators.base import OperatorSpec, Structure, SupportsGradient, SupportsResponse
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
 from everyfold.operators.influence import InfluenceMatrix
@@ -160,11 +160,11 @@ class Nystrom(Mapped):
                 "predicts_with='kernel' do not have; use order='auto' or plain landmarks"
             )
 
-    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> Outline:
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> OperatorSpec:
         """See base class."""
         found = super().outline(n_rows, n_features, is_per_fold=is_per_fold or self.per_fold)
         if self.replaces == "kernel":
-            return replace(found, only_splits=self.predicts_with == "kernel")
+            return replace(found, predicts_by_split=self.predicts_with == "kernel")
         rank = self._kept(self.count(n_rows))
         return replace(found, is_approximate=False, response_rank=rank)
 
@@ -179,10 +179,10 @@ class Nystrom(Mapped):
         is_plain = self.replaces == "kernel" and self.predicts_with == "features"
         return is_plain and not self.per_fold
 
-    def is_long(self, n_rows: int, n_features: int) -> bool:
+    def needs_blocks(self, n_rows: int, n_features: int) -> bool:
         """See base class; other forms than the plain one hold what they work with."""
         is_plain = self.replaces == "kernel" and self.predicts_with == "features"
-        return is_plain and super().is_long(n_rows, n_features)
+        return is_plain and super().needs_blocks(n_rows, n_features)
 
     def to_fit(self) -> Structure:
         """See base class: the full kernel where only responses are of low rank."""
@@ -210,7 +210,7 @@ class Nystrom(Mapped):
     def _kept(self, count: int) -> int:
         return count if self.rank is None else _number(self.rank, count)
 
-    def bind(self, kernel: Kernel, X: Matrix) -> Responds:  # type: ignore[override]
+    def bind(self, kernel: Kernel, X: Matrix) -> SupportsResponse:  # type: ignore[override]
         """See base class."""
         low = self.landmarks(kernel, X)
         if self.replaces == "response":
@@ -219,7 +219,7 @@ class Nystrom(Mapped):
             return DualNystrom(low.V, low.features, low.trace, X)
         return low
 
-    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> Responds:
+    def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> SupportsResponse:
         """See base class."""
         return InfluenceMatrix(kernel.from_base(base), self.landmarks(kernel, X), kernel, X)
 
@@ -329,7 +329,7 @@ class Quality:
     relative: float
 
 
-class NystromMatrix(LowRank, Differentiates):
+class NystromMatrix(LowRank, SupportsGradient):
     """K̃ = V Vᵀ from landmarks, and how far it is from K."""
 
     def __init__(
@@ -348,9 +348,9 @@ class NystromMatrix(LowRank, Differentiates):
         self.residual_trace = max(0.0, trace - float(np.vdot(V, V)))
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """See base class."""
-        return Outline(self.rank, is_approximate=True)
+        return OperatorSpec(self.rank, is_approximate=True)
 
     @property
     def quality(self) -> Quality:
@@ -440,9 +440,9 @@ class DualNystrom(NystromMatrix):
         self._X = X
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> OperatorSpec:
         """See base class."""
-        return replace(super().outline, only_splits=True)
+        return replace(super().outline, predicts_by_split=True)
 
     def _response_kind(self) -> type[LowRankResponse]:
         return DualLowRankResponse
@@ -452,8 +452,12 @@ class DualNystrom(NystromMatrix):
         return self.matmat(coef)
 
     # As those of any operator with a coefficient for each row, and not as those of features.
-    coefficients, inherit = Responds.coefficients, Responds.inherit
-    inner, drift, size_of_sums = Responds.inner, Responds.drift, Responds.size_of_sums
+    coefficients, inherit = SupportsResponse.coefficients, SupportsResponse.inherit
+    inner, drift, size_of_sums = (
+        SupportsResponse.inner,
+        SupportsResponse.drift,
+        SupportsResponse.size_of_sums,
+    )
 
     def restrict(self, rows: Index) -> DualNystrom:
         """See base class: the same landmarks."""

@@ -130,14 +130,14 @@ class OutOfFoldDisplay:
     def _confusion(self, ax: Axes) -> list[Any]:
         labels = np.union1d(self.truth, self.values)
         names = [plain(label, 20) for label in labels]
-        is_long = len(names) * max(map(len, names)) > 40
+        needs_blocks = len(names) * max(map(len, names)) > 40
         shown = ConfusionMatrixDisplay.from_predictions(
             self.truth,
             self.values,
             labels=labels,
             display_labels=names,
             include_values=len(names) <= MOST_NUMBERS,
-            xticks_rotation="vertical" if is_long else "horizontal",
+            xticks_rotation="vertical" if needs_blocks else "horizontal",
             ax=ax,
             cmap="Blues",
             colorbar=False,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from everyfold._progress import counted, printable
+from everyfold._progress import pluralise, printable
 from everyfold._typing import AnyArray, Mask, Search
 from everyfold.plotting.markup import Markup, table, tag, written
 from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay
@@ -107,10 +107,10 @@ def _section(title: str, *children: object) -> Markup:
 def _head(search: Search, findings: Findings, found: ScoreTable) -> Markup:
     plan = findings.plans[-1]
     folds = (
-        "no folds: a criterion of one fit" if plan.is_closed else counted(found.n_splits, "fold")
+        "no folds: a criterion of one fit" if plan.is_closed else pluralise(found.n_splits, "fold")
     )
     count = len(found.results["params"])
-    words = f"{counted(count, 'candidate')}, {counted(plan.rows, 'row')}, {folds}"
+    words = f"{pluralise(count, 'candidate')}, {pluralise(plan.rows, 'row')}, {folds}"
     words = f"{type(search).__name__}: {words}"
     return tag("header", tag("h1", findings.title), tag("p", words, class_="soft"))
 
@@ -164,7 +164,7 @@ def _cards(search: Search, findings: Findings, found: ScoreTable) -> Iterator[Ma
         small = (
             "not significantly worse than the best (95 %, without correction for multiple testing)"
         )
-        yield _card("As good as the winner", f"{equal} of {counted(count, 'candidate')}", small)
+        yield _card("As good as the winner", f"{equal} of {pluralise(count, 'candidate')}", small)
 
 
 def _error_words(findings: Findings, found: ScoreTable, best: int) -> str:
@@ -172,9 +172,8 @@ def _error_words(findings: Findings, found: ScoreTable, best: int) -> str:
         return "of all held-out rows together"
     if found.n_splits < 2:
         return "of one fit, without folds"
-    return (
-        f"± {number(found.error[best])}, one standard error over {counted(found.n_splits, 'fold')}"
-    )
+    folds = pluralise(found.n_splits, "fold")
+    return f"± {number(found.error[best])}, one standard error over {folds}"
 
 
 def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
@@ -192,7 +191,9 @@ def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
             yield f"Candidates that are not significantly worse have {spans}."
         estimated = int(np.count_nonzero(found.results.get("status") == "estimated"))
         if estimated:
-            words = f"The scores of {estimated} of {counted(len(found.mean), 'candidate')} are only"
+            words = (
+                f"The scores of {estimated} of {pluralise(len(found.mean), 'candidate')} are only"
+            )
             yield f"{words} estimated, and so is whether these are worse."
     yield from (f"{remark[:1].upper()}{remark[1:]}." for remark in findings.remarks)
     if len(found.mean) == 1:

@@ -31,7 +31,7 @@ from everyfold.io.dask import is_lazy
 from everyfold.plotting.score_table import metrics_of
 from everyfold.search.bootstrap import bootstrap, together
 from everyfold.search.fit_inputs import FitInputs, groups_of
-from everyfold.search.predictions import Keeper
+from everyfold.search.predictions import PredictionStore
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class HonestSearch:
     """The part of a search that evaluates its own results."""
 
     _given: FitInputs
-    _keeper: Keeper
+    _keeper: PredictionStore
     _numbers: list[int]
     _ratio: float
     _unit: Unit = "row"

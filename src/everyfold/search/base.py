@@ -23,9 +23,9 @@ from everyfold._progress import warn
 from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
 from everyfold._typing import Matrix, Params, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
-from everyfold.adapters.sklearn import twin_of
-from everyfold.engine.adaptive.rank_search import settled
-from everyfold.engine.adaptive.strategy import Once, mean_score
+from everyfold.adapters.sklearn import fast_version_of
+from everyfold.engine.adaptive.rank_search import with_rank
+from everyfold.engine.adaptive.strategy import SingleRound, mean_score
 from everyfold.engine.best_candidate import (
     ONE_STANDARD_ERROR,
     best_index,
@@ -34,17 +34,17 @@ from everyfold.engine.best_candidate import (
     check_weightless,
     is_rule,
     scale_ridge,
-    settle_rank,
+    set_rank,
 )
 from everyfold.engine.checkpoint import opened
-from everyfold.engine.execution.executor import carry_out
+from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
 from everyfold.engine.planning.pass_sizes import has_stand_in
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
-from everyfold.engine.records import REFITTED, Data, Outcome, without_values
-from everyfold.engine.request import Metadata, Options, Request, Wants
+from everyfold.engine.records import REFITTED, Data, Outcome, drop_values
+from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
 from everyfold.engine.results import ResultsTable, read_fold, tabulate
 from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.status import warn_if_inexact
@@ -53,7 +53,7 @@ from everyfold.io.conversion import as_rows
 from everyfold.search.assessment import HonestSearch, test_ratio
 from everyfold.search.fit_inputs import FitInputs, groups_of
 from everyfold.search.hints import Remark, constant_remarks, edge_remarks, identity_remarks
-from everyfold.search.predictions import Keeper, WinnerAnswers, evaluate_again
+from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
 from everyfold.search.reporting import ReportedSearch
 
@@ -68,7 +68,7 @@ class _Run:
     plan: SearchPlan
     progress: Progress
     start: float
-    keeper: Keeper
+    keeper: PredictionStore
     given: FitInputs
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class _Run:
     @property
     def climbs(self) -> bool:
         """Whether a candidate may be evaluated several times, as the plan has several rounds."""
-        return isinstance(self.metric, str) and not isinstance(self.plan.rounds, Once)
+        return isinstance(self.metric, str) and not isinstance(self.plan.rounds, SingleRound)
 
     @property
     def climbed(self) -> list[tuple[int, int, float]]:
@@ -216,7 +216,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
         has_folds = self.criterion is None and not isinstance(X, RowSource)
         keeps = self.keep_predictions if has_folds else None
-        wants = Wants(
+        wants = RequestedOutputs(
             self.return_train_score,
             self.needs_partition,
             keeps=keeps,
@@ -245,7 +245,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
         progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
-        keeper = Keeper(request.wants.keeps, None if is_rule(self.refit) else deciding)
+        keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params)
         return _Run(request, metric, data, made, progress, start, keeper, given)
 
@@ -256,7 +256,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         with state.progress.printing(), journals as journal:
             contexts = state.progress.begin(state.plan)
             data = state.data.called_by(self, state.progress, contexts)
-            with closing(carry_out(state.plan, data, self.n_jobs, journal)) as done:
+            with closing(execute(state.plan, data, self.n_jobs, journal)) as done:
                 for outcomes in done:
                     self._take(state, outcomes)
 
@@ -270,7 +270,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             if outcome.failure is not None and self.error_score == "raise":
                 raise outcome.failure.error
             found = state.refits if outcome.is_refit else state.history
-            found[outcome.number] = without_values(outcome)
+            found[outcome.number] = drop_values(outcome)
             if outcome.rank and state.climbs:
                 score = mean_score(outcome, state.metric)
                 state.rungs.append((outcome.number, outcome.rank, score))
@@ -309,7 +309,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             return
         number = state.finished[self.best_index_]
         if state.keeper.lacks(number) and number in state.data.candidates:
-            data = settled(state.data, state.history[number].landmarks)
+            data = with_rank(state.data, state.history[number].landmarks)
             fitted = state.keeper.fitted(number)
             if fitted is not None:
                 outcome = with_values(fitted, data)
@@ -422,7 +422,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         candidate = state.data.candidates.get(state.finished[self.best_index_])
         if candidate is not None and has_stand_in(state.data, candidate):
-            best = with_final_step(best, twin_of(candidate.model))
+            best = with_final_step(best, fast_version_of(candidate.model))
         if self.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
@@ -431,7 +431,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
             state.request.options.seeds.plant_where_drawn(best, n_rows)
         outcome = state.history.get(state.finished[self.best_index_])
         if outcome is not None and outcome.landmarks:
-            settle_rank(final_step(best), outcome.landmarks)
+            set_rank(final_step(best), outcome.landmarks)
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.request.metadata.fit)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from everyfold._typing import Array, Index, Params, Scorer
-from everyfold.engine.scoring.fold_scorers import Judge
-from everyfold.engine.scoring.metrics import Side
+from everyfold.engine.scoring.fold_scorers import FoldScorer
+from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
 
 _MOST_VALUES = 1 << 22
@@ -34,14 +34,18 @@ class HeldOutTable:
     rows: Index
     values: Sequence[Array]
 
-    def judge(self, scorer: Scorer, params: Params) -> Judge:
+    def judge(self, scorer: Scorer, params: Params) -> FoldScorer:
         """Scores values of any rows; the scorer gets what ``params`` has of them, and no X."""
         y = self.target.truth
-        return Judge(scorer, self.target, (np.zeros((len(y), 1)), y), params, np.nan)
+        return FoldScorer(scorer, self.target, (np.zeros((len(y), 1)), y), params, np.nan)
 
 
 def bootstrap(
-    table: HeldOutTable, judge: Judge, groups: Index | None, count: int, random_state: int | None
+    table: HeldOutTable,
+    judge: FoldScorer,
+    groups: Index | None,
+    count: int,
+    random_state: int | None,
 ) -> Array:
     """The scores of ``count`` bootstraps, (count,).
 
@@ -58,7 +62,7 @@ def bootstrap(
         return _outside(judge, table, counts, winners)
 
 
-def together(table: HeldOutTable, judge: Judge) -> Array:
+def together(table: HeldOutTable, judge: FoldScorer) -> Array:
     """The scores of all candidates on all held-out rows together."""
     parts = [table.rows]
     return np.array([_scores(judge, table.target, own, parts)[0] for own in table.values])
@@ -77,9 +81,9 @@ def _draws(
             yield times[of_row]
 
 
-def _in_bags(judge: Judge, table: HeldOutTable, counts: Index) -> Array:
+def _in_bags(judge: FoldScorer, table: HeldOutTable, counts: Index) -> Array:
     """What candidates are ranked by within bags, (bags, candidates)."""
-    side = Side(table.target, (table.rows,))
+    side = ScoredRows(table.target, (table.rows,))
     by_row = [judge.by_row(values[table.rows], side) for values in table.values]
     known = [own for own in by_row if own is not None]
     if len(known) == len(by_row):
@@ -89,7 +93,7 @@ def _in_bags(judge: Judge, table: HeldOutTable, counts: Index) -> Array:
     return np.where(np.isnan(scores), -np.inf, scores).T
 
 
-def _outside(judge: Judge, table: HeldOutTable, counts: Index, winners: Index) -> Array:
+def _outside(judge: FoldScorer, table: HeldOutTable, counts: Index, winners: Index) -> Array:
     """The score of every bag's winner on the rows outside the bag."""
     scores = np.empty(len(counts))
     for winner in np.unique(winners).tolist():
@@ -99,11 +103,11 @@ def _outside(judge: Judge, table: HeldOutTable, counts: Index, winners: Index) -
     return scores
 
 
-def _scores(judge: Judge, target: Target, values: Array, parts: Sequence[Index]) -> Array:
+def _scores(judge: FoldScorer, target: Target, values: Array, parts: Sequence[Index]) -> Array:
     """The scores of one candidate on several sets of rows, as many at a time as memory allows."""
     step = max(1, _MOST_VALUES // max(len(part) for part in parts))
     found: list[float] = []
     for start in range(0, len(parts), step):
-        side = Side(target, tuple(parts[start : start + step]))
+        side = ScoredRows(target, tuple(parts[start : start + step]))
         found += [float(score) for score in judge.score(values[side.rows], side, {})]
     return np.array(found)

@@ -23,7 +23,7 @@ _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 
 @dataclass(frozen=True)
-class Contents:
+class DataHash:
     """A digest of values, one a row or several, that does not depend on what holds them.
 
     Attributes
@@ -41,7 +41,7 @@ class Contents:
     digest: str = ""
 
     @classmethod
-    def of(cls, values: Any) -> Contents:
+    def of(cls, values: Any) -> DataHash:
         """The contents of an array, a list, a sparse matrix or a data frame.
 
         **Cost** one reading of the values.
@@ -61,7 +61,7 @@ class Contents:
         return cls._of_array(array)
 
     @classmethod
-    def _of_array(cls, array: AnyArray) -> Contents:
+    def _of_array(cls, array: AnyArray) -> DataHash:
         if array.dtype.kind in _NUMBERS:
             return cls(_short(array.shape), "numbers", _digest(_blocks(array)))
         flat = array.ravel().tolist()
@@ -69,7 +69,7 @@ class Contents:
             return cls(array.shape[:1], "objects")
         return cls(_short(array.shape), "words", _digest(["\0".join(map(str, flat)).encode()]))
 
-    def difference(self, other: Contents) -> str:
+    def difference(self, other: DataHash) -> str:
         """In words, by what others are known to differ from these; empty if by nothing."""
         if self.kind == "objects" or other.kind == "objects":
             is_other = self.shape[:1] != other.shape[:1]
@@ -132,7 +132,7 @@ class FitInputs:
     ids: AnyArray | None
     names: Sequence[str]
     is_source: bool
-    contents: Mapping[str, Contents] | None = None
+    contents: Mapping[str, DataHash] | None = None
     params: Params | None = None
 
     @classmethod
@@ -182,8 +182,8 @@ def _kept(value: object) -> object:
         return value
 
 
-def _contents(values: Params) -> dict[str, Contents]:
-    return {name: Contents.of(value) for name, value in values.items() if value is not None}
+def _contents(values: Params) -> dict[str, DataHash]:
+    return {name: DataHash.of(value) for name, value in values.items() if value is not None}
 
 
 def groups_of(split: Params, params: Params) -> Index | None:

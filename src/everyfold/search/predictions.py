@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from everyfold._sklearn_private import search_has
 from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Params, Scorer
 from everyfold.engine.adaptive.strategy import mean_score
-from everyfold.engine.execution.executor import outcomes_of
+from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.records import Data, Outcome, Task
-from everyfold.engine.request import Request, Wants
+from everyfold.engine.request import Request, RequestedOutputs
 from everyfold.engine.scoring.fold_scores import FoldScores
 from everyfold.estimators.sources import answers
 from everyfold.estimators.targets import Target
@@ -104,7 +104,7 @@ class _KeptValues:
 
 
 @dataclass
-class Keeper:
+class PredictionStore:
     """Keeps the values of the best candidate so far, or of all.
 
     Attributes
@@ -302,10 +302,12 @@ def evaluate_again(request: Request, data: Data, number: int) -> Outcome:
     alone = {number: data.candidates[number]}
     data = replace(data, tasks=tasks, candidates=alone, refused={}, foreign={}, own=None)
     options = replace(request.options, n_confirm=0)
-    request = replace(request, scorer=None, options=options, wants=Wants(selects_by=None))
+    request = replace(
+        request, scorer=None, options=options, wants=RequestedOutputs(selects_by=None)
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all has been said in the search itself
-        return outcomes_of(plan(data, request), data, request)[number]
+        return evaluate_request(plan(data, request), data, request)[number]
 
 
 # -- Methods of a fitted search: predictions of its winner, out-of-fold predictions, thresholds ---
@@ -317,7 +319,7 @@ class WinnerAnswers:
     best_estimator_: Estimator
     best_index_: int
     cv_results_: Params
-    _keeper: Keeper
+    _keeper: PredictionStore
     _numbers: list[int]
 
     def _respond(self, method: str, X: Matrix) -> AnyArray:

@@ -14,12 +14,12 @@ from html import escape
 from importlib import import_module
 from typing import Any, Protocol, TextIO
 
-from everyfold._progress import counted
+from everyfold._progress import pluralise
 from everyfold._typing import Estimator, Matrix, Params, Search
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.watch import Watch
+from everyfold.engine.watch import ProgressListener
 from everyfold.io import RowSource
 
 
@@ -90,7 +90,7 @@ _GLANCE = 0.1
 """Seconds between two states of a bar."""
 
 
-class Progress(Watch):
+class Progress(ProgressListener):
     """Told of every unit of work that is finished, and of shares of units where a bar shows them.
 
     scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
@@ -144,9 +144,9 @@ class Progress(Watch):
         if self._search.verbose <= 0:
             return
         if self._total:
-            folds = f", {counted(plan.folds, 'fold')} each" if plan.folds else ""
-            words = counted(self._candidates, "candidate")
-            print(f"{words} on {counted(self._total, 'kernel')}{folds}", flush=True)
+            folds = f", {pluralise(plan.folds, 'fold')} each" if plan.folds else ""
+            words = pluralise(self._candidates, "candidate")
+            print(f"{words} on {pluralise(self._total, 'kernel')}{folds}", flush=True)
         if plan.hint:
             print(plan.hint, flush=True)
         if plan.refitted:
@@ -197,7 +197,7 @@ class Progress(Watch):
 
     def _words(self) -> str:
         seconds = time.perf_counter() - self._start
-        every = counted(self._candidates, "candidate")
+        every = pluralise(self._candidates, "candidate")
         words = f"{self._kernels.n_candidates}/{every}, {seconds:.1f} s"
         return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
 
@@ -234,7 +234,7 @@ class Progress(Watch):
         """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
         if self._search.verbose > 0 and self._bar is None:
             seconds = time.perf_counter() - self._start
-            words = counted(n_candidates, "candidate")
+            words = pluralise(n_candidates, "candidate")
             print(f"{words} again, more exactly, {seconds:.1f} s", flush=True)
 
     def close(self) -> None:

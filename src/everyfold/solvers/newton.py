@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 
 from everyfold._typing import Array, Index, Route
 from everyfold.losses import Loss
-from everyfold.operators.base import Responds
+from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Quadratic, Response, Solution
 from everyfold.solvers.problem import Problem
 
@@ -73,7 +73,7 @@ class Fit:
 
 
 def relative_forces(
-    operator: Responds, largest: float, rho: float, coef: Array, size: float
+    operator: SupportsResponse, largest: float, rho: float, coef: Array, size: float
 ) -> Array:
     """The forces 2ρa that hold functions with these coefficients, of shape (p, t), by ``size``.
 
@@ -131,7 +131,7 @@ class NewtonModel:
 
     @classmethod
     def at(
-        cls, problem: Problem, column: int, operator: Responds, u: Array, rho: float
+        cls, problem: Problem, column: int, operator: SupportsResponse, u: Array, rho: float
     ) -> NewtonModel:
         """Expand target ``column`` around ``u``; one product with the kernel."""
         y, w = problem.y[:, column], problem.w
@@ -147,7 +147,7 @@ class NewtonModel:
         quadratic = Quadratic(np.sqrt(0.5 * D), z[:, None], problem.intercept, pull)
         return cls(g, quadratic, fixed)
 
-    def solve(self, operator: Responds, response: Response) -> tuple[Array, float]:
+    def solve(self, operator: SupportsResponse, response: Response) -> tuple[Array, float]:
         """The minimiser of the model: coefficients of f, and b."""
         solution = response.solution()
         coef = solution.coef[:, 0] + operator.coefficients(self.fixed[:, None])[:, 0]
@@ -169,7 +169,7 @@ class _Iterate:
 
 def newton_all(
     problem: Problem,
-    operator: Responds,
+    operator: SupportsResponse,
     rho: float,
     start: Solution | None,
     enough: float = FLOOR,
@@ -224,7 +224,7 @@ class _Newton:
 
     problem: Problem
     column: int
-    operator: Responds
+    operator: SupportsResponse
     rho: float
     enough: float = FLOOR
 
@@ -465,7 +465,7 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
 
 def solve_path(
     problem: Problem,
-    operator: Responds,
+    operator: SupportsResponse,
     ridges: Sequence[float],
     route: Route = "cholesky",
     start: Solution | None = None,
@@ -517,6 +517,8 @@ def solve_path(
         yield fit if keep_responses else replace(fit, responses=())
 
 
-def solve(problem: Problem, operator: Responds, ridge: float, route: Route = "cholesky") -> Fit:
+def solve(
+    problem: Problem, operator: SupportsResponse, ridge: float, route: Route = "cholesky"
+) -> Fit:
     """Fit one ridge."""
     return next(solve_path(problem, operator, [ridge], route))

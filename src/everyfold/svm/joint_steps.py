@@ -34,7 +34,7 @@ _BLOCK = 128
 _KIND = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)
 
 
-class Leaps:
+class JointSteps:
     """What compiled code calls by its address while it solves.
 
     Attributes

@@ -218,7 +218,7 @@ def _call(
 ) -> None:
     """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
     from everyfold.svm.core.drivers import fold_paths
-    from everyfold.svm.joint_steps import Leaps
+    from everyfold.svm.joint_steps import JointSteps
 
     n, width = int(np.diff(sets.starts).max()), kernel.rows.shape[1]
     if len(sets.rows):
@@ -227,7 +227,7 @@ def _call(
     stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
     tol, most = float(control.tol), int(control.max_iter)
     numbers = sets.rows, sets.starts, sets.p, sets.unit, Cs, float(sets.epsilon)
-    leaps = Leaps(stop)
+    leaps = JointSteps(stop)
     fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays, leaps.address, width, *memory)
     if leaps.error is not None:
         raise leaps.error

@@ -84,7 +84,7 @@ class Look:
 
 
 @dataclass(slots=True)
-class Standing:
+class CandidateState:
     """What is known of one candidate.
 
     Attributes
@@ -222,7 +222,7 @@ class Climb:
     """What is known of all candidates, and what should be done next."""
 
     def __init__(
-        self, standings: Iterable[Standing], metric: str, scale: Scale, most: int = MOST_EXACT
+        self, standings: Iterable[CandidateState], metric: str, scale: Scale, most: int = MOST_EXACT
     ) -> None:
         self._scale, self._metric, self._most = scale, metric, most
         self._known_margin: float | None = None
@@ -257,7 +257,7 @@ class Climb:
         """Whether any candidate was evaluated on the full matrix."""
         return any(standing.is_full for standing in self.standings.values())
 
-    def status(self, standing: Standing) -> str:
+    def status(self, standing: CandidateState) -> str:
         """How certain a score is: "exact", "certified", "converged" or "estimated"."""
         if standing.is_exact:
             return "exact"
@@ -310,7 +310,7 @@ class Climb:
         return [*numbers, max(known, key=lambda s: (s.score, -s.number)).number]
 
     @property
-    def _seen(self) -> list[Standing]:
+    def _seen(self) -> list[CandidateState]:
         """Those that were looked at."""
         return [s for s in self.standings.values() if np.isfinite(s.look)]
 
@@ -329,7 +329,7 @@ class Climb:
         return self
 
     @property
-    def _best_known(self) -> Standing | None:
+    def _best_known(self) -> CandidateState | None:
         """The best candidate that was looked at and has a final score, or else a certified one.
 
         Others are compared with it, since chance makes candidates better or worse together on the
@@ -340,13 +340,18 @@ class Climb:
         return max(known, key=lambda s: (s.score, -s.number), default=None)
 
     def _compared(
-        self, ones: Iterable[Standing], other: Standing, score: float, *, is_wide: bool = False
-    ) -> Iterator[tuple[Standing, tuple[float, float]]]:
+        self,
+        ones: Iterable[CandidateState],
+        other: CandidateState,
+        score: float,
+        *,
+        is_wide: bool = False,
+    ) -> Iterator[tuple[CandidateState, tuple[float, float]]]:
         """Candidates, their predicted scores and upper limits, if ``other`` has this score.
 
         Only looks that both had are compared; those with the same looks at once.
         """
-        groups: dict[tuple[int, ...], list[Standing]] = {}
+        groups: dict[tuple[int, ...], list[CandidateState]] = {}
         for one in ones:
             groups.setdefault(tuple(k for k in one.looks if k in other.looks), []).append(one)
         for looks, group in groups.items():
@@ -372,7 +377,7 @@ class Climb:
                     found[s.number] = shift
         return found
 
-    def _corrected(self, one: Standing, other: Standing) -> float:
+    def _corrected(self, one: CandidateState, other: CandidateState) -> float:
         """The score of a candidate by its looks, corrected by those of one with a known score.
 
         How far looks were off for the known one counts as far as the errors of both are correlated.
@@ -380,7 +385,7 @@ class Climb:
         both = self._on_both(one, other)
         return self._scale.blended(other.score, both.here, both.there, both.likeness)
 
-    def _on_both(self, one: Standing, other: Standing) -> Pair:
+    def _on_both(self, one: CandidateState, other: CandidateState) -> Pair:
         """Two candidates on the looks that both had."""
         both = [number for number in one.looks if number in other.looks]
         ours, theirs = ([s.looks[number] for number in both] for s in (one, other))
@@ -435,7 +440,7 @@ class Climb:
         left = self._most - done
         return self.possible_winners()[: min(CONTENDERS, left) if left > 0 else CONTENDERS]
 
-    def _neighbours(self, leader: Standing) -> list[int]:
+    def _neighbours(self, leader: CandidateState) -> list[int]:
         """The neighbours of the leader that may be better: the next ridges and the next kernels.
 
         Errors vary smoothly with the ridge and the width of the kernel. Comparing the winner with
@@ -451,7 +456,7 @@ class Climb:
                 s.wide_upper = upper
         return [s.number for s in around.values() if s.may_reach(leader.score)]
 
-    def _in_next_kernels(self, leader: Standing) -> Iterator[Standing]:
+    def _in_next_kernels(self, leader: CandidateState) -> Iterator[CandidateState]:
         """Of the next wider and next narrower kernel: the nearest ridge, and the best by looks."""
         widths = {s.kernel: s.width for s in self.standings.values()}
         order = sorted(widths, key=lambda kernel: (widths[kernel], kernel))

@@ -22,31 +22,31 @@ from everyfold.engine.adaptive.candidate_state import (
     MOST_EXACT,
     MOST_LARGE,
     SHARE_OF_ALL,
+    CandidateState,
     Climb,
-    Standing,
     certified_residual,
 )
 from everyfold.engine.adaptive.pilot_splits import (
     Scale,
     look_at,
-    looked_at,
     looks_are_folds,
     looks_are_whole,
     number_of_looks,
+    on_pilot_split,
     perfect_score,
     removals,
     ridge_of,
 )
-from everyfold.engine.adaptive.strategy import History, Rounds, mean_score
+from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.execution.kernel_builder import rows_of
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, typical_rows
-from everyfold.engine.records import Candidate, Data, Outcome, noted
+from everyfold.engine.records import Candidate, Data, Outcome, with_fields
 from everyfold.engine.scoring.fold_scores import moved, names_of
 from everyfold.engine.status import ESTIMATED
 from everyfold.linalg.tridiagonal import SINGLE
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 
-LADDER_ROWS = 2500
+LOW_RANK_FIRST_ROWS = 2500
 """From this many rows on a factorisation of the full matrix for every kernel is too slow."""
 
 COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
@@ -77,7 +77,7 @@ def climbs(
     ``seconds`` is what all full matrices should take, of all searches if it is one of several.
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LADDER_ROWS):
+    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LOW_RANK_FIRST_ROWS):
         return False
     if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
         return False  # steps that fail, which their own evaluation reports
@@ -88,7 +88,7 @@ def climbs(
     candidates = list(data.candidates.values())
     if len(candidates) <= CONTENDERS or not all(_is_plain(c) for c in candidates):
         return False
-    return data.n >= LADDER_ROWS or seconds > COSTLY_SECONDS
+    return data.n >= LOW_RANK_FIRST_ROWS or seconds > COSTLY_SECONDS
 
 
 def _seconds(units: Sequence[Unit]) -> float:
@@ -122,7 +122,7 @@ StructureOf = Callable[[KernelStages, Sequence[int]], Structure]
 
 
 @dataclass(frozen=True)
-class Ladder(Rounds):
+class LowRankFirst(Strategy):
     """Low ranks first, the full kernel last.
 
     Attributes
@@ -154,7 +154,7 @@ class Ladder(Rounds):
     @classmethod
     def of(
         cls, data: Data, kernels: Sequence[KernelPlan], metric: str, order: Order, seed: int
-    ) -> Ladder:
+    ) -> LowRankFirst:
         """The ladder of a search."""
         steps = tuple(
             KernelStages(
@@ -169,7 +169,7 @@ class Ladder(Rounds):
         rows = len(look_at(folds, seed)[1])
         all_looks = len(folds) if looks_are_folds(folds) else 0
         scale = Scale(perfect_score(data.tasks[0], metric), rows, all_looks)
-        is_large = data.n >= LADDER_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
+        is_large = data.n >= LOW_RANK_FIRST_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
         most = MOST_LARGE if is_large else MOST_EXACT
         ladder = cls(steps, rhos, metric, order, seed, scale, most)
         return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
@@ -208,12 +208,12 @@ class Ladder(Rounds):
 
     def is_quicker(self, data: Data, full: Sequence[Unit]) -> bool:
         """Whether it should take less time than the full matrices of all candidates."""
-        return data.n >= LADDER_ROWS or _seconds(self.expected(data)) < _seconds(full)
+        return data.n >= LOW_RANK_FIRST_ROWS or _seconds(self.expected(data)) < _seconds(full)
 
-    def _standings(self) -> list[Standing]:
+    def _standings(self) -> list[CandidateState]:
         """Every candidate at the start."""
         return [
-            Standing(number, self.rhos[number], k, step.trace)
+            CandidateState(number, self.rhos[number], k, step.trace)
             for k, step in enumerate(self.kernels)
             for number in step.numbers
         ]
@@ -245,9 +245,9 @@ class Ladder(Rounds):
             status = climb.status(climb.standings[number])
             if number in shifts:
                 scores = moved(outcome.scores, shifts[number])
-                found.append(noted(outcome, scores=scores, means={}, status=status))
+                found.append(with_fields(outcome, scores=scores, means={}, status=status))
             elif status != self.status(outcome):
-                found.append(noted(outcome, status=status))
+                found.append(with_fields(outcome, status=status))
         return found
 
     def _shifts(
@@ -274,7 +274,7 @@ class Ladder(Rounds):
 
     def _look(self, data: Data, numbers: Sequence[int], turn: int) -> list[Unit]:
         """Units of some candidates on a split that they are looked at on."""
-        seen = looked_at(data, turn)
+        seen = on_pilot_split(data, turn)
         # One split needs no kernel of all rows: that of its training rows is smaller.
         plans = [
             replace(plan, outline=replace(plan.outline, is_per_fold=True))

@@ -105,7 +105,7 @@ def look_at(folds: Folds, seed: int, number: int = 1) -> tuple[Index, Index]:
     return train, test
 
 
-def looked_at(data: Data, number: int = 1) -> Data:
+def on_pilot_split(data: Data, number: int = 1) -> Data:
     """The same data with the split of a look, on the rows that it needs, and with the same ridges.
 
     A ridge is kept as it is in the sum over rows: what it does to a row that is like no other does

@@ -16,7 +16,7 @@ import numpy as np
 
 from everyfold._typing import Array, Mask
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.strategy import History, Rounds
+from everyfold.engine.adaptive.strategy import History, Strategy
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Task
 from everyfold.engine.scoring.fold_scores import column
@@ -37,7 +37,7 @@ def may_race(task: Task, units: Sequence[Unit]) -> bool:
 
 
 @dataclass(frozen=True)
-class Race(Rounds):
+class Racing(Strategy):
     """One fold of every group after the other, for the kernels that may still win there.
 
     Attributes
@@ -60,7 +60,7 @@ class Race(Rounds):
     @classmethod
     def of(
         cls, task: Task, units: Sequence[Unit], groups: Sequence[tuple[int, ...]], metric: str
-    ) -> Race:
+    ) -> Racing:
         """The race for the winner of every group of folds."""
         assert task.judge is not None
         side = task.whole.test

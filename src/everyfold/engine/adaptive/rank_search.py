@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from everyfold._typing import Order
-from everyfold.engine.adaptive.strategy import History, Rounds, mean_score
+from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.pass_sizes import cut_passes
 from everyfold.engine.planning.units import Unit, cut, kernels_of
-from everyfold.engine.records import Candidate, Data, Outcome, noted
+from everyfold.engine.records import Candidate, Data, Outcome, with_fields
 from everyfold.engine.scoring.fold_scores import column
 from everyfold.operators import Nystrom
 
@@ -24,7 +24,7 @@ CONVERGED = 0.1
 """Scores have converged where twice the landmarks move the best by this share of its error."""
 
 
-def with_open_ranks(data: Data) -> list[int]:
+def has_auto_rank(data: Data) -> list[int]:
     """The candidates whose number of landmarks is to be found."""
     return [number for number, candidate in data.candidates.items() if _is_open(candidate)]
 
@@ -34,7 +34,7 @@ def _is_open(candidate: Candidate) -> bool:
     return isinstance(operator, Nystrom) and operator.n_landmarks == "auto"
 
 
-def settled(data: Data, landmarks: int) -> Data:
+def with_rank(data: Data, landmarks: int) -> Data:
     """The same data, with so many landmarks where their number was left open."""
     if not landmarks:
         return data
@@ -48,7 +48,7 @@ def settled(data: Data, landmarks: int) -> Data:
 
 
 @dataclass(frozen=True)
-class RankCurve(Rounds):
+class RankSearch(Strategy):
     """All candidates with 128 landmarks, those whose number is open with 256, 512 and so on.
 
     Rounds end where the best mean score moves by less than a tenth of its standard error over the
@@ -71,7 +71,7 @@ class RankCurve(Rounds):
     first: Sequence[Unit] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, data: Data, metric: str, order: Order, *, is_per_fold: bool) -> RankCurve:
+    def of(cls, data: Data, metric: str, order: Order, *, is_per_fold: bool) -> RankSearch:
         """The rounds of a search."""
         blank = cls(metric, order, is_per_fold)
         return replace(blank, first=blank._units(data, 0, list(data.candidates)))
@@ -82,18 +82,18 @@ class RankCurve(Rounds):
         is_at_end = FIRST_LANDMARKS * 2 ** len(history) > largest
         if is_at_end or (len(history) > 1 and self._has_converged(history)):
             return ()
-        return self._units(data, len(history), with_open_ranks(data))
+        return self._units(data, len(history), has_auto_rank(data))
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class: three rounds."""
-        more = (self._units(data, k, with_open_ranks(data)) for k in (1, 2))
+        more = (self._units(data, k, has_auto_rank(data)) for k in (1, 2))
         return [*self.first, *(unit for units in more for unit in units)]
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class: converged is what the last doubling moved by little."""
         before = {o.number: o for outcomes in history[:-1] for o in outcomes}
         return [
-            noted(last, status="converged")
+            with_fields(last, status="converged")
             for last in history[-1]
             if last.number in before and self._moved(before[last.number], last) <= self._error(last)
         ]
@@ -103,7 +103,7 @@ class RankCurve(Rounds):
         rows = data.stream.source.n_rows if data.stream else data.n
         count = min(FIRST_LANDMARKS * 2**k, max(1, rows or FIRST_LANDMARKS))
         some = {number: data.candidates[number] for number in numbers}
-        data = settled(replace(data, candidates=some), count)
+        data = with_rank(replace(data, candidates=some), count)
         if data.stream is not None:
             units = cut_passes(data, 1)
         else:

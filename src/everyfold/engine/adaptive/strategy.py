@@ -20,7 +20,7 @@ History = Sequence[Sequence[Outcome]]
 """The outcomes of every round so far."""
 
 
-class Rounds(ABC):
+class Strategy(ABC):
     """A first round, and a rule for those after it."""
 
     first: Sequence[Unit]
@@ -59,7 +59,7 @@ class Rounds(ABC):
 
 
 @dataclass(frozen=True)
-class Once(Rounds):
+class SingleRound(Strategy):
     """One round."""
 
     first: Sequence[Unit]

@@ -11,18 +11,18 @@ from everyfold.engine.execution.run import lost, run, score_together
 from everyfold.engine.execution.workers import WorkerDiedError, map_unordered
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit, gather
-from everyfold.engine.records import REFITTED, Data, Outcome, join, noted, without_values
+from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, join, with_fields
 from everyfold.engine.request import Request
 from everyfold.linalg.blas import SINGLE_THREAD_ROWS
 
 
-def outcomes_of(made: SearchPlan, data: Data, request: Request) -> dict[int, Outcome]:
+def evaluate_request(made: SearchPlan, data: Data, request: Request) -> dict[int, Outcome]:
     """The last outcome of every candidate by number, once a plan is carried out."""
-    done = carry_out(made, data, request.options.n_jobs)
+    done = execute(made, data, request.options.n_jobs)
     return {outcome.number: outcome for some in done for outcome in some}
 
 
-def carry_out(
+def execute(
     plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Journal | None = None
 ) -> Generator[list[Outcome], None, None]:
     """The outcomes of all candidates as they get complete, round after round.
@@ -43,14 +43,14 @@ def carry_out(
             if not plan.rounds.takes_parts:
                 complete = list(waiting.complete(outcomes))
             if complete:
-                history[-1] += [without_values(outcome) for outcome in complete]
+                history[-1] += [drop_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.look]
                 if whole:
-                    yield [noted(o, status=plan.rounds.status(o)) for o in whole]
+                    yield [with_fields(o, status=plan.rounds.status(o)) for o in whole]
         units = plan.rounds.after(history, data)
     restated = plan.rounds.restated(history, data)
     if restated:
-        yield [noted(outcome, is_restated=True) for outcome in restated]
+        yield [with_fields(outcome, is_restated=True) for outcome in restated]
 
 
 def _mapped(
@@ -155,7 +155,7 @@ class _Waiting:
         for outcome in outcomes:
             is_refitted, number = outcome.status == REFITTED, outcome.number
             if outcome.look and is_refitted:
-                self._trials[number] = noted(outcome, look=0)
+                self._trials[number] = with_fields(outcome, look=0)
             if outcome.look:
                 continue
             if is_refitted and number in self._trials:

@@ -23,8 +23,8 @@ from everyfold.engine.records import Candidate, Data
 from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.precomputed import largest_entry, noise_of
-from everyfold.operators import Responds, Structure
-from everyfold.operators.base import Made, Multiplies, Part, Splits, having
+from everyfold.operators import Structure, SupportsResponse
+from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, having
 
 Bases = dict[Hashable, Array]
 """Base matrices by their name and their rows."""
@@ -76,7 +76,7 @@ def bind(
     shared: frozenset[str],
     *,
     is_pass: bool = False,
-) -> Multiplies:
+) -> SupportsMatmul:
     """The operator of a candidate's kernel on all rows.
 
     ``shared`` names the base matrices that further kernels are made of and that are kept for them.
@@ -97,7 +97,7 @@ def bind(
 
 
 @dataclass(frozen=True)
-class FoldRows(Splits):
+class FoldRows(SupportsSplit):
     """A kernel that every training set has for itself.
 
     Its rows are transformed by steps fitted on them, or its gamma is chosen by them. Rows are kept
@@ -138,7 +138,7 @@ class FoldRows(Splits):
         is_low_rank = self.structure.is_approximate and self.rank < self.n
         return f"rank {self.rank} for each fold" if is_low_rank else super().words
 
-    def split(self, train: Index, test: Index) -> Part:
+    def split(self, train: Index, test: Index) -> TrainTestKernel:
         """See base class."""
         X_train, X_test, key = self.rows(train, test)
         model = self.candidate.model
@@ -152,7 +152,7 @@ class FoldRows(Splits):
         else:
             base = self._base(kernel, X_train, None, (key, "train"))
             bound = self.structure.bind_shared(kernel, X_train, base)
-        operator = having(bound, Responds)
+        operator = having(bound, SupportsResponse)
         # After one that is not the identity, no other is looked at.
         is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
         self.made.append((operator.rank, operator.residual_trace, is_identity))
@@ -197,7 +197,12 @@ class FoldRows(Splits):
         return self.candidate.model.choice.is_precomputed
 
     def _cross(
-        self, kernel: Kernel, operator: Responds, X_train: Matrix, X_test: Matrix, key: Hashable
+        self,
+        kernel: Kernel,
+        operator: SupportsResponse,
+        X_train: Matrix,
+        X_test: Matrix,
+        key: Hashable,
     ) -> Array:
         if not X_test.shape[0]:
             return np.empty((0, operator.n))

@@ -22,8 +22,8 @@ from everyfold.crossval.base import Failure
 from everyfold.engine.planning.pass_sizes import block_height, pass_words, widest
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Candidate, Data, Outcome
-from everyfold.engine.scoring.fold_scorers import Judge
-from everyfold.engine.scoring.metrics import Metric, Side, is_mean, score_errors
+from everyfold.engine.scoring.fold_scorers import FoldScorer
+from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean, score_errors
 from everyfold.engine.stream import PassKernel, Predictor, Stream
 from everyfold.estimators.model import Model
 from everyfold.estimators.sources import Reader, Summing, View, reduced, structure_of, tell_block
@@ -374,7 +374,7 @@ class _Adding:
             if not len(present):
                 continue
             parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
-            side = Side(self.values.reader.target(block.y), parts)
+            side = ScoredRows(self.values.reader.target(block.y), parts)
             where = np.searchsorted(self.folds, present)
             for k, of_candidate in enumerate(values):
                 for m, metric in enumerate(self.metrics.values()):
@@ -469,9 +469,9 @@ def _kept(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> lis
     params = {}
     if weights is not None and _take_weights(stream.scorers):
         params["sample_weight"] = weights
-    judge = Judge(_scorer(stream), target, (np.empty((n, 0)), y), params, stream.error_score)
+    judge = FoldScorer(_scorer(stream), target, (np.empty((n, 0)), y), params, stream.error_score)
     folds = sorted(kernels[0].models)
-    side = Side(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
+    side = ScoredRows(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
     columns = [judge.score(kept.values(k)[side.rows], side, {}) for k in range(total)]
     return [[column[i] for column in columns] for i in range(len(folds))]
 

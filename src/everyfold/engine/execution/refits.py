@@ -16,11 +16,11 @@ from everyfold._typing import Array, Estimator, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.strategy import History, Rounds, mean_score
+from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.methods import MANY_FOLDS, Method
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import REFITTED, Data, Outcome, noted
+from everyfold.engine.records import REFITTED, Data, Outcome, with_fields
 from everyfold.estimators.targets import Target
 
 AUTO_CONFIRM = 3
@@ -30,10 +30,10 @@ _WORDS = "refits of the estimator itself on every fold"
 
 
 @dataclass(frozen=True)
-class _Around(Rounds):
+class _Around(Strategy):
     """Other rounds, and refits of estimators beside them, of which nobody knows what they take."""
 
-    inner: Rounds
+    inner: Strategy
 
     @property
     def first(self) -> Sequence[Unit]:  # type: ignore[override]
@@ -61,7 +61,7 @@ class _Around(Rounds):
 
 
 @dataclass(frozen=True)
-class Confirm(_Around):
+class ConfirmByRefit(_Around):
     """Other rounds, and then refits of the best, which decide between them.
 
     Attributes
@@ -108,7 +108,7 @@ class Confirm(_Around):
 
 
 @dataclass(frozen=True)
-class Beside(_Around):
+class WithRefits(_Around):
     """Other rounds, and in the first of them refits of the candidates that nothing speeds up.
 
     Attributes
@@ -231,7 +231,7 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
         return found
     # Whatever else the machine does meanwhile is not what refits take.
     used = process_time() - start
-    return [noted(o, look=unit.look, seconds=(min(sum(o.seconds), used), 0.0)) for o in found]
+    return [with_fields(o, look=unit.look, seconds=(min(sum(o.seconds), used), 0.0)) for o in found]
 
 
 def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
@@ -241,7 +241,7 @@ def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
     results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
     words = unit.methods[0].words
     found = [_outcome(data, number, folds, results, words) for number in unit.numbers]
-    return [noted(o, failures=dict.fromkeys(folds, failure), look=unit.look) for o in found]
+    return [with_fields(o, failures=dict.fromkeys(folds, failure), look=unit.look) for o in found]
 
 
 def _outcome(
@@ -274,7 +274,7 @@ def _outcome(
     )
     if not _keeps_values(data, number):
         return outcome
-    outcome = noted(outcome, fitted=[result.get("estimator") for result in results])
+    outcome = with_fields(outcome, fitted=[result.get("estimator") for result in results])
     return outcome if _waits(data, number) else with_values(outcome, data)
 
 
@@ -343,7 +343,7 @@ def with_values(outcome: Outcome, data: Data) -> Outcome:
     if outcome.fitted is None:
         return outcome
     values = _values(data, outcome.number, outcome.folds.tolist(), outcome.fitted)
-    return noted(outcome, values=values, fitted=None)
+    return with_fields(outcome, values=values, fitted=None)
 
 
 def _values(

@@ -9,41 +9,41 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold._progress import listening, within
+from everyfold._progress import reporting_to, within
 from everyfold._typing import AnyArray, Array, Label, Mask, Params, Score
-from everyfold.crossval.base import Closed, Failure, OutOfFold, Predictive, is_trusted
+from everyfold.crossval.base import Closed, CrossValMethod, Failure, OutOfFold, is_trusted
 from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
-from everyfold.engine.adaptive.pilot_splits import errors_of, looked_at
-from everyfold.engine.adaptive.rank_search import settled
+from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
+from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.execution.kernel_builder import Bases, FoldRows, bind
 from everyfold.engine.execution.passes import run_pass
 from everyfold.engine.execution.refits import lost_refits, run_refits
 from everyfold.engine.planning.closed_costs import AS_DEFINED, by_criterion
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import Candidate, Data, Outcome, Task, Tile, noted
-from everyfold.engine.scoring.fold_scorers import Judge, masked
+from everyfold.engine.records import Candidate, Data, FoldSubset, Outcome, Task, with_fields
+from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
 from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
-from everyfold.engine.scoring.metrics import Side
-from everyfold.engine.scoring.ties import same_places
+from everyfold.engine.scoring.metrics import ScoredRows
+from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.engine.status import exclude
 from everyfold.estimators.target_transforms import Warped
 from everyfold.folds import Folds, chosen
-from everyfold.operators import Primal, Responds, StructureError
-from everyfold.operators.base import Operator, Splits, having
+from everyfold.operators import Primal, StructureError, SupportsResponse
+from everyfold.operators.base import Operator, SupportsSplit, having
 from everyfold.solvers import DidNotConvergeError, Problem
 
 
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
-    with listening(data.watch.listener(unit)):
+    with reporting_to(data.watch.listener(unit)):
         return _run(data, unit)
 
 
 def _run(data: Data, unit: Unit) -> list[Outcome]:
     if unit.landmarks:
-        found = _run(settled(data, unit.landmarks), replace(unit, landmarks=0))
-        return [noted(outcome, landmarks=unit.landmarks) for outcome in found]
+        found = _run(with_rank(data, unit.landmarks), replace(unit, landmarks=0))
+        return [with_fields(outcome, landmarks=unit.landmarks) for outcome in found]
     if data.stream is not None:
         return run_pass(data, unit)
     if unit.order == "refit":
@@ -60,12 +60,12 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
 
 def _look(data: Data, unit: Unit) -> list[Outcome]:
     """A unit on one split; warnings of scorers about its rows are silenced."""
-    seen = looked_at(data, unit.look)
+    seen = on_pilot_split(data, unit.look)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = _run(seen, replace(unit, look=0))
     return [
-        noted(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
+        with_fields(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
         for outcome in found
     ]
 
@@ -95,7 +95,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         with within(k, len(groups)):
             found = _group(data, unit, group, operator, shared)
         facts = _facts(operator)  # kernels of folds tell afterwards
-        found = [noted(o, **facts) for o in found]
+        found = [with_fields(o, **facts) for o in found]
         limit = data.tasks[first.task].near_identity
         if group.method.excludes_identity and operator.typical_similarity <= limit:
             found = [exclude(o) for o in found]
@@ -121,7 +121,7 @@ def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     if unit.order == "refit":
         return lost_refits(data, unit, failure)
     found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
-    return [noted(outcome, look=unit.look) for outcome in found]
+    return [with_fields(outcome, look=unit.look) for outcome in found]
 
 
 def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
@@ -148,7 +148,7 @@ def _group(
     records = _isolated(candidates, task, tile, operator, group.method, unit.threads)
     records = _from_columns(data, unit, group, tile, records)
     if unit.order != "fold" and _are_compared(task, records):
-        places = same_places(data, candidates[0], tile.folds)
+        places = duplicate_positions(data, candidates[0], tile.folds)
         if places is not None:
             records = [replace(record, values=record.values[places]) for record in records]
     seconds = shared + (time.perf_counter() - start) / len(candidates)
@@ -159,12 +159,12 @@ def _group(
     if _keeps_one(task, tile) and records[0].errors is None:
         best = _best(outcomes, str(task.best_by))
         values = _by_side(records[best].values, tile)[0]
-        outcomes[best] = noted(outcomes[best], values=values)
+        outcomes[best] = with_fields(outcomes[best], values=values)
     return outcomes
 
 
 def _from_columns(
-    data: Data, unit: Unit, group: Group, tile: Tile, records: list[OutOfFold]
+    data: Data, unit: Unit, group: Group, tile: FoldSubset, records: list[OutOfFold]
 ) -> list[OutOfFold]:
     """The records, anew for linear models whose kernel matrix has too few digits for their ridge.
 
@@ -211,7 +211,7 @@ def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
     return task.judge is None or not task.judge.needs_errors_only
 
 
-def _keeps_one(task: Task, tile: Tile) -> bool:
+def _keeps_one(task: Task, tile: FoldSubset) -> bool:
     """Whether the best of candidates that are evaluated together is all that keeps its values."""
     return task.best_by is not None and tile is task.whole and task.criterion is None
 
@@ -227,7 +227,7 @@ def _best(outcomes: Sequence[Outcome], metric: str) -> int:
 def _isolated(
     candidates: Sequence[Candidate],
     task: Task,
-    tile: Tile,
+    tile: FoldSubset,
     operator: Operator,
     method: Method,
     threads: int,
@@ -244,7 +244,7 @@ def _isolated(
     return [record for records in alone for record in records]
 
 
-def _nothing(task: Task, tile: Tile, failure: Failure) -> OutOfFold:
+def _nothing(task: Task, tile: FoldSubset, failure: Failure) -> OutOfFold:
     """What is known of a candidate that failed on all folds."""
     n = len(tile.numbers)
     return OutOfFold(
@@ -258,7 +258,7 @@ def _nothing(task: Task, tile: Tile, failure: Failure) -> OutOfFold:
 def _records(
     candidates: Sequence[Candidate],
     task: Task,
-    tile: Tile,
+    tile: FoldSubset,
     operator: Operator,
     method: Method,
     threads: int,
@@ -299,7 +299,7 @@ def _evaluate(
     """All ridges together; if that fails, one by one, and the failing one fold by fold."""
     criterion = method.criterion
     if isinstance(criterion, Closed):
-        return by_criterion(criterion, problems, having(operator, Responds), ridges)
+        return by_criterion(criterion, problems, having(operator, SupportsResponse), ridges)
     level = problems[0].level
     if level.any():
         levelled = [problem.levelled for problem in problems]
@@ -319,15 +319,17 @@ def _evaluate(
         raise
     except Exception:
         if len(ridges) == 1:
-            return fit_parts(method.fallback, problems, having(operator, Splits), ridges, folds)
+            return fit_parts(
+                method.fallback, problems, having(operator, SupportsSplit), ridges, folds
+            )
         alone = [_evaluate(method, problems, operator, [r], folds, threads) for r in ridges]
         return [record for records in alone for record in records]
 
 
 def _whole(
-    criterion: Predictive,
+    criterion: CrossValMethod,
     problems: Sequence[Problem],
-    operator: Responds,
+    operator: SupportsResponse,
     ridges: Sequence[float],
     folds: Folds,
 ) -> list[OutOfFold]:
@@ -380,7 +382,12 @@ def _assemble(
 
 
 def _judge(
-    candidate: Candidate, record: OutOfFold, task: Task, tile: Tile, method: Method, seconds: float
+    candidate: Candidate,
+    record: OutOfFold,
+    task: Task,
+    tile: FoldSubset,
+    method: Method,
+    seconds: float,
 ) -> Outcome:
     start = time.perf_counter()
     failures = {int(tile.numbers[i]): failure for i, failure in record.failures.items()}
@@ -411,7 +418,7 @@ def _judge(
 
 
 def _scores(
-    record: OutOfFold, task: Task, tile: Tile
+    record: OutOfFold, task: Task, tile: FoldSubset
 ) -> tuple[Sequence[Score], Sequence[Score] | None]:
     """The scores of test rows, and of training rows if these are asked for."""
     scores: Sequence[Score] = [None] * len(tile.asked)
@@ -429,7 +436,7 @@ def _scores(
     return scores, train
 
 
-def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
+def _kept(record: OutOfFold, task: Task, tile: FoldSubset) -> Array | None:
     """The held-out values, where they are asked for and not sums alone were taken."""
     is_asked = task.keeps_values and not _keeps_one(task, tile)
     is_asked |= task.judge is None or _waits(task, tile)
@@ -438,7 +445,7 @@ def _kept(record: OutOfFold, task: Task, tile: Tile) -> Array | None:
     return _by_side(record.values, tile)[0]
 
 
-def _waits(task: Task, tile: Tile) -> bool:
+def _waits(task: Task, tile: FoldSubset) -> bool:
     """Whether scores need all folds at once and these are some of them."""
     return task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
 
@@ -462,7 +469,7 @@ def _is_unscored(outcome: Outcome) -> bool:
     return [*outcome.scores].count(None) > len(outcome.failures)
 
 
-def _only_label(values: Array, task: Task, tile: Tile) -> tuple[Label] | None:
+def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | None:
     """The label of all test rows, if that is one and the rows of the task have several."""
     target = task.target
     if target.classes is None or not task.has_several_classes:
@@ -495,7 +502,7 @@ def _caveat(record: OutOfFold, method: Method) -> str:
     return "" if is_known.all() else method.caveat
 
 
-def _among_all(found: AnyArray, tile: Tile, missing: float) -> AnyArray:
+def _among_all(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:
     """Entries of the usable folds among those of all that were asked for."""
     if len(found) == len(tile.asked):
         return found
@@ -504,7 +511,7 @@ def _among_all(found: AnyArray, tile: Tile, missing: float) -> AnyArray:
     return entries
 
 
-def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
+def _by_side(values: Array, tile: FoldSubset) -> tuple[Array, Array | None]:
     """The values of the test rows, and those of the training rows if there are any."""
     if tile.train is None:
         return values, None
@@ -514,14 +521,18 @@ def _by_side(values: Array, tile: Tile) -> tuple[Array, Array | None]:
 
 
 def _scored(
-    judge: Judge, values: Array, side: Side, tile: Tile, failures: dict[int, Failure]
+    judge: FoldScorer,
+    values: Array,
+    side: ScoredRows,
+    tile: FoldSubset,
+    failures: dict[int, Failure],
 ) -> Sequence[Score]:
     """The scores of all folds of a unit; None for those that failed."""
     where, lacking = tile.places, tile.lacking
     if failures:
         good = [i for i in range(len(side.parts)) if i not in failures]
         values = values[~np.isin(side.folds, list(failures))]
-        side = Side(side.target, chosen(side.parts, good))
+        side = ScoredRows(side.target, chosen(side.parts, good))
         lacking = {good.index(i): train for i, train in lacking.items() if i in good}
         where = where[good]
     if not len(where):

@@ -15,7 +15,7 @@ from everyfold.engine.planning.costs import COSTS, Cost, Workload
 from everyfold.engine.planning.squared_loss import squared
 from everyfold.estimators.model import Model
 from everyfold.losses import Loss
-from everyfold.operators import Responds, StructureError
+from everyfold.operators import StructureError, SupportsResponse
 from everyfold.solvers import Problem
 
 AS_DEFINED = "as defined"
@@ -61,7 +61,10 @@ def closed_cost(
 
 
 def by_criterion(
-    criterion: Closed, problems: Sequence[Problem], operator: Responds, ridges: Sequence[float]
+    criterion: Closed,
+    problems: Sequence[Problem],
+    operator: SupportsResponse,
+    ridges: Sequence[float],
 ) -> list[OutOfFold]:
     """The criterion of every ridge, as one row with a column for each target.
 

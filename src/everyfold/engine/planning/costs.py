@@ -16,7 +16,7 @@ from everyfold.engine.scoring.fold_scores import MOST_COLUMNS
 from everyfold.io.blocks import BLOCK_BYTES, height_of
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
-from everyfold.operators.base import Outline
+from everyfold.operators.base import OperatorSpec
 from everyfold.operators.gram import FEW_RIDGES
 
 
@@ -110,7 +110,7 @@ class Workload:
     targets: int
     groups: tuple[tuple[int, int], ...]
     """Sizes of what folds leave out, each with the number of folds."""
-    is_held: bool = True
+    is_in_memory: bool = True
     """Whether the kernel matrix is held in memory."""
     is_margin: bool = True
     """Whether a support vector machine tells classes apart; it fits numbers else."""
@@ -342,14 +342,14 @@ def overhead(candidates: int, folds: int, cost: CostModel = COSTS) -> float:
 
 
 def kernel_cost(
-    n: int, outline: Outline, features: int, *, is_low_rank: bool, cost: CostModel = COSTS
+    n: int, outline: OperatorSpec, features: int, *, is_low_rank: bool, cost: CostModel = COSTS
 ) -> Cost:
     """One kernel on n rows: base matrix, elementwise function, and the factor of a low rank.
 
     The base matrix is counted for every kernel, though kernels may share it: it is a product with
     as many columns as there are features, and small beside all else.
     """
-    if outline.methods == ("fourier",) or not outline.is_held:
+    if outline.methods == ("fourier",) or not outline.is_in_memory:
         return Cost(cost.kernel + cost.entry * n, 8 * n)
     rank = outline.rank
     if outline.rank >= n:

@@ -16,12 +16,18 @@ import numpy as np
 from everyfold._sklearn_private import CompiledLibsvm
 from everyfold._typing import Matrix, Order, Route
 from everyfold.crossval.all_folds_newton import Together
-from everyfold.crossval.base import Closed, Predictive
-from everyfold.crossval.closed_form import HeldOut, OwnRidge
-from everyfold.crossval.gram_sums import BySums
+from everyfold.crossval.base import Closed, CrossValMethod
+from everyfold.crossval.closed_form import ClosedFormCV, InnerLeaveOneOut
+from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.granularity import is_finite
 from everyfold.crossval.refit import FoldSolver, Refit
-from everyfold.crossval.svm import REFITTED, FoldPaths, RefittedRows, SingleRows, SmoothedSteps
+from everyfold.crossval.svm import (
+    REFITTED,
+    FoldPaths,
+    SmoothedSVMSteps,
+    SVMLooByRefit,
+    SVMLooByStep,
+)
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.closed_costs import closed_cost, closed_words
 from everyfold.engine.planning.costs import Cost, Workload
@@ -29,7 +35,7 @@ from everyfold.engine.planning.pilot_fits import Pilot
 from everyfold.engine.planning.squared_loss import own_ridge, plan_exact
 from everyfold.engine.records import Task
 from everyfold.estimators.model import Model
-from everyfold.operators.base import Outline
+from everyfold.operators.base import OperatorSpec
 from everyfold.solvers import Problem
 
 MANY_FOLDS = 20
@@ -97,7 +103,7 @@ class Method:
         Whether kernels near the identity get the worst score, as in finite influence series.
     """
 
-    criterion: Predictive | Closed
+    criterion: CrossValMethod | Closed
     words: str
     seconds: float
     memory: int
@@ -137,7 +143,7 @@ def check_order(model: Model, order: Order) -> None:
 def choose_method(
     models: Sequence[Model],
     task: Task,
-    outline: Outline,
+    outline: OperatorSpec,
     order: Order,
     rows: Callable[[], Matrix],
 ) -> Method:
@@ -167,7 +173,7 @@ def choose_method(
     )
 
 
-def _check_responses(model: Model, task: Task, outline: Outline) -> None:
+def _check_responses(model: Model, task: Task, outline: OperatorSpec) -> None:
     """Refuse what a response cannot tell of a fold, where a stand-in for it was asked for."""
     for is_wrong, what in (
         (task.criterion is not None, "criterion; leave it out"),
@@ -183,22 +189,24 @@ def _check_responses(model: Model, task: Task, outline: Outline) -> None:
             )
 
 
-def _work(models: Sequence[Model], task: Task, outline: Outline) -> Workload:
+def _work(models: Sequence[Model], task: Task, outline: OperatorSpec) -> Workload:
     """The sizes that costs depend on, for losses with one ridge for all targets."""
     n, q = task.target.columns.shape
     ridges = len({model.ridges for model in models})
     is_margin = models[0].loss.is_margin
-    return Workload(n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_held, is_margin)
+    return Workload(
+        n, outline.rank, ridges, q, task.whole.folds.groups, outline.is_in_memory, is_margin
+    )
 
 
 def _method(
-    criterion: Predictive | Closed, words: str, cost: Cost, caveat: str = "", **more: Any
+    criterion: CrossValMethod | Closed, words: str, cost: Cost, caveat: str = "", **more: Any
 ) -> Method:
     return Method(criterion, words, cost.seconds, cost.memory, caveat, **more)
 
 
 def _by_criterion(
-    models: Sequence[Model], task: Task, outline: Outline, criterion: Closed
+    models: Sequence[Model], task: Task, outline: OperatorSpec, criterion: Closed
 ) -> Method:
     """One fit on all rows for each ridge, and a number for it."""
     model, work = models[0], _work(models, task, outline)
@@ -208,16 +216,18 @@ def _by_criterion(
     return _method(tuned, closed_words(criterion), cost)
 
 
-def _own_ridge(model: Model, task: Task, outline: Outline) -> Method:
+def _own_ridge(model: Model, task: Task, outline: OperatorSpec) -> Method:
     words = "leave-one-out for every alpha on the training rows of each fold, then the best alpha"
     cost = own_ridge(_work([model], task, outline), len(model.ridges))
-    return _method(OwnRidge(model.ridges), words, cost)
+    return _method(InnerLeaveOneOut(model.ridges), words, cost)
 
 
 # -- squared loss ------------------------------------------------------------------------------
 
 
-def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+def _closed_form(
+    models: Sequence[Model], task: Task, outline: OperatorSpec, order: Order
+) -> Method:
     q = task.target.columns.shape[1]
     ridges = {ridge for model in models for ridge, _ in model.columns_of_ridges(q)}
     problem = models[0].problems(task.target, task.weights)[0]
@@ -228,15 +238,15 @@ def _closed_form(models: Sequence[Model], task: Task, outline: Outline, order: O
         limit = float(order) if is_finite(order) else math.inf
         by_ridge = costs.COSTS.cube_cholesky * len(ridges) < costs.COSTS.cube_eigen
         route: Route = "cholesky" if by_ridge else "eigen"
-        criterion = HeldOut(order=limit, route=route, seed=models[0].seed)
+        criterion = ClosedFormCV(order=limit, route=route, seed=models[0].seed)
         words = _series_words(limit, outline)
         return Method(criterion, words, plan.seconds, plan.memory, _caveat(limit, outline))
-    if outline.is_long and isinstance(plan.criterion, BySums):
+    if outline.needs_blocks and isinstance(plan.criterion, GramCV):
         return _passes(models, task, outline, plan.seconds)
     return Method(plan.criterion, plan.words, plan.seconds, plan.memory)
 
 
-def _series_words(order: float, outline: Outline) -> str:
+def _series_words(order: float, outline: OperatorSpec) -> str:
     """What one fit and the influence of every fold are, in words."""
     words = f"influence series (BIF) of order {order:g}, an approximation"
     if order == math.inf:
@@ -246,20 +256,20 @@ def _series_words(order: float, outline: Outline) -> str:
     return words
 
 
-def _caveat(order: float, outline: Outline) -> str:
+def _caveat(order: float, outline: OperatorSpec) -> str:
     """How far off one step or a series may be, in words."""
     if outline.response_rank is not None:
         return RESPONSE if order == math.inf else f"{RESPONSE}. {SERIES}"
     return STEP if order == math.inf else SERIES
 
 
-def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Method:
+def _owned(problem: Problem, task: Task, outline: OperatorSpec, order: Order) -> Method:
     """Every fold for its own columns alone, from one response for all of them."""
     assert task.owners is not None
     width = task.width // (max(task.owners) + 1)
     alone = replace(problem, y=problem.y[:, :width])
     plan = plan_exact(alone, outline, 1, task.whole.folds)
-    found = plan.criterion if isinstance(plan.criterion, HeldOut) else HeldOut()
+    found = plan.criterion if isinstance(plan.criterion, ClosedFormCV) else ClosedFormCV()
     is_series = is_finite(order)
     criterion = replace(found, owners=task.owners, order=float(order) if is_series else found.order)
     words = f"{plan.words}; every permutation on folds of its own"
@@ -267,7 +277,7 @@ def _owned(problem: Problem, task: Task, outline: Outline, order: Order) -> Meth
     return Method(criterion, words, plan.seconds, plan.memory, caveat)
 
 
-def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: float) -> Method:
+def _passes(models: Sequence[Model], task: Task, outline: OperatorSpec, seconds: float) -> Method:
     """Sums over rows whose features are never all in memory."""
     is_enough = _is_scored_by_errors(models, task)
     memory = costs.pass_bytes([outline.rank], len(task.folds))
@@ -275,7 +285,7 @@ def _passes(models: Sequence[Model], task: Task, outline: Outline, seconds: floa
         memory += 8 * len(models) * task.target.columns.size
     words = "one pass over them" if is_enough else "two passes over them"
     words = f"sums over the rows of every fold in {words}, one factorisation per fold"
-    return Method(BySums(is_enough), words, seconds, memory)
+    return Method(GramCV(is_enough), words, seconds, memory)
 
 
 def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
@@ -290,14 +300,14 @@ def _is_scored_by_errors(models: Sequence[Model], task: Task) -> bool:
     if any(len(model.columns_of_ridges(q)) > 1 for model in models):
         return False
     folds = task.whole.folds
-    is_held = folds.tests is folds.helds or all(map(np.array_equal, folds.tests, folds.helds))
-    return is_held and bool((task.weights == 1.0).all()) and task.target.classes is None
+    is_in_memory = folds.tests is folds.helds or all(map(np.array_equal, folds.tests, folds.helds))
+    return is_in_memory and bool((task.weights == 1.0).all()) and task.target.classes is None
 
 
 # -- smooth losses -----------------------------------------------------------------------------
 
 
-def _resolved(order: Order, outline: Outline) -> Order:
+def _resolved(order: Order, outline: OperatorSpec) -> Order:
     """The order that "auto" and "screen" stand for: the values of refits, for any number of folds.
 
     A response of low rank is asked for by name, and says nothing but one step.
@@ -307,10 +317,12 @@ def _resolved(order: Order, outline: Outline) -> Order:
     return "exact" if outline.response_rank is None else math.inf
 
 
-def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order) -> Method:
+def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: Order) -> Method:
     folds, work = task.whole.folds, _work(models, task, outline)
     order = _resolved(order, outline)
-    is_literal = outline.is_per_fold or outline.only_splits or models[0].class_weight == "balanced"
+    is_literal = (
+        outline.is_per_fold or outline.predicts_by_split or models[0].class_weight == "balanced"
+    )
     is_removal = folds.are_removable and not is_literal
     if order == "exact" and is_removal and _shares_steps(models[0], len(folds)):
         words = "a Newton fit of all rows, then of all folds at once with its factorisation"
@@ -321,7 +333,7 @@ def _newton(models: Sequence[Model], task: Task, outline: Outline, order: Order)
         by_steps = costs.newton_steps(work).seconds if is_removal else None
         return _method(Refit(), words, costs.newton_fits(work), by_steps=by_steps)
     words = _series_words(float(order), outline)
-    criterion = HeldOut(order=float(order))
+    criterion = ClosedFormCV(order=float(order))
     return _method(criterion, words, costs.newton_steps(work), _caveat(float(order), outline))
 
 
@@ -338,13 +350,13 @@ def _shares_steps(model: Model, n_folds: int) -> bool:
 def _support_vectors(
     models: Sequence[Model],
     task: Task,
-    outline: Outline,
+    outline: OperatorSpec,
     order: Order,
     rows: Callable[[], Matrix],
 ) -> Method:
     model, folds, work = models[0], task.whole.folds, _work(models, task, outline)
     resolved = _resolved(order, outline)
-    is_split = outline.is_per_fold or outline.only_splits
+    is_split = outline.is_per_fold or outline.predicts_by_split
     is_staged = order == "screen" and len(models) >= STAGED_FROM and not outline.is_per_fold
     # Balanced weights of all rows depend on those left out.
     if is_split or not folds.are_removable or model.class_weight == "balanced":
@@ -355,7 +367,7 @@ def _support_vectors(
     needs_refits = resolved == "exact" or (model.loss.is_margin and task.needs_values)
     if needs_refits and is_single and not _changes_ridge(model, task):
         _check_full(work)
-        criterion = RefittedRows(model.tolerance, _solver(models, task))
+        criterion = SVMLooByRefit(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         pilot = Pilot(models, model.problems(task.target, task.weights), rows)
         cost = costs.refitted_rows(pilot.tells(work))
@@ -369,11 +381,11 @@ def _support_vectors(
             "libsvm's fit on all rows, then one step for every fold (★), and fits without the few "
             "rows that it leaves in doubt"
         )
-        single = SingleRows(model.tolerance)
+        single = SVMLooByStep(model.tolerance)
         words += _smoothed_words(model, single.width)
         method = _method(single, words, costs.single_rows(work), SINGLE)
     else:
-        steps = SmoothedSteps(model.tolerance, float(resolved))
+        steps = SmoothedSVMSteps(model.tolerance, float(resolved))
         words = _series_words(float(resolved), outline) + _smoothed_words(model, steps.width)
         caveat = _caveat(float(resolved), outline)
         method = _method(steps, words, costs.smoothed_steps(work), caveat)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from joblib import cpu_count
 from sklearn.base import is_classifier
 
-from everyfold._progress import counted
+from everyfold._progress import pluralise
 from everyfold.adapters.sklearn import is_ours
-from everyfold.crossval import BySums
+from everyfold.crossval import GramCV
 from everyfold.engine.planning.costs import Cost, SummedKernel, source_pass, sums_bytes
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit, gather
@@ -121,7 +121,7 @@ def _looked_at(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int)
 
 def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int) -> Unit:
     cost, words = _cost(stream, batch, drawn, threads), pass_words(1 if stream.is_one_pass else 2)
-    method = Method(BySums(), words, cost.seconds, cost.memory, is_of_another_model=True)
+    method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
     groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
     widest = max(_summed(stream, members).width for members in batch)
     words = f"up to {widest} {structure_of(batch[0][0].model).kind}"
@@ -135,7 +135,7 @@ def sample_notes(data: Data, units: Sequence[Unit]) -> list[str]:
         return []
     return [
         f"landmarks are drawn from {drawn} rows, and not from {min(SAMPLE, rows)}, which with "
-        f"{counted(data.stream.source.n_features, 'feature')} would take more than an eighth of "
+        f"{pluralise(data.stream.source.n_features, 'feature')} would take more than an eighth of "
         "the memory"
     ]
 
@@ -158,8 +158,9 @@ def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) ->
     passes += (stream.moments is not None) + (stream.reader.classes is not None)
     sums = sum(sums_bytes(_summed(stream, own).width, stream.n_folds) for own in _kernels(data)) / 2
     return [
-        f"{counted(workers.partitions, 'partition')} on {counted(workers.count, 'worker')} with "
-        f"{counted(workers.threads, 'thread')}, {counted(passes, 'pass')} over the rows, which "
+        f"{pluralise(workers.partitions, 'partition')} on "
+        f"{pluralise(workers.count, 'worker')} with "
+        f"{pluralise(workers.threads, 'thread')}, {pluralise(passes, 'pass')} over the rows, which "
         f"stay where they are; at most {sums * workers.chains / 1e6:.3g} MB of sums move between "
         "the workers"
     ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
 
-from everyfold._progress import counted, printable
+from everyfold._progress import pluralise, printable
 from everyfold._typing import Params
 from everyfold.crossval.base import Closed
-from everyfold.engine.adaptive.strategy import Rounds
+from everyfold.engine.adaptive.strategy import Strategy
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Outcome
 
@@ -98,7 +98,7 @@ class SearchPlan:
     folds: int
     kernels: int
     ridges: int
-    rounds: Rounds
+    rounds: Strategy
     kind: Literal["none", "per_fold", "once"]
     estimate: float
     memory: int
@@ -248,16 +248,16 @@ class SearchPlan:
 
     def lines(self) -> list[tuple[str, str]]:
         """What the plan says: names, and words."""
-        folds = "no folds" if self.is_closed else counted(self.folds, "fold")
+        folds = "no folds" if self.is_closed else pluralise(self.folds, "fold")
         return [
             (
                 "search",
-                f"{counted(self.candidates, 'candidate')} = {self._shape()}, "
-                f"{counted(self.rows, 'row')}, {folds}",
+                f"{pluralise(self.candidates, 'candidate')} = {self._shape()}, "
+                f"{pluralise(self.rows, 'row')}, {folds}",
             ),
             ("operator", self.operator),
             *(
-                ("method", f"{words} ({counted(count, 'candidate')})")
+                ("method", f"{words} ({pluralise(count, 'candidate')})")
                 for words, count in self.methods
             ),
             ("preprocessing", self.preprocessing),
@@ -269,8 +269,8 @@ class SearchPlan:
     def _shape(self) -> str:
         """How the candidates are taken together."""
         each = "" if self.kernels == 1 else " each"
-        ridges = f"up to {counted(self.ridges, 'ridge')}{each}"
-        together = f"{counted(self.kernels, 'kernel')} with {ridges}"
+        ridges = f"up to {pluralise(self.ridges, 'ridge')}{each}"
+        together = f"{pluralise(self.kernels, 'kernel')} with {ridges}"
         one = len(self.refitted) == 1
         alone = f"{len(self.refitted)} that {'is' if one else 'are'} refitted"
         if not self.refitted:
@@ -292,7 +292,7 @@ class SearchPlan:
         cost += f"about {self.memory / 1e6:.0f} MB per worker"
         lines = [("exact", f"{_share(self.exact, self.candidates)} {meaning}"), ("cost", cost)]
         if self.confirmed:
-            lines.append(("confirmed", f"{counted(self.confirmed, 'candidate')} by real refits"))
+            lines.append(("confirmed", f"{pluralise(self.confirmed, 'candidate')} by real refits"))
         return lines
 
 
@@ -316,12 +316,12 @@ def some(numbers: Sequence[int]) -> str:
     '2 candidates (number 3, 5)'
     """
     named = ", ".join(map(str, numbers[:_NAMED])) + (", ..." if len(numbers) > _NAMED else "")
-    return f"{counted(len(numbers), 'candidate')} (number {named})"
+    return f"{pluralise(len(numbers), 'candidate')} (number {named})"
 
 
 def _share(part: int, whole: int) -> str:
     if part == whole == 1:
         return "the candidate"
     return (
-        f"all {whole} candidates" if part == whole else f"{part} of {counted(whole, 'candidate')}"
+        f"all {whole} candidates" if part == whole else f"{part} of {pluralise(whole, 'candidate')}"
     )

@@ -9,10 +9,16 @@ from typing import Literal
 
 from everyfold._progress import warn
 from everyfold.adapters.pipelines import Parts
-from everyfold.engine.adaptive.low_rank_first import Ladder, climbs
-from everyfold.engine.adaptive.rank_search import RankCurve, with_open_ranks
-from everyfold.engine.adaptive.strategy import Once, Rounds
-from everyfold.engine.execution.refits import Beside, Confirm, Timed, plain_units, refit_units
+from everyfold.engine.adaptive.low_rank_first import LowRankFirst, climbs
+from everyfold.engine.adaptive.rank_search import RankSearch, has_auto_rank
+from everyfold.engine.adaptive.strategy import SingleRound, Strategy
+from everyfold.engine.execution.refits import (
+    ConfirmByRefit,
+    Timed,
+    WithRefits,
+    plain_units,
+    refit_units,
+)
 from everyfold.engine.execution.workers import local_threads
 from everyfold.engine.planning.first_use import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import (
@@ -29,8 +35,8 @@ from everyfold.engine.reading.candidates import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Options, Request
 from everyfold.engine.scoring.checks import POOLED, check_folds, meanings, reasons_to_pool
-from everyfold.engine.scoring.fold_scorers import Judge, by_name
-from everyfold.engine.scoring.metrics import Side
+from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
+from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.linalg.memory import LOW_RANK, check_workers
 
 Preprocessing = Literal["none", "per_fold", "once"]
@@ -65,12 +71,12 @@ def plan(data: Data, request: Request) -> SearchPlan:
     notes = _foreign(data, request)
     refits = refit_units(data)
     if not data.candidates:
-        rounds = Once(refits)
+        rounds = SingleRound(refits)
         return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
     made = _plan(data, request)
     made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
     if refits:
-        made = replace(made, rounds=Beside(made.rounds, refits), notes=(*made.notes, *notes))
+        made = replace(made, rounds=WithRefits(made.rounds, refits), notes=(*made.notes, *notes))
     return made
 
 
@@ -80,8 +86,10 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     kind = choose_preprocessing(data, options)
     data = data.prepared(kind, ())
     workers = data.stream.source.workers()
-    rounds: Rounds = Once(cut_passes(data, 1 if workers else local_threads(options.n_jobs)))
-    if with_open_ranks(data):
+    rounds: Strategy = SingleRound(
+        cut_passes(data, 1 if workers else local_threads(options.n_jobs))
+    )
+    if has_auto_rank(data):
         metric = _deciding(tuple(data.stream.scorers), request)
         rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
     units = rounds.first
@@ -139,7 +147,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
     choice, full = RefitChoice(), None
-    if not with_open_ranks(data):
+    if not has_auto_rank(data):
         full = cut(data, kernels, options.order)
         choice = plain_fits(data, kernels, full, request)
     refits = choice.fits
@@ -156,12 +164,12 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     left = {k: own for k, own in data.candidates.items() if k not in refits}
     if not left:
         sizes = data.n, data.n_folds, 0, 0
-        return SearchPlan(*sizes, Once(units), kind, seconds, 0, tuple(notes), plain=reasons)
+        return SearchPlan(*sizes, SingleRound(units), kind, seconds, 0, tuple(notes), plain=reasons)
     rest = replace(data, candidates=left)
     kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
     made = _sped_up(rest, kernels, request, kind, notes, pooled)
     return replace(
-        made, rounds=Beside(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
+        made, rounds=WithRefits(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
     )
 
 
@@ -259,12 +267,12 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
 
 def _rounds(
     data: Data, kernels: Sequence[KernelPlan], request: Request, full: list[Unit] | None
-) -> tuple[Rounds, list[str]]:
+) -> tuple[Strategy, list[str]]:
     """The rounds, and what is to be said about them."""
     options = request.options
     is_confirmed = options.n_confirm not in ("auto", 0)
     metric = _deciding_metric(data, request)
-    if with_open_ranks(data):
+    if has_auto_rank(data):
         is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
         return _rank_curve(data, metric, options, is_per_fold=is_per_fold), []
     if is_confirmed and metric is None:
@@ -276,17 +284,17 @@ def _rounds(
     seconds = options.repeats * sum(unit.seconds for unit in full)
     is_large = options.closed is None and climbs(data, kernels, options.order, seconds)
     if is_large and metric is not None:
-        ladder = Ladder.of(data, kernels, metric, options.order, options.seeds.own)
+        ladder = LowRankFirst.of(data, kernels, metric, options.order, options.seeds.own)
         if ladder.is_quicker(data, full):
             return _confirmed(ladder, data, request, metric), [_LADDER.format(data.n)]
     notes = [_NO_METRIC.format(data.n)] if is_large and metric is None else []
-    rounds = Once(_with_threads(full, data, options.n_jobs))
+    rounds = SingleRound(_with_threads(full, data, options.n_jobs))
     return _confirmed(rounds, data, request, metric), notes
 
 
 def _rank_curve(
     data: Data, metric: str | None, options: Options, *, is_per_fold: bool
-) -> RankCurve:
+) -> RankSearch:
     """The rounds that find the number of landmarks, if a score can tell."""
     is_one = metric is not None and options.closed is None and len(data.tasks) < 2
     if metric is None or not is_one or options.n_confirm not in ("auto", 0):
@@ -295,7 +303,7 @@ def _rank_curve(
             "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
             "number of landmarks"
         )
-    return RankCurve.of(data, metric, options.order, is_per_fold=is_per_fold)
+    return RankSearch.of(data, metric, options.order, is_per_fold=is_per_fold)
 
 
 def _deciding(names: tuple[str, ...], request: Request) -> str | None:
@@ -306,7 +314,7 @@ def _deciding(names: tuple[str, ...], request: Request) -> str | None:
     return by if isinstance(by, str) and by in names else None
 
 
-def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None) -> Rounds:
+def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | None) -> Strategy:
     """The same rounds, and refits of the best where these may be asked for."""
     options, selects_by = request.options, request.wants.selects_by
     if data.own is None or metric is None or options.n_confirm == 0:
@@ -319,9 +327,9 @@ def _confirmed(rounds: Rounds, data: Data, request: Request, metric: str | None)
             "with pooled scores; use n_confirm=0, or pooled=False"
         )
     if options.n_confirm != "auto":
-        return Confirm(rounds, int(options.n_confirm), metric)
+        return ConfirmByRefit(rounds, int(options.n_confirm), metric)
     may_need = not callable(selects_by) and options.ridge_scaling == "sum"
-    return Confirm(rounds, None, metric) if may_need else rounds
+    return ConfirmByRefit(rounds, None, metric) if may_need else rounds
 
 
 def _deciding_metric(data: Data, request: Request) -> str | None:
@@ -335,12 +343,12 @@ def _deciding_metric(data: Data, request: Request) -> str | None:
     return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
 
 
-def _sample_names(task: Task, judge: Judge) -> tuple[str, ...]:
+def _sample_names(task: Task, judge: FoldScorer) -> tuple[str, ...]:
     """What the scores of a callable are called, by the score of the true values of one fold."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            side = Side(task.target, task.whole.test.parts[:1])
+            side = ScoredRows(task.target, task.whole.test.parts[:1])
             score = judge.score(side.y, side, {})[0]
     except Exception:
         return ("score",)  # whatever is wrong will be met again, and told, in the search itself

@@ -20,7 +20,7 @@ from sklearn.svm import SVC, SVR
 from everyfold._typing import Estimator
 from everyfold.engine.planning.costs import COSTS
 from everyfold.engine.planning.units import KernelPlan, Unit, gather
-from everyfold.engine.reading.permutations import Versions
+from everyfold.engine.reading.permutations import PermutedTarget
 from everyfold.engine.records import Candidate, Data
 from everyfold.engine.request import Request
 from everyfold.estimators.model import original
@@ -294,7 +294,7 @@ def _may_refit(data: Data, request: Request) -> bool:
         and options.closed is None
         and not any(task.is_pooled or task.lacks_classes for task in data.tasks)
         # One factorisation for all orders of y: each is one more right-hand side.
-        and not any(isinstance(task.target, Versions) for task in data.tasks)
+        and not any(isinstance(task.target, PermutedTarget) for task in data.tasks)
         and not any(c.model.is_stand_in or c.model.warp for c in data.candidates.values())
     )
 

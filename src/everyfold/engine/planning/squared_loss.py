@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from everyfold.crossval.base import Predictive
-from everyfold.crossval.closed_form import HeldOut
+from everyfold.crossval.base import CrossValMethod
+from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.crossval.conjugate_gradient import ConjugateGradient
-from everyfold.crossval.gram_sums import BySums
+from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.refit import Refit
 from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, blocks, newton_system
 from everyfold.folds import Folds
-from everyfold.operators.base import Outline, Responds
+from everyfold.operators.base import OperatorSpec, SupportsResponse
 from everyfold.operators.gram import FEW_RIDGES
 from everyfold.operators.response import StructureError
 from everyfold.solvers import Problem
@@ -112,20 +112,20 @@ def _brute(work: Workload, cost: CostModel) -> float:
 _BLOCKS = 96_000_000
 """Bytes of a kernel that is computed in blocks for every product."""
 
-METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
+METHODS: dict[str, tuple[str, CrossValMethod, Estimate]] = {
     "eigen": (
         "one eigendecomposition, then the blocks of the folds",
-        HeldOut(route="eigen"),
+        ClosedFormCV(route="eigen"),
         _eigen,
     ),
     "explicit": (
         "one eigendecomposition, the inverse formed for each ridge, blocks gathered",
-        HeldOut(route="explicit"),
+        ClosedFormCV(route="explicit"),
         _explicit,
     ),
     "cholesky": (
         "one Cholesky factorisation per ridge, then the blocks of the folds",
-        HeldOut(route="cholesky"),
+        ClosedFormCV(route="cholesky"),
         _cholesky,
     ),
     "tridiagonal": (
@@ -135,7 +135,7 @@ METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
     ),
     "moments": (
         "Gram matrices of the folds, added up, one tridiagonal reduction per fold",
-        BySums(),
+        GramCV(),
         _moments,
     ),
     "conjugate": (
@@ -146,7 +146,7 @@ METHODS: dict[str, tuple[str, Predictive, Estimate]] = {
     "fourier": (
         "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
         "kernel's",
-        HeldOut(),
+        ClosedFormCV(),
         _fourier,
     ),
     "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
@@ -159,7 +159,7 @@ class Plan:
 
     method: str
     words: str
-    criterion: Predictive
+    criterion: CrossValMethod
     workload: Workload
     seconds: float
     memory: int
@@ -185,7 +185,9 @@ class Plan:
         return "\n".join(lines)
 
 
-def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, folds: Folds) -> Plan:
+def plan_exact(
+    problem: Problem, operator: SupportsResponse | OperatorSpec, n_ridges: int, folds: Folds
+) -> Plan:
     """Choose the cheapest exact method for squared loss, given an operator or its outline.
 
     Examples
@@ -200,12 +202,12 @@ def plan_exact(problem: Problem, operator: Responds | Outline, n_ridges: int, fo
     >>> plan_exact(problem, K, 1, Folds.leave_one_out(900)).method
     'cholesky'
     """
-    if isinstance(operator, Responds):
+    if isinstance(operator, SupportsResponse):
         operator.check(problem.w, folds.helds)
         operator = operator.outline
     q = problem.y.shape[1]
     apart = folds if folds.merged is None else folds.merged.folds
-    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_held)
+    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_in_memory)
     work = replace(work, is_per_fold=operator.is_per_fold)
     allowed, reason = _allowed(problem, operator, folds, work)
     estimates = sorted((squared(work, name).seconds, name) for name in allowed)
@@ -224,26 +226,28 @@ def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
 
 
 def _allowed(
-    problem: Problem, outline: Outline, folds: Folds, work: Workload
+    problem: Problem, outline: OperatorSpec, folds: Folds, work: Workload
 ) -> tuple[tuple[str, ...], str]:
     """The methods that give the exact answer here, and the reason if some do not."""
     if outline.methods is not None:
         return _structured(problem, outline, folds)
     refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
-    if outline.is_per_fold or outline.only_splits:
+    if outline.is_per_fold or outline.predicts_by_split:
         return refits, "every fold has a kernel of its own, or predicts with one"
     if problem.is_balanced:
         return refits, "balanced class weights depend on the training rows of each fold"
     if not folds.are_removable:
         return refits, "some folds do not just remove rows (training and test rows overlap)"
-    if outline.is_long:
+    if outline.needs_blocks:
         return ("moments",), "the features of all rows are too many to be held"
     if work.is_low_rank:
         return ("eigen", "moments"), ""
     return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
 
 
-def _structured(problem: Problem, outline: Outline, folds: Folds) -> tuple[tuple[str, ...], str]:
+def _structured(
+    problem: Problem, outline: OperatorSpec, folds: Folds
+) -> tuple[tuple[str, ...], str]:
     """The methods of a structure that does not take any; refuses what it cannot hold out."""
     assert outline.methods is not None
     if problem.is_balanced:
@@ -263,7 +267,7 @@ def _memory(work: Workload, method: str) -> int:
     if method == "fourier":
         return 8 * work.n * (4 + 4 * work.targets)
     if method == "conjugate":
-        matrix = 8 * work.n**2 if work.is_held else _BLOCKS
+        matrix = 8 * work.n**2 if work.is_in_memory else _BLOCKS
         return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
     if method == "moments":
         return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))

@@ -17,7 +17,7 @@ from scipy.sparse import issparse
 
 from everyfold._typing import Matrix, Order
 from everyfold.adapters.pipelines import freeze
-from everyfold.crossval import BySums
+from everyfold.crossval import GramCV
 from everyfold.engine.execution.kernel_builder import FoldRows, rows_of, shared_bases
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.methods import MANY_FOLDS, Method, choose_method
@@ -25,7 +25,7 @@ from everyfold.engine.records import Candidate, Data
 from everyfold.estimators.model import Model
 from everyfold.kernels import Kernel
 from everyfold.operators import Structure
-from everyfold.operators.base import Outline
+from everyfold.operators.base import OperatorSpec
 
 BATCH = 8
 """Kernels of a fold that share its distances before the next fold has its turn."""
@@ -117,7 +117,7 @@ class KernelPlan:
 
     candidates: tuple[Candidate, ...]
     structure: Structure
-    outline: Outline
+    outline: OperatorSpec
     features: int = 0
     row_entries: float = 0.0
     """Stored entries of a row: fewer than features where rows are sparse."""
@@ -185,8 +185,8 @@ def kernels_of(
             row_entries = X.nnz / X.shape[0] if is_sparse else float(X.shape[1])
             structure = _structure(first.model, first.model.choice.resolve(X), shape, known)
             outline = structure.outline(*shape, is_per_fold=is_own)
-            is_long = _is_long(structure, shape, data.n_folds) and not is_own
-            outline = replace(outline, is_long=is_long)
+            needs_blocks = _is_long(structure, shape, data.n_folds) and not is_own
+            outline = replace(outline, needs_blocks=needs_blocks)
         yield KernelPlan(tuple(members), structure, outline, shape[1], row_entries)
 
 
@@ -203,7 +203,7 @@ def _structure(
 
 def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool:
     """Whether sums over rows cost no more than a fit, and save holding the features."""
-    if n_folds > MANY_FOLDS or not structure.is_long(*shape):
+    if n_folds > MANY_FOLDS or not structure.needs_blocks(*shape):
         return False
     return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 
@@ -241,8 +241,8 @@ def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order)
     """A kernel on all folds; a base matrix that further kernels share is kept beside it."""
     groups, made = kernel.groups(data, order), kernel.cost(data.n)
     methods = [group.method for group in groups]
-    is_sum = all(isinstance(method.criterion, BySums) for method in methods)
-    is_pass = kernel.outline.is_long and is_sum
+    is_sum = all(isinstance(method.criterion, GramCV) for method in methods)
+    is_pass = kernel.outline.needs_blocks and is_sum
     return Unit(
         (groups,),
         None,

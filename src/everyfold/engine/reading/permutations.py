@@ -20,8 +20,8 @@ from sklearn import model_selection as splitters
 from everyfold._typing import AnyArray, Array, Index, Score, Splitter, Targets
 from everyfold.engine.records import Candidate, Task
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import Judge, take
-from everyfold.engine.scoring.metrics import Side
+from everyfold.engine.scoring.fold_scorers import FoldScorer, take
+from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
 
@@ -44,7 +44,7 @@ _BLIND_TO_Y = (
 
 
 @dataclass(frozen=True)
-class Versions(Target):
+class PermutedTarget(Target):
     """A target in several orders of its rows, as for permutation tests: columns beside each other.
 
     Attributes
@@ -88,7 +88,7 @@ def permuted(
     if not _gives_the_same(request.cv, task.target):
         folds += [split(take(request.y, order)) for order in orders[1:]]
     _check_numbers(folds)
-    versions = Versions(task.target, orders)
+    versions = PermutedTarget(task.target, orders)
     if _shares_all(candidate, task, versions, folds):
         tasks = tuple(_together(task, versions, folds))
     else:
@@ -114,7 +114,7 @@ def _check_numbers(folds: Sequence[Folds]) -> None:
 
 
 def _shares_all(
-    candidate: Candidate, task: Task, versions: Versions, folds: Sequence[Folds]
+    candidate: Candidate, task: Task, versions: PermutedTarget, folds: Sequence[Folds]
 ) -> bool:
     """Whether one factorisation serves all orders, with folds in common or each with its own."""
     model, target = candidate.model, task.target
@@ -138,19 +138,19 @@ def _has_one_kernel(candidate: Candidate, task: Task, folds: Sequence[Folds]) ->
     return is_removal and model.ridge_scaling == "sum" and bool((task.weights > 0.0).all())
 
 
-def _alone(task: Task, versions: Versions, i: int, folds: Folds) -> Task:
+def _alone(task: Task, versions: PermutedTarget, i: int, folds: Folds) -> Task:
     """The task of one order."""
     assert task.judge is not None
     judge = task.judge.ordered(versions.orders[i], versions[i])
     return replace(task, target=versions[i], folds=folds, judge=judge)
 
 
-def _together(task: Task, versions: Versions, folds: Sequence[Folds]) -> Iterator[Task]:
+def _together(task: Task, versions: PermutedTarget, folds: Sequence[Folds]) -> Iterator[Task]:
     """The orders as columns, as many a task as there is room for."""
     assert task.judge is not None
     count = max(1, _MOST_VALUES // max(1, int(task.folds.bounds[-1]) * task.width))
     for start in range(0, len(versions), count):
-        part = Versions(versions.base, versions.orders[start : start + count])
+        part = PermutedTarget(versions.base, versions.orders[start : start + count])
         own = folds[start : start + count] if len(folds) > 1 else folds
         judge = OrderedJudge(task.judge, part, len(task.folds) if len(folds) > 1 else None)
         owners = None
@@ -167,7 +167,7 @@ def _joined(folds: Sequence[Folds]) -> Folds:
     return Folds(folds[0].n, tests, tuple(chain.from_iterable(own.helds for own in folds)))
 
 
-class OrderedJudge(Judge):
+class OrderedJudge(FoldScorer):
     """Scores every order of y: an array of them for each fold, or one where folds are their own.
 
     Parameters
@@ -179,11 +179,11 @@ class OrderedJudge(Judge):
         The number of folds of every order, where each has its own, one after the other.
     """
 
-    def __init__(self, judge: Judge, versions: Versions, n_folds: int | None) -> None:
+    def __init__(self, judge: FoldScorer, versions: PermutedTarget, n_folds: int | None) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._versions, self._n_folds = judge, versions, n_folds
 
-    def pooled(self, names: Collection[str]) -> Judge:
+    def pooled(self, names: Collection[str]) -> FoldScorer:
         """See base class."""
         return OrderedJudge(self._base.pooled(names), self._versions, self._n_folds)
 
@@ -192,7 +192,7 @@ class OrderedJudge(Judge):
         """See base class: scores are needed by column."""
         return False
 
-    def score(self, values: Array, side: Side, trains: object) -> list[Score]:
+    def score(self, values: Array, side: ScoredRows, trains: object) -> list[Score]:
         """See base class; no fold lacks a class."""
         if self._n_folds is not None:
             return self._score_own(values, side, self._n_folds)
@@ -204,7 +204,7 @@ class OrderedJudge(Judge):
             return list(np.array(columns, dtype=np.float64).T)
         return list(table.reshape(len(table), count, -1).mean(axis=2))
 
-    def _score_own(self, values: Array, side: Side, n_folds: int) -> list[Score]:
+    def _score_own(self, values: Array, side: ScoredRows, n_folds: int) -> list[Score]:
         scores: list[Score] = []
         for i in range(len(self._versions)):
             first, last = side.bounds[[i * n_folds, (i + 1) * n_folds]]
@@ -215,4 +215,4 @@ class OrderedJudge(Judge):
     def _score_one(self, i: int, values: Array, parts: Sequence[Index]) -> Sequence[Score]:
         target = self._versions[i]
         judge = self._base.ordered(self._versions.orders[i], target)
-        return judge.score(values, Side(target, parts), {})
+        return judge.score(values, ScoredRows(target, parts), {})

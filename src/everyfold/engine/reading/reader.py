@@ -29,7 +29,7 @@ from everyfold.engine.reading.candidates import NO_FITS, Others, read_candidates
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Options, Request
-from everyfold.engine.scoring.fold_scorers import Judge, by_name, why_not_judged
+from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.engine.stream import Stream
 from everyfold.estimators.model import Model, read_weights
@@ -309,7 +309,7 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
-        judge = Judge(request.scorer, target, data, score, request.options.error_score)
+        judge = FoldScorer(request.scorer, target, data, score, request.options.error_score)
     wants, closed = request.wants, request.options.closed
     by = wants.selects_by if isinstance(wants.selects_by, str) else "score"
     task = Task(target, weights, folds, judge, wants.train_scores, wants.labels_only, closed)

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn import metrics
 
 from everyfold._typing import Params, Scorer
-from everyfold.engine.scoring.metrics import Side, own_score
+from everyfold.engine.scoring.metrics import ScoredRows, own_score
 from everyfold.engine.scoring.published_metrics import coefficient_of_variation
 from everyfold.estimators.targets import Target
 
@@ -160,7 +160,7 @@ POOLED = "{} of all held-out rows together (pooled), the same number in every sp
 
 
 def reasons_to_pool(
-    scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool
+    scorers: Mapping[str, Scorer], side: ScoredRows, *, needs_all: bool
 ) -> dict[str, str]:
     """The scorers that single rows say nothing of, or something else, and what is done about it.
 
@@ -169,7 +169,7 @@ def reasons_to_pool(
     Examples
     --------
     >>> from everyfold.estimators.targets import Numbers
-    >>> side = Side(Numbers.read([1.0, 2.0]), (np.array([0]), np.array([1])))
+    >>> side = ScoredRows(Numbers.read([1.0, 2.0]), (np.array([0]), np.array([1])))
     >>> list(reasons_to_pool({"r2": metrics.get_scorer("r2")}, side, needs_all=False))
     ['r2']
     """
@@ -185,7 +185,7 @@ def reasons_to_pool(
     return found
 
 
-def check_folds(scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool) -> None:
+def check_folds(scorers: Mapping[str, Scorer], side: ScoredRows, *, needs_all: bool) -> None:
     """Refuse scorers if none of them can say anything of a model on these folds.
 
     ``needs_all`` if one fold without a number leaves nothing, as in the mean of a search.
@@ -195,7 +195,7 @@ def check_folds(scorers: Mapping[str, Scorer], side: Side, *, needs_all: bool) -
         raise ValueError(f"scoring: {found[0]}")
 
 
-def _without_score(scorer: Scorer, side: Side, needs_all: bool) -> str:
+def _without_score(scorer: Scorer, side: ScoredRows, needs_all: bool) -> str:
     """Why a scorer says nothing of these folds; empty if it does."""
     known = alone(scorer)
     if known is None or known.instead is not None or not len(side.parts):
@@ -215,7 +215,7 @@ def _is_binary(target: Target) -> bool:
     return target.classes is not None and len(target.classes) == 2
 
 
-def meanings(scorers: Mapping[str, Scorer], side: Side) -> list[str]:
+def meanings(scorers: Mapping[str, Scorer], side: ScoredRows) -> list[str]:
     """What is to be said of scorers that are something else on single rows, if all folds are.
 
     Or nothing, where that is a number: scikit-learn itself warns of NaN.

@@ -35,7 +35,7 @@ from everyfold.engine.scoring.fold_scores import FoldScores
 from everyfold.engine.scoring.metrics import (
     Metric,
     Scored,
-    Side,
+    ScoredRows,
     asks_for_predictions,
     by_column,
     by_row,
@@ -164,7 +164,7 @@ def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
     return rows if rows is None else safe_indexing(rows, index)
 
 
-def masked(target: Target, values: Array, side: Side, trains: Mapping[int, Index]) -> Array:
+def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int, Index]) -> Array:
     """Values without the classes that the training rows of some folds lack."""
     values = values.copy() if trains else values
     for i, train in trains.items():
@@ -198,7 +198,7 @@ def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, Val
     return failing
 
 
-class Judge:
+class FoldScorer:
     """Scores held-out values, by arithmetic on all folds at once where the scorer is well known.
 
     Parameters
@@ -245,44 +245,44 @@ class Judge:
         are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
         return not (are_labels and self._target.predicts_by_sign)
 
-    def among(self, rows: Index, target: Target) -> Judge:
+    def among(self, rows: Index, target: Target) -> FoldScorer:
         """The same judge of some of the rows, whose target is given; failures count as NaN."""
         data = take(self._X, rows), take(self._y, rows)
         params = check_method_params(self._X, params=self._params, indices=rows)
-        return Judge(self._scorer, target, data, params, np.nan)
+        return FoldScorer(self._scorer, target, data, params, np.nan)
 
     is_pooled = False
     """Whether some scores are those of all folds' rows together."""
 
     @property
-    def by_fold(self) -> Judge:
+    def by_fold(self) -> FoldScorer:
         """The same judge of every fold by itself."""
         return self
 
-    def pooled(self, names: Collection[str]) -> Judge:
+    def pooled(self, names: Collection[str]) -> FoldScorer:
         """The same judge, with these scores of all folds' rows together; none for no change."""
-        return PooledJudge(self, names) if names else self
+        return PooledScorer(self, names) if names else self
 
-    def only(self, names: Collection[str]) -> Judge:
+    def only(self, names: Collection[str]) -> FoldScorer:
         """The same judge by some of its scorers."""
         if not self.is_multimetric:
             return self
         chosen = {name: item for name, item in self._scorers.items() if name in names}
         scorer = MultimetricScorer(scorers=chosen, raise_exc=self._error_score == "raise")
         data = self._X, self._y
-        return Judge(scorer, self._target, data, self._params, self._error_score)
+        return FoldScorer(scorer, self._target, data, self._params, self._error_score)
 
-    def ordered(self, order: Index, target: Target) -> Judge:
+    def ordered(self, order: Index, target: Target) -> FoldScorer:
         """The same judge for permuted targets: y in this order, which ``target`` is the code of."""
         data = self._X, take(self._y, order)
-        return Judge(self._scorer, target, data, self._params, self._error_score)
+        return FoldScorer(self._scorer, target, data, self._params, self._error_score)
 
-    def by_column(self, values: Array, side: Side) -> Array | None:
+    def by_column(self, values: Array, side: ScoredRows) -> Array | None:
         """The scores of folds and columns, (t, q), where the score is known and their mean."""
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
 
-    def by_row(self, values: Array, side: Side) -> Array | None:
+    def by_row(self, values: Array, side: ScoredRows) -> Array | None:
         """A number for each row whose sums rank candidates as their scores do, if there is one."""
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_row(self._known["score"], side, values) if is_known else None
@@ -298,7 +298,9 @@ class Judge:
         assert table is not None
         return FoldScores({name: s[:, 0] for name, s in table.items()}, self.is_multimetric)
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
+    def score(
+        self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
+    ) -> Sequence[Score]:
         """A score, or one for each scorer by name, of every fold.
 
         Parameters
@@ -321,7 +323,7 @@ class Judge:
             results.append(found if self.is_multimetric else found["score"])
         return results
 
-    def _table(self, values: Array, side: Side) -> dict[str, Scored]:
+    def _table(self, values: Array, side: ScoredRows) -> dict[str, Scored]:
         """By scorer, the scores of all folds that scikit-learn need not be asked for."""
         if not self._known or not np.isfinite(values).all():
             return {}
@@ -332,7 +334,9 @@ class Judge:
         if model.was_asked_elsewhere:
             model.predict(None)
 
-    def _ask(self, values: Array, side: Side, i: int, found: Params, train: Index | None) -> Params:
+    def _ask(
+        self, values: Array, side: ScoredRows, i: int, found: Params, train: Index | None
+    ) -> Params:
         """Let scikit-learn score fold i by what is not known yet.
 
         ``train`` are the training rows if they lack a class, which a refit does not know either.
@@ -358,7 +362,7 @@ class Judge:
         return {name: both[name] for name in self._scorers}
 
 
-class _Probe(Judge):
+class _Probe(FoldScorer):
     """Finds out whether scorers need more than predictions: any failure is raised."""
 
     def _check(self, model: _HeldOut) -> None:
@@ -377,7 +381,7 @@ def why_not_judged(
     """
     if all(isinstance(item, BaseScorer) or is_own_score(item) for item in by_name(scorer).values()):
         return ""
-    side = Side(target, (rows,))
+    side = ScoredRows(target, (rows,))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -390,7 +394,7 @@ def why_not_judged(
     return ""
 
 
-class PooledJudge(Judge):
+class PooledScorer(FoldScorer):
     """Gives every fold the score of all folds' rows together, for some scorers or all.
 
     Parameters
@@ -403,7 +407,7 @@ class PooledJudge(Judge):
 
     is_pooled = True
 
-    def __init__(self, judge: Judge, names: Collection[str]) -> None:
+    def __init__(self, judge: FoldScorer, names: Collection[str]) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._chosen = judge, names
         self._whole = judge.only(names)
@@ -411,7 +415,7 @@ class PooledJudge(Judge):
         self._rest = judge.only(rest) if rest else None
 
     @property
-    def by_fold(self) -> Judge:
+    def by_fold(self) -> FoldScorer:
         """See base class."""
         return self._base
 
@@ -420,20 +424,22 @@ class PooledJudge(Judge):
         """See base class: the spread of all rows does not follow from those of folds."""
         return False
 
-    def among(self, rows: Index, target: Target) -> Judge:
+    def among(self, rows: Index, target: Target) -> FoldScorer:
         """See base class."""
         return self._base.among(rows, target).pooled(self._chosen)
 
-    def ordered(self, order: Index, target: Target) -> Judge:
+    def ordered(self, order: Index, target: Target) -> FoldScorer:
         """See base class."""
         return self._base.ordered(order, target).pooled(self._chosen)
 
-    def by_column(self, values: Array, side: Side) -> Array | None:
+    def by_column(self, values: Array, side: ScoredRows) -> Array | None:
         """See base class."""
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
 
-    def score(self, values: Array, side: Side, trains: Mapping[int, Index]) -> Sequence[Score]:
+    def score(
+        self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
+    ) -> Sequence[Score]:
         """See base class."""
         known = masked(self._target, values, side, trains)
         (whole,) = self._whole.score(known, side.together, {})

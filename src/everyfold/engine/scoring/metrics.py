@@ -30,7 +30,7 @@ from everyfold.operators.gram import FoldErrors
 
 
 @dataclass(frozen=True)
-class Side:
+class ScoredRows:
     """The rows each fold is scored on, its test rows or its training rows, and what is true there.
 
     Whatever does not depend on predictions is computed once for all candidates.
@@ -45,9 +45,9 @@ class Side:
         return joined(self.parts)
 
     @cached_property
-    def together(self) -> Side:
+    def together(self) -> ScoredRows:
         """The same rows as those of one fold."""
-        return Side(self.target, (self.rows,))
+        return ScoredRows(self.target, (self.rows,))
 
     @cached_property
     def sizes(self) -> Index:
@@ -129,7 +129,7 @@ class Scored:
         return cls(scores, np.ones(len(scores), dtype=bool))
 
 
-Metric = Callable[[Side, Array], Scored]
+Metric = Callable[[ScoredRows, Array], Scored]
 
 
 def _explained(errors: Array, spread: Array) -> Array:
@@ -145,14 +145,14 @@ def _explained(errors: Array, spread: Array) -> Array:
 class OfColumns:
     """A metric of numbers that is the mean over those of their columns, (t, q)."""
 
-    by_column: Callable[[Side, Array], Array]
+    by_column: Callable[[ScoredRows, Array], Array]
 
-    def __call__(self, side: Side, values: Array) -> Scored:
+    def __call__(self, side: ScoredRows, values: Array) -> Scored:
         """The scores of all folds."""
         return Scored.all(self.by_column(side, values).mean(axis=1))
 
 
-def _r2_by_column(side: Side, values: Array) -> Array:
+def _r2_by_column(side: ScoredRows, values: Array) -> Array:
     scores = _explained(side.sum((side.y - values) ** 2), side.spread)
     if side.sizes.min() < 2:
         message = "R^2 score is not well-defined with less than two samples."
@@ -161,15 +161,15 @@ def _r2_by_column(side: Side, values: Array) -> Array:
     return scores
 
 
-def _squares_by_column(side: Side, values: Array) -> Array:
+def _squares_by_column(side: ScoredRows, values: Array) -> Array:
     return side.mean((side.y - values) ** 2)
 
 
-def _roots_by_column(side: Side, values: Array) -> Array:
+def _roots_by_column(side: ScoredRows, values: Array) -> Array:
     return np.sqrt(side.mean((side.y - values) ** 2))
 
 
-def _absolutes_by_column(side: Side, values: Array) -> Array:
+def _absolutes_by_column(side: ScoredRows, values: Array) -> Array:
     return side.mean(np.abs(side.y - values))
 
 
@@ -179,12 +179,12 @@ _root_squared_error = OfColumns(_roots_by_column)
 _absolute_error = OfColumns(_absolutes_by_column)
 
 
-def _accuracy(side: Side, values: Array) -> Scored:
+def _accuracy(side: ScoredRows, values: Array) -> Scored:
     hits = side.target.predict(values) == side.labels
     return Scored.all(side.mean(hits.astype(np.float64)))
 
 
-def _balanced_accuracy(side: Side, values: Array) -> Scored:
+def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     guess = np.searchsorted(side.classes, side.target.predict(values))
     present = side.class_counts > 0
     hits = side.count(side.codes, guess == side.codes)
@@ -195,7 +195,7 @@ def _balanced_accuracy(side: Side, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
-def _variation(side: Side, values: Array) -> Scored:
+def _variation(side: ScoredRows, values: Array) -> Scored:
     mean = np.abs(side.mean(side.y))
     root = np.sqrt(side.mean((side.y - values) ** 2))
     is_known = np.asarray((mean > 0.0).all(axis=1))
@@ -208,7 +208,7 @@ class HuberHinged:
 
     loss: HuberHinge
 
-    def __call__(self, side: Side, values: Array) -> Scored:
+    def __call__(self, side: ScoredRows, values: Array) -> Scored:
         """The losses of all folds; scikit-learn is asked where one class is all there is."""
         signs = np.where(side.codes == 1, 1.0, -1.0)
         losses = self.loss.value(signs, side.target.decide(values))
@@ -273,7 +273,7 @@ class Signed:
     metric: Metric
     sign: float
 
-    def __call__(self, side: Side, values: Array) -> Scored:
+    def __call__(self, side: ScoredRows, values: Array) -> Scored:
         """The scores of all folds."""
         scored = self.metric(side, values)
         return Scored(self.sign * scored.scores, scored.is_known)
@@ -284,7 +284,7 @@ def _unsigned(metric: Metric | None) -> tuple[Metric | None, float]:
     return (metric.metric, metric.sign) if isinstance(metric, Signed) else (metric, 1.0)
 
 
-def by_column(metric: Metric | None, side: Side, values: Array) -> Array | None:
+def by_column(metric: Metric | None, side: ScoredRows, values: Array) -> Array | None:
     """The scores of folds and columns, (t, q), of a metric that is their mean; else None."""
     plain, sign = _unsigned(metric)
     return sign * plain.by_column(side, values) if isinstance(plain, OfColumns) else None
@@ -347,7 +347,7 @@ def is_mean(metric: Metric) -> bool:
     return _unsigned(metric)[0] in _MEANS
 
 
-def by_row(metric: Metric, side: Side, values: Array) -> Array | None:
+def by_row(metric: Metric, side: ScoredRows, values: Array) -> Array | None:
     """A number for each row, whose sums over some rows rank candidates as the metric of them does.
 
     None where there is no such number.

@@ -28,7 +28,7 @@ _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
 """An odd constant and half the bits of a word: a product mixes bits upwards, a shift downwards."""
 
 
-def firsts_of(X: Matrix) -> Index:
+def first_duplicate(X: Matrix) -> Index:
     """The number of the first row that is equal, for every row.
 
     **Cost** some operations per number, and one sort of n hashes. Rows that are no numbers are
@@ -36,7 +36,7 @@ def firsts_of(X: Matrix) -> Index:
 
     Examples
     --------
-    >>> firsts_of(np.array([[1.0, 0.0], [2.0, 0.0], [1.0, -0.0]])).tolist()
+    >>> first_duplicate(np.array([[1.0, 0.0], [2.0, 0.0], [1.0, -0.0]])).tolist()
     [0, 1, 0]
     """
     every = np.arange(X.shape[0])
@@ -96,12 +96,12 @@ def _differ(A: Matrix, B: Matrix) -> AnyArray:
     return np.asarray(unequal.sum(axis=1)).ravel() > 0
 
 
-def same_places(data: Data, candidate: Candidate, folds: Folds) -> Index | None:
+def duplicate_positions(data: Data, candidate: Candidate, folds: Folds) -> Index | None:
     """For every held-out value the place of the first that is the same; None if all differ."""
     key = "firsts", candidate.rows_key
     kept = data.cache.get(key)
     if kept is None:
-        kept = (firsts_of(rows_of(data, candidate)),)
+        kept = (first_duplicate(rows_of(data, candidate)),)
         data.cache.put(key, *kept)
     firsts: Index = kept[0]
     if (firsts == np.arange(len(firsts))).all():

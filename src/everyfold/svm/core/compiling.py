@@ -86,7 +86,7 @@ def _callback(
     V: Any,
     steps: Any,
 ) -> tuple[Any, Callable[..., Any]]:
-    """A call of the function at an address; see :class:`everyfold.svm.joint_steps.Leaps`."""
+    """A call of the function at an address; see :class:`everyfold.svm.joint_steps.JointSteps`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kind = ir.IntType(64)

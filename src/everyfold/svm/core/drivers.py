@@ -102,15 +102,15 @@ def fold_paths(
     ``unit`` holds the bounds l and h for C = 1. ``start``, ``decision`` and ``coef`` have a row for
     each C, or none: for starting from the former C, and for what is not asked for. ``summary`` has
     the columns intercept, iterations, violation, play of the intercept, spread of the values of
-    training rows. ``leaps`` is the address of :class:`everyfold.svm.joint_steps.Leaps`. The last
-    arguments are a workspace for rows of the kernel up to ``widest``.
+    training rows. ``leaps`` is the address of :class:`everyfold.svm.joint_steps.JointSteps`. The
+    last arguments are a workspace for rows of the kernel up to ``widest``.
     """
     memory = Memory(widest, pointer(floats), pointer(doubles), pointer(integers))
     every, part, room, halt = pointer(K), pointer(kernel), pointer(active), pointer(stop)
     starting, held, kept, told = pointer(start), pointer(decision), pointer(coef), pointer(summary)
     begins, grid, labels, lower = pointer(starts), pointer(Cs), pointer(p), pointer(unit)
     n_sets, n_C, total = starts.shape[0] - 1, Cs.shape[0], p.shape[0]
-    is_started, is_held, is_kept = start.shape[0] > 0, decision.shape[0] > 0, coef.shape[0] > 0
+    is_started, is_in_memory, is_kept = start.shape[0] > 0, decision.shape[0] > 0, coef.shape[0] > 0
     for problem in range(n_sets):
         first = begins[problem]
         n = begins[problem + 1] - first
@@ -141,7 +141,7 @@ def fold_paths(
                     s, memory, room, scale, drift, tol, max_iter, patience, halt, leaps
                 )
                 b, play, differ = bias(s), play_of_bias(s), spread(s)
-            if is_held:
+            if is_in_memory:
                 for k in range(n):
                     held[at + k] = s.exact[k] + s.p[k] + b
             if is_kept:
