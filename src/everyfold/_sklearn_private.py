@@ -31,8 +31,8 @@ from sklearn.utils.validation import _num_samples as num_samples
 
 from everyfold._typing import AnyArray, Array, Estimator, Index, Params, Targets
 
+# Whether searches call callbacks: since 1.9.
 HAS_CALLBACKS = "callback_ctx" in signature(fit_and_score).parameters
-"""Whether searches call callbacks: since 1.9."""
 
 
 def fit_calibrator(
@@ -67,8 +67,8 @@ class CompiledLibsvm:
         return support, -coef[0], -float(b[0]), status == 0
 
 
+# Whether calibrators are told the kind of their arrays: since 1.8.
 _TAKES_NAMESPACE = "xp" in signature(_fit_calibrator).parameters
-"""Whether calibrators are told the kind of their arrays: since 1.8."""
 
 __all__ = [
     "HAS_CALLBACKS",

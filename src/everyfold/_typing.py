@@ -8,88 +8,88 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+# Numbers in double precision.
 Array: TypeAlias = NDArray[np.float64]
-"""Numbers in double precision."""
 
+# Numbers of any kind, labels or objects.
 AnyArray: TypeAlias = NDArray[Any]
-"""Numbers of any kind, labels or objects."""
 
+# Row numbers.
 Index: TypeAlias = NDArray[np.intp]
-"""Row numbers."""
 
+# True or false for each row.
 Mask: TypeAlias = NDArray[np.bool_]
-"""True or false for each row."""
 
+# Rows: an array, a CSR matrix, a data frame or a list, which have no common type.
 Matrix: TypeAlias = Any
-"""Rows: an array, a CSR matrix, a data frame or a list, which have no common type."""
 
+# What Dask holds elsewhere, which has no types: a collection, a future, a client, a result.
 Lazy: TypeAlias = Any
-"""What Dask holds elsewhere, which has no types: a collection, a future, a client, a result."""
 
+# A user's y: an array, a list, a column of a data frame, or None.
 Targets: TypeAlias = Any
-"""A user's y: an array, a list, a column of a data frame, or None."""
 
+# An estimator or transformer of scikit-learn's kind; it has no common base.
 Estimator: TypeAlias = Any
-"""An estimator or transformer of scikit-learn's kind; it has no common base."""
 
+# A ``cv`` argument: a number, a splitter, an iterable of splits, or None.
 Splitter: TypeAlias = Any
-"""A ``cv`` argument: a number, a splitter, an iterable of splits, or None."""
 
+# A ``scoring`` argument, or what scikit-learn makes of it.
 Scorer: TypeAlias = Any
-"""A ``scoring`` argument, or what scikit-learn makes of it."""
 
+# The score of a fold: a number, a dictionary for several scorers, or None where it failed.
 Score: TypeAlias = Any
-"""The score of a fold: a number, a dictionary for several scorers, or None where it failed."""
 
+# A fitted search, read by its attributes.
 Search: TypeAlias = Any
-"""A fitted search, read by its attributes."""
 
+# Parameters or metadata by name.
 Params: TypeAlias = dict[str, Any]
-"""Parameters or metadata by name."""
 
+# Values or distributions by the names of parameters; or several such sets.
 Grid: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""Values or distributions by the names of parameters; or several such sets."""
 
+# The name of a class.
 Label: TypeAlias = Hashable
-"""The name of a class."""
 
+# Whether the winner is fitted: yes or no, by which metric, or what chooses it from the results.
 Refit: TypeAlias = bool | str | Callable[[Params], int]
-"""Whether the winner is fitted: yes or no, by which metric, or what chooses it from the results."""
 
+# The seed of random choices.
 RandomState: TypeAlias = int | np.random.RandomState | None
-"""The seed of random choices."""
 
+# The score of what cannot be fitted, or that it is an error.
 ErrorScore: TypeAlias = float | Literal["raise"]
-"""The score of what cannot be fitted, or that it is an error."""
 
+# A criterion without folds.
 ClosedName = Literal[
     "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio", "eigenvalue_perturbation"
 ]
-"""A criterion without folds."""
 
+# A loss of numbers.
 NumberLoss = Literal["squared", "quadratic_epsilon", "smooth_epsilon"]
-"""A loss of numbers."""
 
+# A loss of labels.
 LabelLoss = Literal["squared", "huber_hinge", "squared_hinge", "logistic"]
-"""A loss of labels."""
 
+# What is asked of a model; the last by refits only.
 Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
-"""What is asked of a model; the last by refits only."""
 
+# What becomes of candidates that nothing speeds up.
 Fallback = Literal["warn", "refit", "refuse"]
-"""What becomes of candidates that nothing speeds up."""
 
+# How the steps of a Pipeline are fitted.
 Preprocessing = Literal["auto", "per_fold", "once"]
-"""How the steps of a Pipeline are fitted."""
 
+# How a ridge system is factorised.
 Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
-"""How a ridge system is factorised."""
 
+# Whether a score is that of all held-out rows together; "auto" where single rows have none.
 Pooled: TypeAlias = bool | Literal["auto"]
-"""Whether a score is that of all held-out rows together; "auto" where single rows have none."""
 
+# Whether a ridge stays what it is when rows are left out, or grows with their number.
 RidgeScaling = Literal["sum", "mean"]
-"""Whether a ridge stays what it is when rows are left out, or grows with their number."""
 
+# How far the influence series of a fold goes, or whether to refit.
 Order: TypeAlias = float | Literal["auto", "exact", "screen"]
-"""How far the influence series of a fold goes, or whether to refit."""

@@ -23,8 +23,8 @@ from everyfold.io.moments import Moments, Scaling
 from everyfold.kernels.pairwise import Objects
 
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
+# A note on errors that scikit-learn counts as failures of a score, not of a fit.
 HELD_OUT = "The fit succeeded; only the rows that were held out could not be transformed."
-"""A note on errors that scikit-learn counts as failures of a score, not of a fit."""
 
 
 class MetadataError(ValueError):

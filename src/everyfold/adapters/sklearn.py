@@ -23,11 +23,10 @@ from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
 
 _LINEAR = KernelChoice("linear")
 
+# Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+#
+# RidgeClassifier and SVC count rows in every version.
 _LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
-"""Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
-
-RidgeClassifier and SVC count rows in every version.
-"""
 
 
 def _refuse_gammas(estimator: Estimator, instead: str) -> None:
@@ -97,11 +96,11 @@ def _ridge_classifier(estimator: Estimator) -> Model:
     )
 
 
+# Sizes of parameters that single precision holds together with their products.
+#
+# Beyond them scikit-learn's own refits decide, so that no other candidate of a common path
+# suffers.
 _ORDINARY = 1e-30, 1e30
-"""Sizes of parameters that single precision holds together with their products.
-
-Beyond them scikit-learn's own refits decide, so that no other candidate of a common path suffers.
-"""
 
 
 def _is_extreme(value: object) -> bool:
@@ -217,13 +216,13 @@ def _ridge_cv(estimator: Estimator) -> Model:
     )
 
 
+# Of C times a class weight, where the solvers of LogisticRegression find the minimum.
+#
+# Beyond it lbfgs, newton-cg and newton-cholesky stop at different points with any ``tol``: on 150
+# rows of breast cancer from C = 1e11 on, where classes are separable, and below C = 1e-14, where
+# the
+# penalty is all that is left of the objective. Their own refits decide there.
 _LOGISTIC_RANGE = 1e-12, 1e10
-"""Of C times a class weight, where the solvers of LogisticRegression find the minimum.
-
-Beyond it lbfgs, newton-cg and newton-cholesky stop at different points with any ``tol``: on 150
-rows of breast cancer from C = 1e11 on, where classes are separable, and below C = 1e-14, where the
-penalty is all that is left of the objective. Their own refits decide there.
-"""
 
 
 # Weights of classes that differ by more: on 150 rows of breast cancer the minimum found here is

@@ -73,13 +73,13 @@ def _around_and_final(estimator: Estimator) -> Iterator[Estimator]:
         yield estimator
 
 
+# Parameters that are valid one by one, but not with each other or with any kind of rows.
 _COMBINED: dict[type, tuple[str, ...]] = {
     Ridge: ("solver", "positive", "fit_intercept"),
     RidgeClassifier: ("solver", "positive", "fit_intercept"),
     RidgeCV: ("alphas", "gcv_mode", "store_cv_results", "fit_intercept"),
     LogisticRegression: ("solver", "penalty", "dual", "l1_ratio"),
 }
-"""Parameters that are valid one by one, but not with each other or with any kind of rows."""
 
 
 def combination(estimator: Estimator) -> Hashable | None:

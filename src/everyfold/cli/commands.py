@@ -171,11 +171,11 @@ def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
     return f"{job.choice}, {output.as_words(params)}"
 
 
+# What writes the files of the options: the model first, which took the longest.
 _WRITERS: dict[str, Callable[[Path, StudyResult], str]] = {
     **{"save": _save, "out": output.write_results},
     **{"oof": output.write_out_of_fold, "plot": output.write_plot, "report": output.write_page},
 }
-"""What writes the files of the options: the model first, which took the longest."""
 
 
 def plan(options: SearchOptions) -> None:

@@ -19,8 +19,8 @@ import typer
 
 from everyfold._progress import printable
 
+# What typer raises of arguments that it cannot read.
 UsageError: Any = typer.BadParameter.__base__
-"""What typer raises of arguments that it cannot read."""
 
 
 class BadInput(typer.BadParameter):

@@ -20,12 +20,12 @@ from everyfold.io.blocks import rows_at_a_time
 from everyfold.io.svmlight import SvmlightRows
 from everyfold.io.tables import ENDINGS, find_files, is_many, kind_of, one_kind
 
+# Rows that default grids and the kind of the target are taken from, at most twice as many; fewer
+# of them where they are wide.
 SAMPLE, LEAST = 20_000, 1000
-"""Rows that default grids and the kind of the target are taken from, at most twice as many; fewer
-of them where they are wide."""
 
+# Of svmlight files: blocks are dense.
 MOST_FEATURES = 100_000
-"""Of svmlight files: blocks are dense."""
 
 
 def is_folder(path: Path) -> bool:

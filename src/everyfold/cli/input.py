@@ -20,20 +20,20 @@ from everyfold.cli.errors import BadInput
 from everyfold.linalg.memory import available_memory
 
 _PIECE = 1 << 20
+# One part in so many of the free memory is what a file may take, unpacked.
 _SHARE = 4
-"""One part in so many of the free memory is what a file may take, unpacked."""
 
+# Seconds that a named pipe is waited for that nobody writes to.
 _PATIENCE = 2.0
-"""Seconds that a named pipe is waited for that nobody writes to."""
 
 _DEVICE = "is a device, not a file; give a file, or - for standard input"
+# What is refused, by the kind of file.
 _KINDS = {
     stat.S_IFDIR: "is a directory; give a file",
     stat.S_IFSOCK: "is a socket, not a file; give a file",
     stat.S_IFCHR: _DEVICE,
     stat.S_IFBLK: _DEVICE,
 }
-"""What is refused, by the kind of file."""
 
 
 def most_bytes() -> int:

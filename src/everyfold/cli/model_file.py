@@ -54,11 +54,11 @@ _OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpan
 _FOLDS = (FastCrossConformalRegressor, Shared, FoldRefits)
 _OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype, *_FOLDS)
 _TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, *_OTHERS)
+# The types that a file may have besides those that skops itself trusts.
 TRUSTED = [
     *(f"{t.__module__}.{t.__qualname__}" for t in _TYPES),
     *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
 ]
-"""The types that a file may have besides those that skops itself trusts."""
 
 
 @dataclass(frozen=True)

@@ -24,21 +24,21 @@ from everyfold.kernels.pairwise import is_sparse
 from everyfold.operators import Nystrom, RandomFourier
 
 Task = Literal["classification", "regression"]
+# A value of an option: a number, a word or a structure.
 Value: TypeAlias = Any
-"""A value of an option: a number, a word or a structure."""
 
 Grid: TypeAlias = dict[str, list[Value]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic", "huber-svc", "quadratic-svr")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
+# Of a parameter, of a grid, and of a polynomial.
 MOST_VALUES, MOST_CANDIDATES, MOST_DEGREE = 10_000, 1_000_000, 100
-"""Of a parameter, of a grid, and of a polynomial."""
 
+# From so many numbers on, a target with a single other cell is one with a bad cell.
 MANY_NUMBERS = 3
-"""From so many numbers on, a target with a single other cell is one with a bad cell."""
 
+# A whole-numbered target with more values than this is taken for a quantity, not for labels.
 MANY_VALUES = 20
-"""A whole-numbered target with more values than this is taken for a quantity, not for labels."""
 
 _TASKS: dict[str, Task] = {
     **dict.fromkeys(("svc", "logistic", "huber-svc"), "classification"),
@@ -52,8 +52,8 @@ _OWN_PARAMETERS = {"svr": ("epsilon",), "quadratic-svr": ("epsilon",), "huber-sv
 _OWN: dict[str, type] = {
     **{"logistic": KernelLogisticClassifier, "huber-svc": HuberSVC, "quadratic-svr": QuadraticSVR}
 }
+# The structures of kernel matrices that make models of their own.
 OF_LOW_RANK: dict[str, type] = {"nystrom": Nystrom, "fourier": RandomFourier}
-"""The structures of kernel matrices that make models of their own."""
 
 _SPACINGS = ("logspace", "linspace", "geomspace")
 _WORDS: dict[str, Params] = {

@@ -33,8 +33,8 @@ from everyfold.search.reporting import findings_of, write_report
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
+# What a cell begins with that a spreadsheet computes.
 _FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-"""What a cell begins with that a spreadsheet computes."""
 
 
 def records(outcome: StudyResult) -> list[Params]:

@@ -27,17 +27,17 @@ from everyfold.io.blocks import StreamError
 from everyfold.io.svmlight import refuse_line
 
 _MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
+# What damaged files of NumPy, and pyarrow's own errors, are.
 _DAMAGE = (
     *(ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error),
     *(MemoryError, NotImplementedError),  # a size or a method that nobody wrote
 )
-"""What damaged files of NumPy, and pyarrow's own errors, are."""
 
+# Of a table, each of which is a text first.
 MOST_COLUMNS = 100_000
-"""Of a table, each of which is a text first."""
 
+# Of sparse rows.
 MOST_FEATURES = 100_000_000
-"""Of sparse rows."""
 
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 

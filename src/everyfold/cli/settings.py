@@ -29,14 +29,14 @@ from everyfold.cli.options import SearchOptions
 from everyfold.cli.table import Column, TableData
 from everyfold.crossval.closed_criteria import CLOSED
 
+# Rows up to which a report has an honest score: bootstraps take as long as there are rows.
 MOST_KEPT = 5000
-"""Rows up to which a report has an honest score: bootstraps take as long as there are rows."""
 
 _FOLDS = re.compile(
     r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
 )
+# Of --cv 10x5, --order, --n-jobs and --seed.
 MOST_FOLDS, MOST_ORDER, MOST_JOBS, MOST_SEED = 100_000, 1000, 1024, 2**32 - 1
-"""Of --cv 10x5, --order, --n-jobs and --seed."""
 
 
 def check(options: SearchOptions) -> None:

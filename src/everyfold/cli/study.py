@@ -35,11 +35,11 @@ from everyfold.search.calibration import FastCalibratedClassifierCV
 from everyfold.search.hints import Remark, edges
 from everyfold.search.progress import Bar, Progress
 
+# The first grid, and how often it may grow.
 MOST_ROUNDS = 4
-"""The first grid, and how often it may grow."""
 
+# Of held-out rows that probabilities and intervals come from.
 FOLDS = 5
-"""Of held-out rows that probabilities and intervals come from."""
 
 
 class _Search(FastGridSearchCV):

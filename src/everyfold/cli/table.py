@@ -17,17 +17,17 @@ from everyfold.cli.errors import BadInput, nearest
 from everyfold.io import RowSource
 from everyfold.kernels.pairwise import is_sparse
 
+# One column: numbers with NaN for missing cells, or text with "" for them.
 Column: TypeAlias = AnyArray
-"""One column: numbers with NaN for missing cells, or text with "" for them."""
 
+# Names of columns whose equal cells may mean rows of one person, plot or machine.
 _LIKE_AN_ID = re.compile(
     r"(?i)(?<![a-z])(id|patient|subject|person|participant|user|customer|group|family)s?(?![a-z])"
     r"|[a-z]I[dD]$"
 )
-"""Names of columns whose equal cells may mean rows of one person, plot or machine."""
 
+# Entries up to which a sparse matrix becomes dense, which is faster and can be centred.
 _SMALL = 20_000_000
-"""Entries up to which a sparse matrix becomes dense, which is faster and can be centred."""
 
 
 @dataclass(frozen=True)

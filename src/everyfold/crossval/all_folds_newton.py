@@ -39,34 +39,34 @@ from everyfold.solvers import (
     solve_path,
 )
 
+# Newton steps of a fold before it is refitted by itself; most need two to five.
 _STEPS = 30
-"""Newton steps of a fold before it is refitted by itself; most need two to five."""
 
+# How far the fit on all rows goes: folds need a start and a factorisation near to theirs, no more.
+# Its last steps, of a factorisation each, took a seventh of a search of 800 rows.
 _ROUGH = 1e-3
-"""How far the fit on all rows goes: folds need a start and a factorisation near to theirs, no more.
-Its last steps, of a factorisation each, took a seventh of a search of 800 rows."""
 
+# Of conjugate gradients in a Newton step; most need two or three.
 _PRODUCTS = 40
-"""Of conjugate gradients in a Newton step; most need two or three."""
 
+# How far a Newton equation is solved at least, relative to what is left.
 _FORCING = 1e-2
-"""How far a Newton equation is solved at least, relative to what is left."""
 
+# A fold whose violation does not fall by half so many times is refitted by itself.
 _STALLS = 5
-"""A fold whose violation does not fall by half so many times is refitted by itself."""
 
+# A step is shortened if the objective rises at its end, by this share of what it falls first.
 _OVERSHOOT, _HALVINGS = 0.1, 12
-"""A step is shortened if the objective rises at its end, by this share of what it falls first."""
 
+# M is formed if there are more folds than n divided by this: 4 n³ flops for a fourth of those of
+# every product.
 _EXPLICIT = 20
-"""M is formed if there are more folds than n divided by this: 4 n³ flops for a fourth of those of
-every product."""
 
+# Of an array over rows and folds, 16 MB; up to ``ARRAYS`` exist at a time.
 ENTRIES = 2_000_000
-"""Of an array over rows and folds, 16 MB; up to ``ARRAYS`` exist at a time."""
 
+# 17 to 20 were measured (peak of traced memory, 800 and 1500 rows, 300 and 400 folds).
 ARRAYS = 20
-"""17 to 20 were measured (peak of traced memory, 800 and 1500 rows, 300 and 400 folds)."""
 
 _ROUNDING = 4.0 * EPS
 

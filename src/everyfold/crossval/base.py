@@ -19,8 +19,8 @@ from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import FoldErrors
 from everyfold.solvers import Problem
 
+# A value whose estimated relative rounding error exceeds this is not called exact.
 TRUSTED_ERROR = 1e-6
-"""A value whose estimated relative rounding error exceeds this is not called exact."""
 
 _ROUNDING = 10.0 * EPS  # of a sum of many terms
 

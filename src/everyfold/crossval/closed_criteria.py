@@ -21,12 +21,12 @@ from everyfold.solvers import Problem, solve_path
 # -- Fits on all rows as closed criteria read them, whether the loss is smooth or has a kink ------
 
 
+# What rows at a kink give way, as a share of the kernel's diagonal: enough for a system to be well
+# posed, and too little to be seen.
 PINNED = 1e-8
-"""What rows at a kink give way, as a share of the kernel's diagonal: enough for a system to be well
-posed, and too little to be seen."""
 
+# libsvm's usual one.
 TOLERANCE = 1e-3
-"""libsvm's usual one."""
 
 _HINT = "HuberHinge or SmoothEpsilon with a small h"
 
@@ -329,8 +329,8 @@ class EigenvaluePerturbation(_OfSpectrum):
 # -- The radius-margin bound: the smallest sphere around the rows, and the norm of the model ------
 
 
+# How far a radius may be from the smallest one, relative to it.
 _GAP = 1e-9
-"""How far a radius may be from the smallest one, relative to it."""
 
 _STEPS = 1_000_000
 

@@ -30,8 +30,8 @@ from everyfold.operators.base import SupportsMatmul, having
 from everyfold.operators.iterative import Preconditioner
 from everyfold.solvers import Problem
 
+# Bytes that all blocks of an iteration may take together.
 MEMORY = 512e6
-"""Bytes that all blocks of an iteration may take together."""
 
 _BLOCKS = 12
 

@@ -27,8 +27,8 @@ from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import DualModel, Response, Solution, influence_series
 from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 
+# Up to this many folds the certificate is worked out by default; it costs a product for each.
 CERTIFIED_FOLDS = 100
-"""Up to this many folds the certificate is worked out by default; it costs a product for each."""
 
 _SAME_PIECE = 1e-9
 

@@ -23,8 +23,8 @@ from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestK
 from everyfold.operators.response import RidgeModels, Solution, StructureError
 from everyfold.solvers import Fit, Problem, solve_path
 
+# What a solver makes once for all training sets.
 Shared = TypeVar("Shared")
-"""What a solver makes once for all training sets."""
 
 
 @dataclass(frozen=True)
@@ -276,8 +276,8 @@ def _loop(task: _Stage[Shared], table: _Answers, threads: int) -> None:
 # -- Refitting: the criterion everything else is measured against, and at times the cheapest ------
 
 
+# By problem and ridge.
 Starts = list[dict[float, Solution]]
-"""By problem and ridge."""
 
 
 @dataclass(frozen=True)

@@ -37,22 +37,21 @@ from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths
 
+# Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
+# standard deviation of y for numbers.
 SMOOTHING = 0.05
-"""Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
-standard deviation of y for numbers."""
 
+# How much looser than libsvm's the tolerance of a fit may be that rows are only left out of.
 LOOSER = 10.0
-"""How much looser than libsvm's the tolerance of a fit may be that rows are only left out of."""
 
 
+# Where C times the largest entry of the kernel is above this, its last digits turn labels.
 STEEP = 1e3
-"""Where C times the largest entry of the kernel is above this, its last digits turn labels."""
 
+# Kernels whose smallest entry is above this share of the largest are read without a constant.
+#
+# In float32 the constant would take the digits that decide. Below, less than one digit is gained.
 NEARLY_CONSTANT = 0.9
-"""Kernels whose smallest entry is above this share of the largest are read without a constant.
-
-In float32 the constant would take the digits that decide. Below, less than one digit is gained.
-"""
 
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
 

@@ -28,55 +28,54 @@ from everyfold.svm.leave_one_out import (
 )
 from everyfold.svm.paths import Kernel, PathResults, Stop, epsilon_paths, hinge_paths
 
+# The width h over which the kink of the loss is rounded, in standard deviations of y.
 SMOOTHING = 0.1
-"""The width h over which the kink of the loss is rounded, in standard deviations of y."""
 
+# A held-out value may be wrong by this share of what the other rows made up for.
 DOUBT = 0.6
-"""A held-out value may be wrong by this share of what the other rows made up for."""
 
+# A margin y f(x) of at least this is never in doubt.
 CLOSE = 0.1
-"""A margin y f(x) of at least this is never in doubt."""
 
+# A regression refits rows whose value may be wrong by this share of its root mean square error.
 SEEN = 0.1
-"""A regression refits rows whose value may be wrong by this share of its root mean square error."""
 
+# Rows this near to their kink may change sides when a row in doubt is left out.
 REACH = 0.5
-"""Rows this near to their kink may change sides when a row in doubt is left out."""
 
+# The tolerance of a regression fitted without a row, in standard deviations of y.
 PRECISION = 0.005
-"""The tolerance of a regression fitted without a row, in standard deviations of y."""
 
+# Cs share a factorisation if this adds at most this share of rows to those at the kink of each.
 ALIKE = 0.1
-"""Cs share a factorisation if this adds at most this share of rows to those at the kink of each."""
 
+# A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii.
 ISOLATED = 1e-3
-"""A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii."""
 
+# Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
+# differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii.
 STRETCH, STIFF = 20.0, 0.01
-"""Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
-differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii."""
 
+# Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows).
 FEW, SHARE = 30, 0.3
-"""Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows)."""
 
+# Values whose standard deviation is below FLAT tolerances are solved to FINER of it.
+#
+# Ten times as much still moves R² by 3e-4 (70 rows of diabetes, a linear kernel, y with a standard
+# deviation of 77 tolerances). Each digit costs 10 to 30 % of the steps of the fit, and few at a
+# small
+# C (breast cancer, 569 rows).
 FLAT, FINER = 100.0, 1e-4
-"""Values whose standard deviation is below FLAT tolerances are solved to FINER of it.
 
-Ten times as much still moves R² by 3e-4 (70 rows of diabetes, a linear kernel, y with a standard
-deviation of 77 tolerances). Each digit costs 10 to 30 % of the steps of the fit, and few at a small
-C (breast cancer, 569 rows).
-"""
-
+# The share of that standard deviation, or of that of y in regression, by which such values may be
+# off and are called exact.
 DECIDED = 0.01
-"""The share of that standard deviation, or of that of y in regression, by which such values may be
-off and are called exact."""
 
+# Tolerances by which rounding may change other values that are called exact.
+#
+# At 0.05 of a margin labels begin to turn (iris, gamma = 0.01, C = 1e7), while linear kernels of
+# unscaled columns, of which libsvm's rounding is the same, still agree with it.
 NOISY = 50.0
-"""Tolerances by which rounding may change other values that are called exact.
-
-At 0.05 of a margin labels begin to turn (iris, gamma = 0.01, C = 1e7), while linear kernels of
-unscaled columns, of which libsvm's rounding is the same, still agree with it.
-"""
 
 ROUNDING = 6e-8  # of an entry of the kernel in float32, relative
 

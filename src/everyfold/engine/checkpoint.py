@@ -285,10 +285,11 @@ def _is_header(header: Json) -> bool:
 # -- What a search is known by in another process: digests of data, folds, candidates and options -
 
 
+# Of every part of a search, what belongs to it by name: a digest, or a version.
 Fingerprint = dict[str, dict[str, str]]
-"""Of every part of a search, what belongs to it by name: a digest, or a version."""
 
 _PACKAGES = ("everyfold", "numpy", "scipy", "scikit-learn", "numba")
+# The names of options that users know by others.
 _PUBLIC = {
     "asked": "order",
     "train_scores": "return_train_score",
@@ -296,7 +297,6 @@ _PUBLIC = {
     "pools": "pooled",
     "selects_by": "refit",
 }
-"""The names of options that users know by others."""
 
 
 def fingerprint(request: Request, data: Data) -> Fingerprint:

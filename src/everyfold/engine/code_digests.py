@@ -43,19 +43,19 @@ from sklearn.base import BaseEstimator
 
 from everyfold._typing import AnyArray, Matrix, Params
 
+# Something of any kind, which is asked for its kind.
 Value: TypeAlias = Any
-"""Something of any kind, which is asked for its kind."""
 
+# Of a module, what its globals are.
 Names: TypeAlias = Params
-"""Of a module, what its globals are."""
 
 
 class JournalError(ValueError):
     """A journal that cannot be used: of another search, in use, or no journal at all."""
 
 
+# Numbers of an array that is not contiguous that are copied at a time.
 _BLOCK = 2**24
-"""Numbers of an array that is not contiguous that are copied at a time."""
 
 _ATOMS = (type(None), bool, float, complex, str, EllipsisType, NotImplementedType)
 _BUILT_IN = (
@@ -63,11 +63,11 @@ _BUILT_IN = (
     *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
 )
 _CACHING = type(cache(len))
+# Types whose values decide nothing that is computed: locks, and what is kept for a while.
 _WITHOUT_MEANING = (type(Lock()), type(RLock()), WeakKeyDictionary, WeakValueDictionary, WeakSet)
-"""Types whose values decide nothing that is computed: locks, and what is kept for a while."""
 
+# Those that are needed, wherever they are installed.
 _PACKAGES = {"everyfold", "numpy", "scipy", "sklearn", "joblib", "numba"}
-"""Those that are needed, wherever they are installed."""
 
 _OF_MODULES = {"__name__", "__file__", "__doc__", "__spec__", "__loader__", "__package__"}
 _OF_MODULES |= {"__builtins__", "__cached__", "__path__"}

@@ -10,8 +10,8 @@ from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.squared_loss import squared
 from everyfold.linalg.memory import check_workers
 
+# Evaluations of a descent; between 3 and the most that are allowed.
 TYPICAL_GRADIENTS = 8
-"""Evaluations of a descent; between 3 and the most that are allowed."""
 
 
 def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cost:
@@ -28,11 +28,11 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 
+# What needs less memory, whichever machine is asked for: not all of them have an operator.
 _LOW_RANK = (
     "or a machine of low rank: LSSVC(operator=Nystrom(1000)), or LSSVR(operator=Nystrom(1000)) for "
     "numbers"
 )
-"""What needs less memory, whichever machine is asked for: not all of them have an operator."""
 
 
 @dataclass(frozen=True)

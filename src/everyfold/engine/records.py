@@ -62,8 +62,8 @@ def _bytes(item: object) -> int:
     return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
 
 
+# The status of a candidate that nothing speeds up: its scores are those of its own refits.
 REFITTED = "refitted"
-"""The status of a candidate that nothing speeds up: its scores are those of its own refits."""
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ def _with_training_rows(folds: Folds) -> Folds:
     return Folds(folds.n, tuple(fold.test for fold in wide.values()), folds.helds, wide)
 
 
+# What candidates of one kernel have to agree in to be evaluated together.
 _SHARED = [f.name for f in fields(Model) if f.name not in ("choice", "operator", "ridges", "C")]
-"""What candidates of one kernel have to agree in to be evaluated together."""
 
 
 @dataclass(frozen=True)

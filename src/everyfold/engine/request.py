@@ -41,8 +41,8 @@ from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
 from everyfold.operators.base import OperatorChoice
 
+# Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal.
 NEAR_IDENTITY = 1.5e-8
-"""Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal."""
 
 
 @dataclass(frozen=True)

@@ -104,8 +104,8 @@ def _deviations(columns: Sequence[Array | None]) -> Array:
         return np.array([0.0 if values is None else float(np.std(values)) for values in columns])
 
 
+# Scores that are put together at most.
 _AT_ONCE = 1_000_000
-"""Scores that are put together at most."""
 
 
 def _formatted(

@@ -19,8 +19,8 @@ from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Outcome
 from everyfold.engine.scoring.fold_scores import FoldScores
 
+# What json reads: dictionaries, lists, texts, numbers and None.
 Json: TypeAlias = Any
-"""What json reads: dictionaries, lists, texts, numbers and None."""
 
 _RECORDS: dict[str, type] = {"Outcome": Outcome, "FoldScores": FoldScores}
 

@@ -13,10 +13,10 @@ from everyfold.crossval import InexactWarning
 from everyfold.crossval.base import TRUSTED_ERROR
 from everyfold.engine.records import Outcome
 
+# The status of a candidate whose scores are an approximation of unknown error.
 ESTIMATED = "estimated"
-"""The status of a candidate whose scores are an approximation of unknown error."""
+# The status of a candidate that an influence series says nothing of.
 NEAR_IDENTITY = "near identity"
-"""The status of a candidate that an influence series says nothing of."""
 
 
 def exclude(outcome: Outcome) -> Outcome:

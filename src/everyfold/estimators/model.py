@@ -263,11 +263,11 @@ class Model:
         return list(groups.items())
 
 
+# What to use instead of SVC and SVR, whose duals are solved on the full kernel matrix.
 _SMOOTH = (
     "or a model with a smooth loss and a low-rank kernel, with the same grid: "
     "HuberSVC(operator=Nystrom(1000)), or QuadraticSVR(operator=Nystrom(1000)) for regression"
 )
-"""What to use instead of SVC and SVR, whose duals are solved on the full kernel matrix."""
 
 
 def _low_rank(n_rows: int, n_features: int, seed: int) -> Structure:
@@ -305,8 +305,8 @@ def _class_factors(class_weight: dict[Label, float], target: Labels) -> Array:
     return np.array([float(class_weight.get(label, 1.0)) for label in target.classes.tolist()])
 
 
+# Packages that replace scikit-learn's estimators by faster ones of the same name.
 _PATCHES = ("sklearnex", "daal4py")
-"""Packages that replace scikit-learn's estimators by faster ones of the same name."""
 
 
 def original(kind: type) -> type:

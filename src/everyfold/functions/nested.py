@@ -231,8 +231,8 @@ class _Part:
     is_exact: bool
 
 
+# By candidate and fold.
 Parts = dict[int, dict[int, _Part]]
-"""By candidate and fold."""
 
 
 def _parts(done: Iterable[Sequence[Outcome]], asked: Request, data: Data) -> Parts | None:

@@ -21,17 +21,17 @@ from everyfold.operators.base import SupportsResponse, having
 from everyfold.solvers import Problem
 
 GAMMA_BOUNDS = (-14.0, 6.0)
+# How far the logarithms of a gamma and of the ridge may go from where they start.
 RIDGE_BOUNDS = (-9.0, 9.0)
-"""How far the logarithms of a gamma and of the ridge may go from where they start."""
 
+# A descent ends where the objective falls by less than this share of the start's error.
 TOLERANCE = 1e-3
-"""A descent ends where the objective falls by less than this share of the start's error."""
 
+# The error, relative to that of the start, where a fold breaks down numerically.
 _HOPELESS = 1e6
-"""The error, relative to that of the start, where a fold breaks down numerically."""
 
+# The smallest error, relative to the variance of y, that others are compared with.
 _LEAST = 1e-12
-"""The smallest error, relative to the variance of y, that others are compared with."""
 
 
 @dataclass(frozen=True)

@@ -57,11 +57,11 @@ from everyfold.plotting import FeatureWeightsDisplay
 from everyfold.plotting.score_table import Axes
 from everyfold.search.reporting import ResultView
 
+# Strengths that "auto" tries, besides staying at the start; from strong to weak.
 SHRINKAGES = (0.03, 0.003)
-"""Strengths that "auto" tries, besides staying at the start; from strong to weak."""
 
+# What walks depend on besides data, folds, estimator and start.
 _ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
-"""What walks depend on besides data, folds, estimator and start."""
 
 
 def _has(name: str) -> Any:
@@ -477,8 +477,8 @@ def _seeded(model: Model, random: np.random.RandomState) -> Model:
 
 
 START_GAMMAS = np.logspace(-2.0, 0.8, 5)
+# The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges.
 START_RIDGES = np.logspace(-5.0, 2.0, 8)
-"""The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges."""
 
 
 def grid_of(

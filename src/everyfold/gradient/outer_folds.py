@@ -30,8 +30,8 @@ from everyfold.linalg.memory import keep_pages
 from everyfold.operators import Nystrom
 
 OUTER_FOLDS = 5
+# With more folds than this, these many sets of them are left out by the outer cross-validation.
 MOST_OUTER_FOLDS = 10
-"""With more folds than this, these many sets of them are left out by the outer cross-validation."""
 
 
 @dataclass(frozen=True)
@@ -346,8 +346,8 @@ def _walk(
 # -- Which point of a path is chosen by the scores of outer folds, and the path in words ----------
 
 
+# Standard errors by which a point has to be better; if one fold alone differs, it is just one.
 MARGIN = 1.0 + 1e-9
-"""Standard errors by which a point has to be better; if one fold alone differs, it is just one."""
 
 
 @dataclass(frozen=True)

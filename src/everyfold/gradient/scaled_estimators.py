@@ -22,8 +22,8 @@ from everyfold.losses import Squared
 from everyfold.operators import Dense, Nystrom
 from everyfold.search.grid import FastGridSearchCV
 
+# The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y.
 PENALTIES = np.logspace(-1.0, 3.0, 9)
-"""The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y."""
 
 _KERNELS = ("rbf", "laplacian", "polynomial", "poly", "linear")
 

@@ -14,14 +14,14 @@ from scipy import sparse
 from everyfold._progress import told
 from everyfold._typing import AnyArray, Array, Index, Label, Matrix, Targets
 
+# The set of rows that no fold holds out.
 NEVER = -1
-"""The set of rows that no fold holds out."""
 
+# The set of all rows, where sets overlap.
 TOTAL = -2
-"""The set of all rows, where sets overlap."""
 
+# Of what is summed of a batch: one number for each of its rows and columns.
 BLOCK_BYTES = 32_000_000
-"""Of what is summed of a batch: one number for each of its rows and columns."""
 
 MOST_ROWS = 65_536
 

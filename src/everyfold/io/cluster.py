@@ -19,8 +19,8 @@ Result = TypeVar("Result")
 _CHAINS_A_THREAD = 2
 _FAN_IN = 8
 _TRIES = 3
+# Seconds that a cluster without workers is waited for.
 _PATIENCE = 60.0
-"""Seconds that a cluster without workers is waited for."""
 
 
 class ClusterError(RuntimeError):

@@ -321,8 +321,8 @@ class _Taking:
 
 # -- collections -------------------------------------------------------------------------------
 
+# The token of a collection, the names and the number of its features, and its partitions.
 _Found = tuple[str, tuple[str, ...] | None, int, list[_Lazy]]
-"""The token of a collection, the names and the number of its features, and its partitions."""
 
 
 def _check_dask() -> None:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from everyfold._typing import Matrix
 
+# Rows, drawn uniformly, that landmarks of more rows than that are chosen from.
 SAMPLE = 20_000
-"""Rows, drawn uniformly, that landmarks of more rows than that are chosen from."""
 
 
 class Sampled(Protocol):

@@ -347,8 +347,8 @@ _KINDS: dict[type[RowSource], tuple[str, ...]] = {
     CsvRows: (".csv",),
     SvmlightRows: (".svm", ".libsvm", ".svmlight"),
 }
+# The endings of the names of files that can be read in blocks.
 ENDINGS = tuple(ending for endings in _KINDS.values() for ending in endings)
-"""The endings of the names of files that can be read in blocks."""
 
 _PACKED = (".gz", ".bz2", ".xz")
 

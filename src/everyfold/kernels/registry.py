@@ -25,11 +25,11 @@ from everyfold.kernels.kernels import (
 from everyfold.kernels.pairwise import variance
 from everyfold.kernels.precomputed import check_gamma
 
+# One number for all features, a rule that gives it, or a number for each.
 Gamma: TypeAlias = float | Literal["scale", "auto"] | Sequence[float] | Array | None
-"""One number for all features, a rule that gives it, or a number for each."""
 
+# A kernel by its name, as an object, or as a function of two rows.
 KernelLike: TypeAlias = str | Kernel | Callable[..., Matrix]
-"""A kernel by its name, as an object, or as a function of two rows."""
 
 PLAIN: dict[str, type[Kernel]] = {"linear": Linear, "cosine": Cosine, "precomputed": Precomputed}
 WITH_GAMMA: dict[str, type[RBF] | type[Laplacian]] = {"rbf": RBF, "laplacian": Laplacian}

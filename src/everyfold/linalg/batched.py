@@ -33,11 +33,11 @@ _njit: Any = njit
 # Sums may be reordered, but NaN must stay what it is: it marks a block that is not definite.
 _OPTIONS = {"nogil": True, "fastmath": {"reassoc", "contract", "nsz"}, "error_model": "numpy"}
 
+# Rows of a panel and columns of a strip; a strip of 8 columns would not become vectors.
 PANEL, STRIP = 8, 16
-"""Rows of a panel and columns of a strip; a strip of 8 columns would not become vectors."""
 
+# Sets that a thread solves at a time: few, so that an interrupt is noticed while they run.
 _PIECE = 16
-"""Sets that a thread solves at a time: few, so that an interrupt is noticed while they run."""
 
 
 def _compiled(function: _Function) -> _Function:

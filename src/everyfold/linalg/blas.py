@@ -20,15 +20,15 @@ from threadpoolctl import ThreadpoolController
 
 from everyfold._typing import Array
 
+# What numbers are, by the first letter of a function.
 _PRECISIONS = {"s": ("float *", c_float), "d": ("double *", c_double)}
-"""What numbers are, by the first letter of a function."""
 
+# Of each function: words, whole numbers and single numbers, and addresses of arrays.
 _ARGUMENTS = {
     "syrk": "word word whole whole number matrix whole number matrix whole",
     "syr2k": "word word whole whole number matrix whole matrix whole number matrix whole",
     "latrd": "word whole whole matrix whole matrix matrix matrix whole",
 }
-"""Of each function: words, whole numbers and single numbers, and addresses of arrays."""
 
 
 @cache
@@ -114,8 +114,8 @@ def add_gram(V: Array, gram: Array) -> Array:
 # spinning costs far more than a second core gives. One place decides, everything else asks.
 
 
+# Below this size one BLAS thread is faster than two (measured by ``benchmarks/constants.py``).
 SINGLE_THREAD_ROWS = 600
-"""Below this size one BLAS thread is faster than two (measured by ``benchmarks/constants.py``)."""
 
 
 @cache

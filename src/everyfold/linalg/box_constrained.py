@@ -7,8 +7,8 @@ from scipy.linalg import lapack
 
 from everyfold._typing import Array, Index
 
+# The share of rows at their bounds above which a system of the others costs less.
 FEW = 1 / 6
-"""The share of rows at their bounds above which a system of the others costs less."""
 
 Bounds = tuple[Array, Array]
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from everyfold.io.samples import SAMPLE
 
+# Bytes where nothing is known of a limit.
 UNKNOWN = 1 << 62
-"""Bytes where nothing is known of a limit."""
 
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
@@ -119,8 +119,8 @@ def _text(path: Path) -> str:
         return ""
 
 
+# Bytes that are there if the interpreter is: no limit is looked up for them.
 TRIFLE = 1 << 24
-"""Bytes that are there if the interpreter is: no limit is looked up for them."""
 
 
 def fits(n: int, rank: int) -> bool:
@@ -129,11 +129,11 @@ def fits(n: int, rank: int) -> bool:
     return needed <= TRIFLE or needed <= available_memory()
 
 
+# What a single use of memory may take of what is free: the sums of a pass.
 SHARE_OF_MEMORY = 0.25
-"""What a single use of memory may take of what is free: the sums of a pass."""
 
+# What a sample of rows may take of all memory that there could be.
 SHARE_OF_LIMIT = 0.125
-"""What a sample of rows may take of all memory that there could be."""
 
 LEAST_SAMPLE = 1250
 
@@ -231,5 +231,5 @@ def keep_pages() -> None:
         np.empty(_LESSON, dtype=np.uint8)
 
 
+# Just below the largest block that the C library learns from.
 _LESSON = 31 * 2**20
-"""Just below the largest block that the C library learns from."""

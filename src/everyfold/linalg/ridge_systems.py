@@ -47,8 +47,8 @@ from everyfold.linalg.symmetric import (
 # -- What a factorisation is: a symmetric matrix once, then a system for each ridge ---------------
 
 
+# How many right-hand sides are rotated back together.
 _COLUMNS = 64
-"""How many right-hand sides are rotated back together."""
 
 
 class RidgeSystem(ABC):
@@ -180,11 +180,11 @@ def factorise(K: Array, route: Route) -> Factorisation:
     raise ValueError(f"route={route!r} is not one of {ROUTES}")
 
 
+# Entries of all blocks together from which a compiled loop is worth loading.
 COMPILED_FROM = 2_000_000
-"""Entries of all blocks together from which a compiled loop is worth loading."""
 
+# Inverses that exist at a time; with what they are made of, six n×n arrays.
 _TOGETHER = 3
-"""Inverses that exist at a time; with what they are made of, six n×n arrays."""
 
 # -- eigendecomposition ---------------------------------------------------------------------------
 

@@ -14,19 +14,19 @@ from scipy.linalg import blas, lapack
 
 from everyfold._typing import Array, Mask
 
+# Numbers in the blocks of folds that exist at a time.
 CHUNK = 8_000_000
-"""Numbers in the blocks of folds that exist at a time."""
 
+# Up to this size NumPy's batched solver beats one LAPACK call a block.
 SMALL_BLOCK = 12
-"""Up to this size NumPy's batched solver beats one LAPACK call a block."""
 
 EPS = float(np.finfo(np.float64).eps)
 
+# Entries of a tall matrix that are weighted at a time, about 32 MB.
 _BLOCK = 4_000_000
-"""Entries of a tall matrix that are weighted at a time, about 32 MB."""
 
+# Of the condition number: systems that are this well conditioned need no better estimate.
 _CLEAR, _ITERATIONS = 1e-8, 12
-"""Of the condition number: systems that are this well conditioned need no better estimate."""
 
 _TILE = 256
 _LEAF, _BLOCKED = 64, 1024

@@ -413,5 +413,5 @@ class Structure(ABC):
         return self.with_params(**changes) if changes else self
 
 
+# What ``operator=`` takes.
 OperatorChoice: TypeAlias = Literal["auto", "dense"] | Structure
-"""What ``operator=`` takes."""

@@ -41,8 +41,8 @@ from everyfold.operators.response import (
 
 Spectrum = NDArray[np.complex128]
 
+# Factors whose largest is at most this many times the smallest count as balanced.
 BALANCED = 4.0
-"""Factors whose largest is at most this many times the smallest count as balanced."""
 
 
 @dataclass(frozen=True)
@@ -236,11 +236,11 @@ def nearest_factors(n: int, levels: int, n_folds: int | None = None) -> tuple[in
     raise ValueError(f"n_samples={n} is too small for {levels} levels; use fewer levels")
 
 
+# Clipping more than this share of the spectrum is worth a warning.
 CLIPPED_SHARE = 0.01
-"""Clipping more than this share of the spectrum is worth a warning."""
 
+# How many frequencies are handled at a time where the result is a sum.
 _PIECE = 1 << 14
-"""How many frequencies are handled at a time where the result is a sum."""
 
 
 class CirculantWarning(UserWarning):

@@ -26,11 +26,11 @@ from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion
 from everyfold.operators.landmarks import refuse_indefinite
 
+# What rounding may do to a sum, relative to it; scores move by a hundredth of that or less.
 TRUSTED = 1e-8
-"""What rounding may do to a sum, relative to it; scores move by a hundredth of that or less."""
 
+# Rows of a sample that are looked at to decide what is summed.
 PROBE = 1000
-"""Rows of a sample that are looked at to decide what is summed."""
 
 
 class FeatureMap(ABC):

@@ -30,18 +30,18 @@ from everyfold.linalg.tridiagonal import ridge_solutions
 from everyfold.operators.features import FeatureMap
 from everyfold.operators.response import RidgeModels
 
+# Differences below this share of what they are taken of have lost their digits.
 DISTINCT = 1e-5
-"""Differences below this share of what they are taken of have lost their digits."""
 
+# Up to this many ridges a Cholesky factor each is cheaper than one tridiagonal reduction.
 FEW_RIDGES = 4
-"""Up to this many ridges a Cholesky factor each is cheaper than one tridiagonal reduction."""
 
+# The condition number of a Gram matrix from which on ridges are solved again, more safely: their
+# values would be off by 1e-8 and more. Columns take five times as long as their Gram matrix.
 ILL = 1e8
-"""The condition number of a Gram matrix from which on ridges are solved again, more safely: their
-values would be off by 1e-8 and more. Columns take five times as long as their Gram matrix."""
 
+# Targets that differ by less than this share of their mean are constant up to rounding.
 NEGLIGIBLE = 1e-11
-"""Targets that differ by less than this share of their mean are constant up to rounding."""
 
 
 @dataclass

@@ -19,13 +19,13 @@ from everyfold._typing import Array, Index, Matrix
 from everyfold.kernels import Kernel
 from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError
 
+# Pivots proposed at a time, so that columns are computed and subtracted by matrix products.
 PROPOSALS = 64
-"""Pivots proposed at a time, so that columns are computed and subtracted by matrix products."""
 
 _KMEANS_STEPS = 20
 
+# What is below 0 by this share of the largest value is not so by rounding.
 _ROUNDING = 1e-6
-"""What is below 0 by this share of the largest value is not so by rounding."""
 
 
 def refuse_indefinite(values: Array, scale: float) -> None:

@@ -36,8 +36,8 @@ from everyfold.operators.features import FeatureMap, Plain, Turned
 from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
 
+# Entries of V, about 32 MB, from which on sums over rows save memory.
 BLOCK = 4_000_000
-"""Entries of V, about 32 MB, from which on sums over rows save memory."""
 
 
 class Mapped(Structure):

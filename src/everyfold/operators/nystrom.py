@@ -24,8 +24,8 @@ from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
 from everyfold.operators.response import StructureError
 
+# The most landmarks that are taken where no number is asked for.
 DEFAULT_LANDMARKS = 1000
-"""The most landmarks that are taken where no number is asked for."""
 
 _POWER_STEPS = 30
 

@@ -45,8 +45,8 @@ def influence_series(first: Array, step: Callable[[Array], Array], order: int) -
 
 _POWER_STEPS = 30
 
+# A linear map.
 Linear: TypeAlias = Callable[[Array], Array]
-"""A linear map."""
 
 
 class StructureError(ValueError):

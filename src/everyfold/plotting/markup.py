@@ -7,8 +7,8 @@ from html import escape
 
 from everyfold._progress import printable
 
+# Elements without an end.
 _VOID = ("input", "meta")
-"""Elements without an end."""
 
 
 class Markup(str):

@@ -21,11 +21,11 @@ from everyfold._typing import AnyArray, Array, Estimator, Mask, Matrix, Search, 
 from everyfold.plotting.score_table import Axes, new_axes, plain, pyplot
 from everyfold.plotting.worst_rows import known_rows
 
+# With more classes than that the confusion matrix is colours without numbers.
 MOST_NUMBERS = 20
-"""With more classes than that the confusion matrix is colours without numbers."""
 
+# Of more classes than that the hardest have an ROC curve.
 MOST_CURVES = 10
-"""Of more classes than that the hardest have an ROC curve."""
 
 Kind = Literal["predicted", "confusion", "roc", "calibration"]
 

@@ -20,8 +20,8 @@ from everyfold.plotting.score_table import (
     short,
 )
 
+# With more lines than that only the best has a band, and their names stand beside the picture.
 MOST_BANDS = 6
-"""With more lines than that only the best has a band, and their names stand beside the picture."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

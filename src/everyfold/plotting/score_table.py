@@ -17,8 +17,8 @@ from everyfold.plotting.markup import Markup, table, tag
 RIDGES = ("alpha", "C")
 
 
+# Axes of matplotlib, which need not be installed.
 Axes: TypeAlias = Any
-"""Axes of matplotlib, which need not be installed."""
 
 
 def pyplot() -> Any:
@@ -153,8 +153,8 @@ def short(name: str) -> str:
 # -- The candidates of a search as a table of a page ----------------------------------------------
 
 
+# So many, the best, are on a page.
 MOST_CANDIDATES = 1000
-"""So many, the best, are on a page."""
 
 MOST_LETTERS = 80
 

@@ -305,8 +305,8 @@ def _repeat(findings: Findings) -> Iterator[Markup]:
 # -- Pictures as text within a page: black becomes the colour of its text, in light and in dark ---
 
 
+# More points or cells than that are one image of pixels within the picture.
 MOST_SHAPES = 600
-"""More points or cells than that are one image of pixels within the picture."""
 
 _LOOK: Any = {
     "svg.fonttype": "none",

@@ -498,11 +498,11 @@ def _check_classes(y: Targets, outer: Splitter, inner: int) -> None:
 # -- Is one candidate better than another? Tests on the scores of the same folds ------------------
 
 
+# What is drawn or held out as a whole.
 Unit = Literal["row", "group"]
-"""What is drawn or held out as a whole."""
 
+# Differences of scores that are no larger, relative to the scores, say nothing.
 _ROUNDING = 1e-12
-"""Differences of scores that are no larger, relative to the scores, say nothing."""
 
 
 @dataclass(frozen=True)

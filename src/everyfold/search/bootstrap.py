@@ -13,8 +13,8 @@ from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
 
+# Rows of bags that are scored at a time.
 _MOST_VALUES = 1 << 22
-"""Rows of bags that are scored at a time."""
 
 
 @dataclass(frozen=True)

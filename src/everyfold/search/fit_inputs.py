@@ -14,12 +14,12 @@ from everyfold._typing import AnyArray, Index, Matrix, Params, Targets
 from everyfold.io import RowSource
 from everyfold.io.dask import is_lazy
 
+# Numbers that are copied at a time.
 _BLOCK = 2**22
-"""Numbers that are copied at a time."""
+# Kinds of arrays that are known by their numbers.
 _NUMBERS = "biuf"
-"""Kinds of arrays that are known by their numbers."""
+# Types of objects that are known by their words.
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
-"""Types of objects that are known by their words."""
 
 
 @dataclass(frozen=True)

@@ -15,18 +15,18 @@ from everyfold.adapters.pipelines import freeze
 from everyfold.engine.records import Outcome
 from everyfold.engine.status import ESTIMATED
 
+# From this many values on, an end of them is worth a warning: somebody meant to cover a range.
 WORTH_VALUES = 5
-"""From this many values on, an end of them is worth a warning: somebody meant to cover a range."""
 
 WORTH_ERRORS = 2.0
+# What the last step must gain for that: standard errors, and a share of the range of scores.
 WORTH_SHARE = 0.05
-"""What the last step must gain for that: standard errors, and a share of the range of scores."""
 
+# Parameters that have further values beyond most ends.
 _GOING_ON = frozenset({"alpha", "C", "gamma", "epsilon", "degree", "coef0", "h"})
-"""Parameters that have further values beyond most ends."""
 
+# Where there is nothing below, if that is not 0.
 _LOWEST = {"degree": 1.0}
-"""Where there is nothing below, if that is not 0."""
 
 
 @dataclass(frozen=True)

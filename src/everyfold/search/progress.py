@@ -86,8 +86,8 @@ class Round:
         return float(done / sum(self._costs.values())) if self._costs else 0.0
 
 
+# Seconds between two states of a bar.
 _GLANCE = 0.1
-"""Seconds between two states of a bar."""
 
 
 class Progress(ProgressListener):

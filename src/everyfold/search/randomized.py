@@ -17,8 +17,8 @@ from everyfold.adapters.sklearn import UnknownEstimatorError, read_estimator
 
 _RIDGES = ("alpha", "C")
 
+# Distributions, or lists of values, by the names of parameters.
 _Options: TypeAlias = Mapping[str, Any]
-"""Distributions, or lists of values, by the names of parameters."""
 
 
 def check_free_ridges(estimator: Estimator, distributions: Grid, count: int) -> None:

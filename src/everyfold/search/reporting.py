@@ -21,8 +21,8 @@ from everyfold.report.page import Findings, page, result_view
 from everyfold.search.assessment import HonestScore
 from everyfold.search.fit_inputs import FitInputs
 
+# Of the call that repeats a search.
 MOST_LETTERS = 4000
-"""Of the call that repeats a search."""
 
 
 class ResultView:

@@ -16,12 +16,12 @@ from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import Quadratic, Response, Solution
 from everyfold.solvers.problem import Problem
 
+# The relative violation of the conditions of a minimum at which Newton's method has converged.
 STATIONARITY = 1e-10
-"""The relative violation of the conditions of a minimum at which Newton's method has converged."""
 
+# The relative error of f at a minimum, a tenth of what is called exact. It counts where a small
+# ridge leaves forces that are small beside those at u = 0.
 RESOLVED = 1e-7
-"""The relative error of f at a minimum, a tenth of what is called exact. It counts where a small
-ridge leaves forces that are small beside those at u = 0."""
 
 MAX_STEPS = 200
 _OVERSHOOT = 0.1

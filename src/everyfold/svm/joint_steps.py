@@ -19,16 +19,16 @@ from everyfold._typing import Array, Index
 from everyfold.linalg.box_constrained import boxed_step
 from everyfold.svm.core.workspace import BETA, DOUBLES, FLOATS, HI, LO, UP, G
 
+# Pair steps on n rows that cost as much as a leap of m coefficients: (FIXED + COST · m³) / n.
 FIXED, COST = 4e5, 0.04
-"""Pair steps on n rows that cost as much as a leap of m coefficients: (FIXED + COST · m³) / n."""
 
+# Pair steps between two leaps, and free coefficients, or a third of all, that leaps are for.
 LEAST, MOST = 256, 1000
-"""Pair steps between two leaps, and free coefficients, or a third of all, that leaps are for."""
 
+# Ridges of a leap, in units of the largest diagonal, and by how much they change from one to the
+# next. A leap that most coefficients would leave the box by is made with a larger one. float32 may
+# leave a kernel of alike rows indefinite, so that there is a least.
 FINEST, COARSEST, COARSER = 3e-6, 0.1, 30.0
-"""Ridges of a leap, in units of the largest diagonal, and by how much they change from one to the
-next. A leap that most coefficients would leave the box by is made with a larger one. float32 may
-leave a kernel of alike rows indefinite, so that there is a least."""
 
 _BLOCK = 128
 _KIND = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)

@@ -22,9 +22,9 @@ __all__ = [
     "hinge_refits",
 ]
 
+# Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
+# certain, and goes on to the next one only if it is not.
 SIGN_TOLERANCES = tuple(2.0 * 0.7**k for k in range(18))
-"""Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
-certain, and goes on to the next one only if it is not."""
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,10 @@ Kernel = npt.NDArray[np.floating] | Kernel32
 Stop = npt.NDArray[np.int64]
 
 
+# Up to that many rows an interrupt may wait for the steps of all, and no thread is started.
+#
+# While C times the kernel is not larger, they take some milliseconds.
 SHORT, GENTLE = 500, 1e4
-"""Up to that many rows an interrupt may wait for the steps of all, and no thread is started.
-
-While C times the kernel is not larger, they take some milliseconds.
-"""
 
 
 @dataclass(frozen=True)

@@ -22,49 +22,46 @@ from everyfold.engine.adaptive.strategy import History, mean_score
 from everyfold.engine.records import Outcome
 from everyfold.engine.status import ESTIMATED
 
+# A low-rank score is certified if the residual trace is at most this share of the ridge.
+#
+# And of the trace of the kernel: a ridge beyond that makes all values so small that what the low
+# rank
+# leaves out may be most of them, which a score that does not depend on their size would show.
 CERTAIN = 0.03
-"""A low-rank score is certified if the residual trace is at most this share of the ridge.
 
-And of the trace of the kernel: a ridge beyond that makes all values so small that what the low rank
-leaves out may be most of them, which a score that does not depend on their size would show.
-"""
-
+# A kernel is captured if the residual trace is at most CAPTURED · its trace.
+#
+# A score that fell as the rank grew still counts if that trace is at most TELLING · the ridge.
 CAPTURED, TELLING = 0.01, 1000.0
-"""A kernel is captured if the residual trace is at most CAPTURED · its trace.
 
-A score that fell as the rank grew still counts if that trace is at most TELLING · the ridge.
-"""
-
+# A low-rank score says less than a look if the residual trace is above UNRELIABLE · the ridge.
 UNRELIABLE = 5.0
-"""A low-rank score says less than a look if the residual trace is above UNRELIABLE · the ridge."""
 
+# A score has converged if doubling the rank moves it by less than CONVERGED · (best − median).
+#
+# Where the perfect score is known, it must also move by less than NEARLY · the error of the best,
+# which is far smaller than the spread of all scores where fits are good.
 CONVERGED, NEARLY = 1e-3, 5e-3
-"""A score has converged if doubling the rank moves it by less than CONVERGED · (best − median).
 
-Where the perfect score is known, it must also move by less than NEARLY · the error of the best,
-which is far smaller than the spread of all scores where fits are good.
-"""
-
+# A low-rank score may still rise by RISE times what the last doubling of the rank added to it, or
+# by SETBACK times what it took from it.
 RISE, SETBACK = 2.0, 1.0
-"""A low-rank score may still rise by RISE times what the last doubling of the rank added to it, or
-by SETBACK times what it took from it."""
 
+# How many candidates are evaluated on the full matrix at a time; so many need no ladder.
 CONTENDERS = 3
-"""How many candidates are evaluated on the full matrix at a time; so many need no ladder."""
 
 _ROUNDING = 1e-9
 
+# How many candidates are evaluated on the full matrix because of their upper limits.
+#
+# MOST_LARGE is for many rows, where each takes long, and for few candidates.
 MOST_EXACT, MOST_LARGE = 12, 4
-"""How many candidates are evaluated on the full matrix because of their upper limits.
 
-MOST_LARGE is for many rows, where each takes long, and for few candidates.
-"""
-
+# There are few candidates if they are fewer than SHARE_OF_ALL · MOST_EXACT.
 SHARE_OF_ALL = 10
-"""There are few candidates if they are fewer than SHARE_OF_ALL · MOST_EXACT."""
 
+# The nearest ridge of a neighbouring kernel counts as a neighbour within this factor.
 NEAR = 10.0
-"""The nearest ridge of a neighbouring kernel counts as a neighbour within this factor."""
 
 
 def certified_residual(rho: float, trace: float) -> float:

@@ -46,22 +46,22 @@ from everyfold.engine.status import ESTIMATED
 from everyfold.linalg.tridiagonal import SINGLE
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 
+# From this many rows on a factorisation of the full matrix for every kernel is too slow.
 LOW_RANK_FIRST_ROWS = 2500
-"""From this many rows on a factorisation of the full matrix for every kernel is too slow."""
 
+# From this many rows on it is too slow if all should take so many seconds, and the ladder less.
 COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
-"""From this many rows on it is too slow if all should take so many seconds, and the ladder less."""
 
 FIRST_RANK = 128
 
+# By which share of the spread of the targets values may be off in a look; most are by far less.
 LOOK_PRECISION = 0.003
-"""By which share of the spread of the targets values may be off in a look; most are by far less."""
 
+# Of the time of an exact reduction, which a look takes in single and in double precision.
 SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
-"""Of the time of an exact reduction, which a look takes in single and in double precision."""
 
+# From this many rows on the full matrix is iterated with and not factorised.
 ITERATIVE_ROWS = 10_000
-"""From this many rows on the full matrix is iterated with and not factorised."""
 
 ITERATIVE_RANK = 1000
 
@@ -117,8 +117,8 @@ class KernelStages:
     is_per_fold: bool = False
 
 
+# How the matrix of a kernel is represented for some of its candidates.
 StructureOf = Callable[[KernelStages, Sequence[int]], Structure]
-"""How the matrix of a kernel is represented for some of its candidates."""
 
 
 @dataclass(frozen=True)

@@ -21,29 +21,28 @@ from everyfold._typing import Array, Index
 from everyfold.engine.records import Cache, Candidate, Data, Outcome, Task
 from everyfold.folds import Folds, chosen, joined
 
+# A look holds out folds together until they have so many rows, or this share of all rows.
 ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
-"""A look holds out folds together until they have so many rows, or this share of all rows."""
 
+# The training rows of a look at most; of more, so many are drawn.
 MOST_ROWS = 2000
-"""The training rows of a look at most; of more, so many are drawn."""
 
+# Looks at most; those after the first are for the candidates that are left.
 MOST_LOOKS = 5
-"""Looks at most; those after the first are for the candidates that are left."""
 
+# The number of parts of the test rows on which errors are compared.
 PARTS = 20
-"""The number of parts of the test rows on which errors are compared."""
 
+# The relative error of the errors of a look, which is not solved to the last digit.
 ROUGH = 0.003
-"""The relative error of the errors of a look, which is not solved to the last digit."""
 
+# Factors of DOUBT and of PAIRED for neighbours of the best.
 NEIGHBOURLY, WIDE = 4.0, 2.0
-"""Factors of DOUBT and of PAIRED for neighbours of the best."""
 
+# An error on m rows may be too large by chance by DOUBT / √m of itself.
+#
+# Where the errors on parts are known: by PAIRED standard errors of the paired comparison.
 DOUBT, PAIRED = 3.0, 3.0
-"""An error on m rows may be too large by chance by DOUBT / √m of itself.
-
-Where the errors on parts are known: by PAIRED standard errors of the paired comparison.
-"""
 
 
 def _turns(folds: Folds) -> list[list[int]]:

@@ -21,8 +21,8 @@ from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Task
 from everyfold.engine.scoring.fold_scores import column
 
+# Means that differ by this share are a tie, in which all go on.
 _ROUNDING = 1e-9
-"""Means that differ by this share are a tie, in which all go on."""
 
 
 def may_race(task: Task, units: Sequence[Unit]) -> bool:

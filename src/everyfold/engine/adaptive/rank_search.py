@@ -17,11 +17,11 @@ from everyfold.operators import Nystrom
 
 FIRST_LANDMARKS = 128
 
+# Of a search that finds their number itself.
 MOST_LANDMARKS = 4096
-"""Of a search that finds their number itself."""
 
+# Scores have converged where twice the landmarks move the best by this share of its error.
 CONVERGED = 0.1
-"""Scores have converged where twice the landmarks move the best by this share of its error."""
 
 
 def has_auto_rank(data: Data) -> list[int]:

@@ -16,8 +16,8 @@ from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.scoring.fold_scores import column
 
+# The outcomes of every round so far.
 History = Sequence[Sequence[Outcome]]
-"""The outcomes of every round so far."""
 
 
 class Strategy(ABC):

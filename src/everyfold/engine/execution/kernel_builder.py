@@ -26,8 +26,8 @@ from everyfold.kernels.precomputed import largest_entry, noise_of
 from everyfold.operators import Structure, SupportsResponse
 from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, having
 
+# Base matrices by their name and their rows.
 Bases = dict[Hashable, Array]
-"""Base matrices by their name and their rows."""
 
 
 def rows_of(data: Data, candidate: Candidate) -> Matrix:

@@ -38,8 +38,8 @@ from everyfold.operators import FeatureMap, StructureError
 from everyfold.operators.gram import FoldSums
 from everyfold.operators.response import RidgeModels
 
+# Why candidates have no models, by number.
 Failures = dict[int, Failure]
-"""Why candidates have no models, by number."""
 
 
 def run_pass(data: Data, unit: Unit) -> list[Outcome]:
@@ -274,8 +274,8 @@ def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
 # scorer wants all of them.
 
 
+# Scores by kernel, fold and candidate.
 Table = list[list[list[Score]]]
-"""Scores by kernel, fold and candidate."""
 
 
 def scores_from_sums(

@@ -23,8 +23,8 @@ from everyfold.engine.planning.units import Group, Unit
 from everyfold.engine.records import REFITTED, Data, Outcome, with_fields
 from everyfold.estimators.targets import Target
 
+# How many candidates are refitted by default if the winner's score is not exact.
 AUTO_CONFIRM = 3
-"""How many candidates are refitted by default if the winner's score is not exact."""
 
 _WORDS = "refits of the estimator itself on every fold"
 

@@ -109,8 +109,8 @@ def map_unordered(
 
 
 Task = Callable[[Sequence[Item]], list[Result]]
+# What maps a function over pieces of work.
 Pool = partial[Any]
-"""What maps a function over pieces of work."""
 
 
 def _surviving(
@@ -237,8 +237,8 @@ def _end_with(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+# Seconds between two looks at whether the parent is alive.
 _GLANCE = 0.5
-"""Seconds between two looks at whether the parent is alive."""
 
 
 def _chunks(items: Sequence[Item], pieces: int | None = None) -> list[Sequence[Item]]:

@@ -18,8 +18,8 @@ from everyfold.losses import Loss
 from everyfold.operators import StructureError, SupportsResponse
 from everyfold.solvers import Problem
 
+# The status of a number that is the criterion itself, up to rounding or a solver's tolerance.
 AS_DEFINED = "as defined"
-"""The status of a number that is the criterion itself, up to rounding or a solver's tolerance."""
 
 
 def check_criterion(model: Model, criterion: Closed | None) -> None:

@@ -64,40 +64,40 @@ COSTS = CostModel()
 
 # Counts that depend on the data and not on the machine: typical ones.
 
+# Of Newton's method on all rows, and on a fold that starts from there.
 _NEWTON_STEPS, _FOLD_STEPS = 10, 5
-"""Of Newton's method on all rows, and on a fold that starts from there."""
 
+# With the response of all rows, for folds of a smooth loss and of a piecewise quadratic one.
 _SMOOTH_PRODUCTS, _PIECEWISE_PRODUCTS = 15, 35
-"""With the response of all rows, for folds of a smooth loss and of a piecewise quadratic one."""
 
+# Of the folds of a smooth loss taken together: seconds for themselves, passes over their rows in
+# an iteration, and how much longer than estimated Newton's method takes at low rank. Measured with
+# LogisticRegression (300 to 20,000 rows, 5 to 500 columns, 4 to 50 folds, C = 1): estimates were 2
+# to 10 times too small without, and are within a factor of 3.
 _TOGETHER, _ELEMENTWISE, _THIN = 5e-3, 50, 2.5
-"""Of the folds of a smooth loss taken together: seconds for themselves, passes over their rows in
-an iteration, and how much longer than estimated Newton's method takes at low rank. Measured with
-LogisticRegression (300 to 20,000 rows, 5 to 500 columns, 4 to 50 folds, C = 1): estimates were 2 to
-10 times too small without, and are within a factor of 3."""
 
+# Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers.
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
-"""Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers."""
 
+# The kernel of more rows is read from memory in pair steps, which then take so much longer.
 _CACHED_ROWS, _FROM_MEMORY = 3000, 1.5
-"""The kernel of more rows is read from memory in pair steps, which then take so much longer."""
 
+# What a path to the coarse tolerance costs, the best Cs to libsvm's included.
 _COARSE_SHARE = 0.7
-"""What a path to the coarse tolerance costs, the best Cs to libsvm's included."""
 
+# The share of support vectors, and the pair steps of a fit without one of them, at the least.
 SUPPORT, LEFT_STEPS = 0.5, 150.0
-"""The share of support vectors, and the pair steps of a fit without one of them, at the least."""
 
+# The share of rows that one step leaves in doubt, so that they are left out by pair steps.
 _DOUBTFUL = 0.05
-"""The share of rows that one step leaves in doubt, so that they are left out by pair steps."""
 
 
+# Matrices of n rows and the rank at a time as landmarks are chosen and features made: 2.1 to 3.1
+# were measured (peak memory of 5,000 to 20,000 rows and ranks of 200 to 500).
 _FEATURE_COPIES = 3.3
-"""Matrices of n rows and the rank at a time as landmarks are chosen and features made: 2.1 to 3.1
-were measured (peak memory of 5,000 to 20,000 rows and ranks of 200 to 500)."""
 
+# The same for Newton steps of folds at low rank; 5.7 were measured.
 _STEP_COPIES = 6
-"""The same for Newton steps of folds at low rank; 5.7 were measured."""
 
 
 @dataclass(frozen=True)

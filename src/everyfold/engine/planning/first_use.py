@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
+# Seconds for reading, planning and tables; searches of 150 rows took 0.012 to 0.02 (processor
+# time, one thread), of which 0.003 to 0.006 are counted by their units.
 SEARCH = 0.012
-"""Seconds for reading, planning and tables; searches of 150 rows took 0.012 to 0.02 (processor
-time, one thread), of which 0.003 to 0.006 are counted by their units."""
 
+# Seconds for a module of compiled code: read from numba's cache with numba itself, or compiled.
+# 0.47, and 5.1 to 6.7, were measured in processes of their own.
 _LOADING, _COMPILING = 0.45, 5.5
-"""Seconds for a module of compiled code: read from numba's cache with numba itself, or compiled.
-0.47, and 5.1 to 6.7, were measured in processes of their own."""
 
 
 def first_use(modules: Iterable[str]) -> float:

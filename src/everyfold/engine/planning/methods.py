@@ -38,9 +38,9 @@ from everyfold.estimators.model import Model
 from everyfold.operators.base import OperatorSpec
 from everyfold.solvers import Problem
 
+# Beyond this number of folds nobody wants refits of the estimator itself, and sums over the rows
+# of every fold cost more than one response.
 MANY_FOLDS = 20
-"""Beyond this number of folds nobody wants refits of the estimator itself, and sums over the rows
-of every fold cost more than one response."""
 
 SERIES = (
     "Influence series of finite order under-estimate errors where the spectral radius of a fold "
@@ -58,22 +58,23 @@ RESPONSE = (
     "The error of a response of low rank depends on the columns that are drawn; there is none "
     "without operator=Nystrom(replaces='response')"
 )
+# How far approximations may be off; benchmarks/results has the figures.
 SCREENED = (
     "Candidates that cannot win are solved to a tolerance of 0.05 only: in benchmarks/svm.py their "
     "mean scores differed by up to 0.004"
 )
-"""How far approximations may be off; benchmarks/results has the figures."""
 
+# Up to so many folds piecewise quadratic losses are fitted fold by fold: larger folds move many
+# rows to other pieces, for which the factorisation of all rows stands less well, while fits of
+# their own need that of few rows. At 300 rows both take as long with 20 folds, and 60 take a
+# sixth.
 FEW_FOLDS = 20
-"""Up to so many folds piecewise quadratic losses are fitted fold by fold: larger folds move many
-rows to other pieces, for which the factorisation of all rows stands less well, while fits of their
-own need that of few rows. At 300 rows both take as long with 20 folds, and 60 take a sixth."""
 
+# The tolerance at which all Cs of a longer path are solved first.
 COARSE = 0.05
-"""The tolerance at which all Cs of a longer path are solved first."""
 
+# Cs on one kernel from which on they are solved coarsely first.
 STAGED_FROM = 5
-"""Cs on one kernel from which on they are solved coarsely first."""
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from everyfold.io.samples import SAMPLE
 from everyfold.linalg.blas import thread_budget
 from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, fits, sample_rows
 
+# What the sums of one pass may take, if it is less than their share of free memory.
 MOST_BYTES = 1_000_000_000
-"""What the sums of one pass may take, if it is less than their share of free memory."""
 
+# Seconds after which a pass should end where a journal keeps what was finished.
 LONGEST = 30.0
-"""Seconds after which a pass should end where a journal keeps what was finished."""
 
 
 def cut_passes(data: Data, workers: int) -> list[Unit]:

@@ -41,9 +41,9 @@ from everyfold.linalg.memory import LOW_RANK, check_workers
 
 Preprocessing = Literal["none", "per_fold", "once"]
 
+# A plan of more than LONG estimated seconds names the option that should take at most this share
+# of them. It is never taken without being asked for.
 LONG, SHARE = 10.0, 0.1
-"""A plan of more than LONG estimated seconds names the option that should take at most this share
-of them. It is never taken without being asked for."""
 
 _LADDER = (
     "with {} rows all candidates were evaluated at low rank first, and the best on the full "

@@ -26,57 +26,55 @@ from everyfold.engine.request import Request
 from everyfold.estimators.model import original
 from everyfold.operators import Structure
 
+# The method of candidates that are refitted because nothing else takes less time.
 CHEAPEST = "refits of the estimator itself, the cheapest here"
-"""The method of candidates that are refitted because nothing else takes less time."""
 
+# The method of candidates that are refitted for their scores to be those of scikit-learn.
 STOPPED = (
     "refits of the estimator itself, whose solver stops before the minimum where features "
     "outnumber rows"
 )
-"""The method of candidates that are refitted for their scores to be those of scikit-learn."""
 
+# Seconds of other work from which on refits are considered.
+#
+# Below, estimates are mostly fixed costs, and nobody waits for the difference.
 LEAST = 0.025
-"""Seconds of other work from which on refits are considered.
 
-Below, estimates are mostly fixed costs, and nobody waits for the difference.
-"""
-
+# How many times as long refits of LogisticRegression should take to be avoided.
+#
+# Estimates of Newton fits are too small by as much and more where penalties are weak (C = 100 with
+# 900 to 1000 rows and 200 to 500 columns).
 _CLEARLY = 1.5
-"""How many times as long refits of LogisticRegression should take to be avoided.
 
-Estimates of Newton fits are too small by as much and more where penalties are weak (C = 100 with
-900 to 1000 rows and 200 to 500 columns).
-"""
-
+# Seconds of other work from which on the time of one refit decides whether the others are done.
+#
+# Estimates do not know how many iterations a solver takes: those of LogisticRegression were 15
+# times
+# too small on columns of different size (2000 to 6000 rows, 60 to 150 columns). Where refits are
+# done, the timed one is among them; below, a first call may take longer than all it tells about.
 TIMED_FROM = 0.3
-"""Seconds of other work from which on the time of one refit decides whether the others are done.
 
-Estimates do not know how many iterations a solver takes: those of LogisticRegression were 15 times
-too small on columns of different size (2000 to 6000 rows, 60 to 150 columns). Where refits are
-done, the timed one is among them; below, a first call may take longer than all it tells about.
-"""
-
+# Where other work should take less time than refits, a timed refit decides only if that is so many
+# seconds, and refits are estimated at no more than so many times as long.
 LONG, WITHIN = 2.0, 5.0
-"""Where other work should take less time than refits, a timed refit decides only if that is so many
-seconds, and refits are estimated at no more than so many times as long."""
 
+# The share of the other work that a timed refit may take; it is lost if refits are not chosen.
 TRIAL = 0.1
-"""The share of the other work that a timed refit may take; it is lost if refits are not chosen."""
 
+# Seconds of a fit and its score that do not depend on its rows: clones, checks, calls.
 _CALLS = 1.5e-3
-"""Seconds of a fit and its score that do not depend on its rows: clones, checks, calls."""
 
+# What a transformer takes for itself, and for each entry of its rows.
 _STEP, _PASS = 0.5e-3, 10e-9
-"""What a transformer takes for itself, and for each entry of its rows."""
 
+# How much longer a product with a stored entry of a sparse matrix takes than with a dense one.
 _SPARSE = 4.0
-"""How much longer a product with a stored entry of a sparse matrix takes than with a dense one."""
 
+# Iterations of conjugate gradients to Ridge's tolerance.
 _CONJUGATE = 7
-"""Iterations of conjugate gradients to Ridge's tolerance."""
 
+# Iterations of lbfgs to its tolerance; between 5 and 30 for columns of similar size.
 _QUASI_NEWTON = 15
-"""Iterations of lbfgs to its tolerance; between 5 and 30 for columns of similar size."""
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,12 @@ def _kernel_ridge(estimator: Estimator, size: FitSizes) -> float:
     return made + COSTS.cube_cholesky * n**3
 
 
+# What lbfgs takes for itself in an iteration, and for each row of it.
 _ITERATION, _ROW = 40e-6, 30e-9
-"""What lbfgs takes for itself in an iteration, and for each row of it."""
 
 
+# Passes over the rows of the solvers of LogisticRegression, in iterations of lbfgs.
 _ROUNDS = {"lbfgs": 1.0, "newton-cg": 2.0, "liblinear": 2.0, "sag": 8.0, "saga": 8.0}
-"""Passes over the rows of the solvers of LogisticRegression, in iterations of lbfgs."""
 
 
 def _logistic(estimator: Estimator, size: FitSizes) -> float:
@@ -141,12 +139,12 @@ def _logistic(estimator: Estimator, size: FitSizes) -> float:
     return iterations * (_ITERATION + _ROW * size.rows + size.product)
 
 
+# libsvm's kernel entries: by the entries of a row, for itself, the share of them that is needed,
+# and how many times that for a tube around numbers, which takes more steps.
 _EVALUATED, _EXPONENTIAL, _SHARE, _TUBE = 0.5e-9, 10e-9, 0.4, 4.0
-"""libsvm's kernel entries: by the entries of a row, for itself, the share of them that is needed,
-and how many times that for a tube around numbers, which takes more steps."""
 
+# How much longer than a product libsvm takes to merge the entries of two sparse rows.
 _MERGED = 3.0
-"""How much longer than a product libsvm takes to merge the entries of two sparse rows."""
 
 
 def _libsvm(estimator: Estimator, size: FitSizes) -> float:

@@ -20,14 +20,14 @@ from everyfold.solvers import Problem
 
 Estimate = Callable[[Workload, CostModel], float]
 
+# The share of a reduction that one target needs, times the root of its size.
 _REDUCED = 14.0
-"""The share of a reduction that one target needs, times the root of its size."""
 
+# A larger matrix is read from memory for every column, which then takes so much longer.
 _CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
-"""A larger matrix is read from memory for every column, which then takes so much longer."""
 
+# Of conjugate gradients; they differ between 3 and 200 with the ridge.
 _ITERATIONS = 50
-"""Of conjugate gradients; they differ between 3 and 200 with the ridge."""
 
 
 def _eigen(work: Workload, cost: CostModel) -> float:
@@ -109,8 +109,8 @@ def _brute(work: Workload, cost: CostModel) -> float:
     return total
 
 
+# Bytes of a kernel that is computed in blocks for every product.
 _BLOCKS = 96_000_000
-"""Bytes of a kernel that is computed in blocks for every product."""
 
 METHODS: dict[str, tuple[str, CrossValMethod, Estimate]] = {
     "eigen": (

@@ -27,18 +27,18 @@ from everyfold.kernels import Kernel
 from everyfold.operators import Structure
 from everyfold.operators.base import OperatorSpec
 
+# Kernels of a fold that share its distances before the next fold has its turn.
 BATCH = 8
-"""Kernels of a fold that share its distances before the next fold has its turn."""
 
+# Folds up to which each is a unit of its own, and the most in one unit. A unit costs about as much
+# as a fold of a hundred rows; more units keep more workers busy, and more of them in a journal.
 FEW_FOLDS = 16
-"""Folds up to which each is a unit of its own, and the most in one unit. A unit costs about as much
-as a fold of a hundred rows; more units keep more workers busy, and more of them in a journal."""
 
+# What the distances of all folds of a unit may take: so many folds of 700 rows, one of 3000.
 BASE_BYTES = 64_000_000
-"""What the distances of all folds of a unit may take: so many folds of 700 rows, one of 3000."""
 
+# Rows for each fold and column from which on a c×c decomposition a fold costs little beside.
 ROWS_TO_SUM = 10
-"""Rows for each fold and column from which on a c×c decomposition a fold costs little beside."""
 
 Item = TypeVar("Item")
 

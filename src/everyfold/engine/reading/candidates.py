@@ -201,8 +201,8 @@ def configured(estimator: Estimator, candidates: Sequence[Params]) -> Iterator[E
         yield configured
 
 
+# The classes of which this process has been told that they are refitted.
 _TOLD: set[type] = set()
-"""The classes of which this process has been told that they are refitted."""
 
 
 def warn_of_refits(estimators: Iterable[Estimator], words: str) -> None:

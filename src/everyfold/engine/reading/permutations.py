@@ -25,8 +25,8 @@ from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
 
+# Held-out values of a task: more permutations are several tasks.
 _MOST_VALUES = 1 << 24
-"""Held-out values of a task: more permutations are several tasks."""
 
 _BLIND_TO_Y = (
     splitters.GroupKFold,

@@ -21,6 +21,7 @@ _TOGETHER = "larger folds, or pooled=True, which scores all held-out rows togeth
 _WITH_LABELS = "make_scorer({}, labels=np.unique(y), {})"
 _Function = Callable[..., object] | None
 
+# What to score by instead, where there is something.
 _OTHERS: dict[_Function, str] = {
     metrics.r2_score: "'neg_mean_squared_error', which orders candidates as R² of all rows would",
     metrics.explained_variance_score: "'neg_mean_squared_error'",
@@ -43,7 +44,6 @@ _OTHERS: dict[_Function, str] = {
         "'neg_mean_squared_error', which orders candidates as that of all rows would"
     ),
 }
-"""What to score by instead, where there is something."""
 
 _NAN_ALONE: set[_Function] = {
     metrics.r2_score,
@@ -55,6 +55,7 @@ _NAN_ALONE: set[_Function] = {
     *(getattr(metrics, name, None) for name in ("d2_log_loss_score", "d2_brier_score")),
 } - {None}
 
+# Whatever is predicted.
 _SAME_ALONE: set[_Function] = {
     metrics.explained_variance_score,
     metrics.average_precision_score,
@@ -69,7 +70,6 @@ _SAME_ALONE: set[_Function] = {
     metrics.rand_score,
     metrics.v_measure_score,
 }
-"""Whatever is predicted."""
 
 _NEEDING_LABELS = {metrics.log_loss, metrics.top_k_accuracy_score}
 

@@ -49,8 +49,8 @@ from everyfold.engine.scoring.metrics import (
 from everyfold.estimators.targets import Target
 from everyfold.operators.gram import FoldErrors
 
+# What scorers look for in turn; a stand-in has what its estimator has.
 _RESPONSES = ("predict_proba", "predict_log_proba", "decision_function")
-"""What scorers look for in turn; a stand-in has what its estimator has."""
 
 
 class _HeldOut(BaseEstimator):  # type: ignore[misc]

@@ -10,8 +10,8 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Mask, Score
 
+# With more folds than that, ``cv_results_`` has their means and deviations only.
 MOST_COLUMNS = 1000
-"""With more folds than that, ``cv_results_`` has their means and deviations only."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def coefficient_of_variation(
     return float(np.mean(np.sqrt(squared) / np.abs(mean)))
 
 
+# A scorer: minus :func:`coefficient_of_variation` of the predictions.
 neg_coefficient_of_variation: Scorer = make_scorer(
     coefficient_of_variation, greater_is_better=False
 )
-"""A scorer: minus :func:`coefficient_of_variation` of the predictions."""

@@ -21,11 +21,11 @@ from everyfold.folds import Folds
 
 _Hashes = npt.NDArray[np.uint64]
 
+# Numbers that are hashed or compared at a time.
 _BLOCK = 1 << 20
-"""Numbers that are hashed or compared at a time."""
 
+# An odd constant and half the bits of a word: a product mixes bits upwards, a shift downwards.
 _MIX, _HALF = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-"""An odd constant and half the bits of a word: a product mixes bits upwards, a shift downwards."""
 
 
 def first_duplicate(X: Matrix) -> Index:
