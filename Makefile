@@ -10,7 +10,7 @@ START_HOSTILE ?= 0
 KILLS  ?= 25
 SPLITS ?= 50
 STORE  ?= build/reproduction
-QUICK  := architecture losses operators heldout closed snapshot pipelines mixed_grids balance lone_rows bad_input
+QUICK  := project/test_architecture unit/test_losses unit/operators/test_operators unit/crossval/test_closed_form unit/crossval/test_closed_criteria guards/test_snapshot behaviour/test_pipelines behaviour/test_mixed_grids behaviour/test_class_weight behaviour/test_leave_one_out behaviour/test_bad_input
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test conformance fuzz hostile kills lint format bench peers reproduce reproduce-quick docs docs-external dist matrix clean
@@ -34,7 +34,7 @@ demo: $(VENV)/.installed  ## install, compare with scikit-learn on bundled data,
 	$(BIN)/python examples/command_line.py
 
 quick: $(VENV)/.installed-dev  ## install and run the tests that matter most, in less than a minute
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) $(QUICK:%=tests/test_%.py)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) $(QUICK:%=tests/%.py)
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup
@@ -48,21 +48,21 @@ $(OTHER)/.installed: pyproject.toml
 	@touch $@
 
 conformance: $(OTHER)/.installed
-	OPENBLAS_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n $(JOBS) tests/conformance
+	OPENBLAS_NUM_THREADS=1 $(OTHER)/bin/python -m pytest -q -n $(JOBS) tests/guards/conformance
 else
 conformance: $(VENV)/.installed-dev  ## run scikit-learn's own tests of its searches with ours in place (SKLEARN=1.6.*)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/conformance
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) tests/guards/conformance
 endif
 
 fuzz: $(VENV)/.installed-dev  ## compare CASES random calls with scikit-learn, from seed START
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --start $(START)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.fuzz --cases $(CASES) --start $(START)
 
 hostile: $(VENV)/.installed-dev  ## give the shell HOSTILE bad files and arguments, from number START_HOSTILE
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.hostile --cases $(HOSTILE) --start $(START_HOSTILE)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.hostile --cases $(HOSTILE) --start $(START_HOSTILE)
 
 kills: $(VENV)/.installed-dev  ## kill KILLS searches with a journal, and as many with two workers, and go on
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.killed_searches $(KILLS)
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.killed_searches $(KILLS) --n-jobs 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.killed_searches $(KILLS)
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m tests.guards.killed_searches $(KILLS) --n-jobs 2
 
 lint: $(VENV)/.installed-dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff check .
@@ -111,10 +111,10 @@ dist: pyproject.toml  ## build wheel and sdist, install the wheel into a clean e
 	build/dist/tools/bin/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/dist/clean
 	build/dist/clean/bin/python -m pip install --quiet --disable-pip-version-check "$$(ls dist/*.whl)[cli]"
-	cd build/dist && clean/bin/python ../../tests/smoke.py
+	cd build/dist && clean/bin/python ../../tests/project/smoke.py
 
 matrix:  ## run the quick tests on oldest and newest versions and every Python found (PYTHONS="3.11 3.12")
-	$(PYTHON) tests/matrix.py build/matrix $(if $(PYTHONS),--only $(PYTHONS)) --tests $(QUICK)
+	$(PYTHON) tests/project/matrix.py build/matrix $(if $(PYTHONS),--only $(PYTHONS)) --tests $(QUICK)
 
 clean:  ## remove what the other targets made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist docs/gallery docs/api

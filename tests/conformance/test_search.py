@@ -1,5 +1,0 @@
-"""scikit-learn's tests of GridSearchCV and RandomizedSearchCV, with our classes in place."""
-
-from tests.conformance.borrowed import borrowed
-
-globals().update(borrowed("test_search"))

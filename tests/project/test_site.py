@@ -1,0 +1,136 @@
+"""The site, without building it: all names are in the reference, all pages in the navigation."""
+
+import importlib.util
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import everyfold
+import everyfold.bounds
+import everyfold.scorers
+import everyfold.streams
+from tests.project import matrix
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+TASKS = 12
+
+
+def reference():
+    """The names of the reference by their modules."""
+    module, names = "", {}
+    for line in (DOCS / "api.rst").read_text("utf-8").splitlines():
+        if found := re.fullmatch(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif re.fullmatch(r"   \w+", line):
+            names.setdefault(module, []).append(line.strip())
+    return names
+
+
+@pytest.mark.parametrize(
+    "module", [everyfold, everyfold.streams, everyfold.scorers, everyfold.bounds]
+)
+def test_every_public_name_is_in_the_reference(module):
+    assert sorted(reference()[module.__name__]) == sorted(module.__all__)
+
+
+def test_every_name_of_the_reference_exists_and_is_documented():
+    for module, names in reference().items():
+        for name in names:
+            found = getattr(importlib.import_module(module), name)
+            is_object = name == "neg_coefficient_of_variation"  # documented where it is made
+            assert found.__doc__ or is_object, (module, name)
+
+
+@pytest.mark.parametrize("name", everyfold.__all__)
+def test_reference_has_an_example(name):
+    """And what computes says what that costs, and how exact it is."""
+    text = getattr(everyfold, name).__doc__
+    assert ">>> " in text
+    if re.match("cross_|Fast|LSSV|Kernel|Huber|Quadratic|perm|learn|valid|Nys|Circ", name):
+        assert "**Cost**" in text
+        assert "**Exact?**" in text
+
+
+def test_every_page_is_in_the_navigation():
+    """Once; what is named there and has no file is a page to come."""
+    settings = (DOCS / "conf.py").read_text("utf-8").partition("NAVIGATION = {")[2]
+    named = re.findall(r'(?:docs/|")([\w-]+)>?",\n', settings.partition("\n}\n")[0])
+    pages = {page.stem for page in [*DOCS.glob("*.md"), *DOCS.glob("*.rst"), *ROOT.glob("*.md")]}
+    named = [name for name in named if name not in ("index", "README")]
+    assert len(named) == len(set(named))
+    assert pages - set(named) == {"index", "README"}
+
+
+@pytest.fixture(name="links")
+def read_links():
+    """The script that checks a built site."""
+    spec = importlib.util.spec_from_file_location("links", DOCS / "links.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_dead_links_are_found(links, tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<a href="b.html#here">1</a><a href="b.html#there">2</a><a href="c.html">3</a>'
+        '<a href="https://example.org/gone">4</a><img src="d.png"><a href="#top">5</a>'
+        '<script src="https://example.org/x.js"></script><img src="data:image/png;base64,AA==">'
+    )
+    (tmp_path / "b.html").write_text('<p id="here">')
+    assert links.dead_links(tmp_path) == [
+        "a.html: b.html#there is not on that page",
+        "a.html: c.html does not exist",
+        "a.html: d.png does not exist",
+        "a.html: #top is not on that page",
+        "a.html: https://example.org/x.js is loaded from another site",
+    ]
+
+
+def flowchart():
+    """Where the boxes of the drawing lead."""
+    drawing = ElementTree.parse(DOCS / "which.svg").getroot()
+    return [box.get("href") for box in drawing.iter("{http://www.w3.org/2000/svg}a")]
+
+
+def test_boxes_of_the_flowchart_lead_to_what_exists():
+    *tasks, start = flowchart()
+    assert len(set(tasks)) == TASKS
+    assert start == "start.html"
+    for link in tasks:
+        page = link.partition("#")[0].removesuffix(".html")
+        assert (DOCS / f"{page}.md").exists() or (ROOT / "examples" / f"{page}.py").exists(), link
+
+
+@pytest.mark.parametrize("page", ["index", "which"])
+def test_every_task_is_one_click_from_an_example(page):
+    """The tables of both pages lead where the boxes lead."""
+    text = (DOCS / f"{page}.md").read_text("utf-8")
+    table = text.partition("| runnable example |")[2].partition("\n\n")[0]
+    rows = [row for row in table.splitlines() if row.startswith("| ") and "---" not in row]
+    assert len(rows) == TASKS
+    leads = {
+        target.replace("../examples/", "").replace(".py", ".html").replace(".md", ".html")
+        for target in re.findall(r"\]\(([^)]+)\)", table)
+    }
+    assert set(flowchart()[:-1]) <= leads
+
+
+def test_the_table_of_versions_takes_new_lines():
+    """A line takes the place of that of the same Python and kind; the others stay."""
+    page = "before\n<!-- matrix -->\n<!-- /matrix -->\nafter\n"
+    first = matrix.line("3.12", "newest", {"numpy": "2.0", "outcome": "3 failed"})
+    page = matrix.merge(page, [first, matrix.line("3.11", "oldest", {"outcome": "9 passed"})])
+    page = matrix.merge(page, [matrix.line("3.12", "newest", {"outcome": "4 passed"})])
+    rows = [row for row in page.splitlines() if row.startswith("| 3.")]
+    assert [row.split(" | ")[1] for row in rows] == ["oldest", "newest"]
+    assert rows[1].endswith("| 4 passed |")
+    assert page.startswith("before\n<!-- matrix -->\n")
+    assert page.endswith("<!-- /matrix -->\nafter\n")
+
+
+def test_the_oldest_versions_are_those_that_are_allowed():
+    needs = {need.partition("==")[0] for need in matrix.lowest()}
+    assert needs == set(matrix.PACKAGES)
