@@ -135,7 +135,7 @@ class ConjugateGradient(CrossValMethod):
             if not 0.0 < ridge < math.inf:
                 raise NotPositiveDefiniteError(
                     f"ridge={ridge!r} is not a positive number, without which conjugate gradients "
-                    "do not converge; increase alpha (or lower C), or use HeldOut or Refit"
+                    "do not converge; increase alpha (or lower C), or use ClosedFormCV or Refit"
                 )
         if self.basis is not None and (self.basis.ndim != 2 or len(self.basis) != problem.n):
             raise ValueError(

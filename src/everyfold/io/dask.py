@@ -54,9 +54,9 @@ class DaskRows(RowSource):
 
     Parameters
     ----------
-    X : dask.array.AnyArray, dask.dataframe.DataFrame or FolderRows
+    X : dask.array.Array, dask.dataframe.DataFrame or FolderRows
         Every worker must find the files of a folder under the same path.
-    y : dask.array.AnyArray, dask.dataframe.Series or array, optional
+    y : dask.array.Array, dask.dataframe.Series or array, optional
         The targets of the rows of X. They are partitioned like X; a Series must already have the
         same partitions.
     sample_weight, fold : likewise, optional
@@ -346,7 +346,7 @@ def _of_array(X: Lazy, columns: dict[str, Lazy]) -> _Found:
     import dask.array as da
     from dask.base import tokenize
 
-    if not isinstance(X, da.AnyArray) or X.ndim != 2:
+    if not isinstance(X, da.Array) or X.ndim != 2:
         raise StreamError(
             f"X is {type(X).__name__}; give a dask.array of two axes, a dask.dataframe, or "
             "FolderRows"
@@ -373,7 +373,7 @@ def _aligned(column: Lazy, lengths: list[int], name: str) -> list[Lazy]:
 
     if hasattr(column, "to_dask_array"):
         column = column.to_dask_array(lengths=True)
-    if not isinstance(column, da.AnyArray):
+    if not isinstance(column, da.Array):
         column = da.from_array(np.asarray(column), chunks=-1)
     if column.shape[0] != sum(lengths):
         raise StreamError(

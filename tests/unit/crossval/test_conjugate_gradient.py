@@ -371,7 +371,8 @@ def test_a_basis_that_is_no_approximation_costs_iterations_only():
 @pytest.mark.parametrize("ridge", [0.0, -1.0, np.nan, np.inf])
 def test_a_ridge_must_be_positive(ridge):
     bound, _ = cases.operator("rbf")
-    with pytest.raises(NotPositiveDefiniteError, match=r"ridge=.*increase alpha.*HeldOut or Refit"):
+    advice = r"ridge=.*increase alpha.*ClosedFormCV or Refit"
+    with pytest.raises(NotPositiveDefiniteError, match=advice):
         next(ConjugateGradient().evaluate(cases.problem(), bound, [1.0, ridge], folds("equal")))
 
 

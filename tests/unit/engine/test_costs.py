@@ -164,7 +164,7 @@ def test_the_first_search_counts_the_loading_of_compiled_code():
         search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0]}, cv=3, refit=False)
         os.environ["NUMBA_CACHE_DIR"] = folder = tempfile.mkdtemp()
         compiling = search.plan(X, y).estimate
-        Path(folder, "folds.fold_paths-1.py311.nbi").touch()
+        Path(folder, "drivers.fold_paths-1.py311.nbi").touch()
         loading = search.plan(X, y).estimate
         import everyfold.svm.core.drivers
         ready = search.plan(X, y).estimate

@@ -32,8 +32,7 @@ SQUARED = "neg_mean_squared_error"
 @pytest.fixture
 def few_columns(monkeypatch):
     """Ten folds are too many for columns of their own."""
-    for module in ("selection.results", "selection.manyfolds"):
-        monkeypatch.setattr(f"everyfold.{module}.MOST_COLUMNS", 10)
+    monkeypatch.setattr("everyfold.engine.results.MOST_COLUMNS", 10)
 
 
 def compare(ours, theirs, names=("score",), sides=("test",)):

@@ -21,9 +21,7 @@ from numba.core.event import Listener, install_listener
 from everyfold.linalg.jit import Entry, stamp_of
 from everyfold.search.progress import Progress
 from everyfold.svm import core
-from everyfold.svm.core import drivers as folds
-from everyfold.svm.core import drivers as singles
-from everyfold.svm.core import state as matrices
+from everyfold.svm.core import drivers, state
 from everyfold.svm.core.drivers import fold_paths
 from everyfold.svm.paths import hinge_paths
 
@@ -194,7 +192,7 @@ def test_a_stamp_changes_with_names_and_contents_of_sources(tmp_path):
 
 def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
     folder = Path(core.__file__).parent
-    modules = matrices, folds, singles
+    modules = state, drivers
     entries = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     assert len(entries) >= 6
     for entry in entries:
@@ -208,7 +206,7 @@ def test_the_solver_is_stamped_by_all_that_it_is_compiled_from():
 def test_any_file_of_the_solver_is_in_its_stamp(tmp_path):
     folder = shutil.copytree(Path(core.__file__).parent, tmp_path / "core")
     whole, files = stamp_of(folder), sorted(folder.glob("*.py"))
-    assert len(files) >= 10
+    assert len(files) >= 7
     for path in files:
         source = path.read_text()
         path.write_text(source + "# another line\n")
@@ -247,7 +245,7 @@ for entry in (flush, fold_paths):
         shutil.copy2(path, flush.folder)
 search()
 for ending in ("nbi", "nbc"):
-    (path,) = flush.folder.glob(f"matrices.*.flush-*.{ending}")
+    (path,) = flush.folder.glob(f"state.*.flush-*.{ending}")
     os.truncate(path, path.stat().st_size // 2)
     search()
 search()
@@ -277,12 +275,12 @@ import numpy as np
 from sklearn.model_selection import LeaveOneOut
 from sklearn.svm import SVC
 from everyfold import FastGridSearchCV, compile
-from everyfold.operators import gathered
+from everyfold.linalg import batched
 from everyfold.linalg.jit import Entry, stamp_of
-from everyfold.svm.core import folds, matrices, singles
+from everyfold.svm.core import drivers, state
 
 def entries():
-    modules = gathered, matrices, folds, singles
+    modules = batched, state, drivers
     found = [value for m in modules for value in vars(m).values() if type(value) is Entry]
     return {entry._function.__name__: entry for entry in found}
 
@@ -316,12 +314,12 @@ def test_everything_can_be_compiled_ahead():
 
 PARTS = """
 import numpy as np
-from everyfold.svm.core import folds, matrices, solver, state, steps
+from everyfold.svm.core import drivers, solver, state, steps
 from everyfold.svm.paths import hinge_paths
 
 x = np.array([-2.0, -1.0, 1.0, 2.0])
 hinge_paths(np.outer(x, x), np.sign(x), [1.0], np.ones((1, 4)))
-modules, kind = (matrices, state, steps, solver, folds), type(steps._move)
+modules, kind = (state, steps, solver, drivers), type(steps._move)
 parts = {name: part for m in modules for name, part in vars(m).items() if type(part) is kind}
 found = {name: part.signatures for name, part in parts.items()}
 compiled = {name: types for name, types in found.items() if types}
