@@ -1,4 +1,4 @@
-"""What users do every day, against scikit-learn: exact searches, Pipelines, random draws, ladders.
+"""What users do every day, against scikit-learn: exact searches, Pipelines, random draws, low rank first.
 
 Every line is one comparison of the same candidates on the same folds with equal threads: seconds of
 scikit-learn's search and of ours (medians), their ratio, the ratio that is wanted, and the largest
@@ -73,7 +73,7 @@ DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 COSTS = {"C": np.logspace(-1, 3, 5), "gamma": np.logspace(-3, 0, 6)}
 WIDE_COSTS = {"C": np.logspace(-2, 3, 10), "gamma": np.logspace(-3.5, 1, 8)}
 RIDGES = {"alpha": np.logspace(-4, 2, 16), "gamma": np.logspace(-3, 0, 16)}
-LADDER = {"alpha": np.logspace(-4, 2, 16), "gamma": np.logspace(-4, 1.5, 16)}
+LOW_RANK_FIRST = {"alpha": np.logspace(-4, 2, 16), "gamma": np.logspace(-4, 1.5, 16)}
 FIRST = """
 import time, warnings
 import numpy as np
@@ -224,7 +224,7 @@ def _alone(params: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _gap(results: dict[str, Any], truth: np.ndarray, numbers: list[int]) -> float:
-    """The largest difference of mean scores, of a ladder among those that it calls exact."""
+    """The largest difference of mean scores, of a low-rank-first search among those that it calls exact."""
     ours = results["mean_test_score"][numbers]
     is_known = np.asarray(results["is_exact"], dtype=bool)[numbers]
     chosen = is_known if is_known.any() else np.ones(len(numbers), dtype=bool)
@@ -352,14 +352,14 @@ def ridge_pipe(setup: Setup) -> Lines:
     yield Case("KernelRidge, Pipeline", pipe, grid, X, y, KFold(10), 8.0, 17)(setup)
 
 
-def ladder(setup: Setup) -> Lines:
+def low_rank_first(setup: Setup) -> Lines:
     for name, wanted, every in (("abalone", 100.0, 51), ("cpusmall", 150.0, 129)):
         X, y = shared(name)
         X, _, y, _ = train_test_split(X, y - y.mean(), test_size=0.2, random_state=0)
         size = setup.size(len(y))
         cv, model = KFold(10, shuffle=True, random_state=0), KernelRidge(kernel="rbf")
-        label = f"KernelRidge, {name}, ladder"
-        case = Case(label, model, LADDER, X[:size], y[:size], cv, wanted, every)
+        label = f"KernelRidge, {name}, low rank first"
+        case = Case(label, model, LOW_RANK_FIRST, X[:size], y[:size], cv, wanted, every)
         yield case(setup)
 
 
@@ -369,7 +369,9 @@ def growth(setup: Setup) -> Lines:
     sizes = [setup.size(n) for n in (1000, 1500, 2000, 2500, 3000, 4000)]
     for n in sizes:
         X, y = numbers(n)
-        search = FastGridSearchCV(KernelRidge(kernel="rbf"), setup.grid(LADDER), cv=cv, refit=False)
+        search = FastGridSearchCV(
+            KernelRidge(kernel="rbf"), setup.grid(LOW_RANK_FIRST), cv=cv, refit=False
+        )
         times.append(setup.seconds(lambda search=search, X=X, y=y: search.fit(X, y), 1)[0])
     worst = max(a / b for i, a in enumerate(times) for b in times[i:])
     detail = ", ".join(f"{n}: {t:.1f} s" for n, t in zip(sizes, times, strict=True))
@@ -484,13 +486,13 @@ LINES: dict[str, Callable[[Setup], Lines]] = {
     "ridges": random_ridges,
     "pipe": ridge_pipe,
     "growth": growth,
-    "ladder": ladder,
+    "low-rank-first": low_rank_first,
     "nested": nested,
     "single": single,
     "many": many,
     "first": first,
 }
-NEEDS_DATA = ("exact", "ladder")
+NEEDS_DATA = ("exact", "low-rank-first")
 
 
 def warm() -> None:

@@ -1,8 +1,8 @@
-"""Low-rank cross-validation: passes over a source or an array, Nystroem pipelines, the ladder.
+"""Low-rank cross-validation: passes over a source or an array, Nystroem pipelines, low rank first.
 
-``python benchmarks/lowrank.py [--parts pass array pipeline growth ladder] [--threads 2]``. Both
+``python benchmarks/lowrank.py [--parts pass array pipeline growth first] [--threads 2]``. Both
 sides of every ratio run in this process with the same BLAS threads; memory is that of a process of
-its own. The ladder reads real data from
+its own. Low rank first reads real data from
 ``../shared/data`` beside the project and is skipped without them; its reference, GridSearchCV, is
 timed on every nineteenth cell of the grid and scaled, which meets every gamma and every ridge.
 """
@@ -42,7 +42,7 @@ from everyfold.kernels import RBF
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
 GAMMA = 0.1
 RIDGES = np.logspace(-3, 3, 16)
-PARTS = ["pass", "array", "pipeline", "growth", "ladder"]
+PARTS = ["pass", "array", "pipeline", "growth", "first"]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -229,7 +229,7 @@ def growth(repeats: int) -> None:
     print(f"(c) 200 landmarks; {detail}; slope {slope:.2f} (<= 1.05)", flush=True)
 
 
-def ladder(names: list[str], seeds: int, every: int) -> None:
+def low_rank_first(names: list[str], seeds: int, every: int) -> None:
     grid = {"gamma": np.logspace(-4, 1.5, 16), "alpha": np.logspace(-4, 2, 16)}
     bounds = {"abalone": 40, "cpusmall": 25}
     print(
@@ -305,9 +305,9 @@ def main() -> None:
             pipelines(min(100_000, options.rows), options.every)
         if "growth" in options.parts:
             growth(options.repeats)
-        if "ladder" in options.parts:
+        if "first" in options.parts:
             if DATA.is_dir():
-                ladder(options.sets, options.seeds, 19)
+                low_rank_first(options.sets, options.seeds, 19)
             else:
                 print("(d) needs the data sets beside the project; not found, skipped")
 

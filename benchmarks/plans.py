@@ -107,7 +107,7 @@ LANDMARKS = Nystrom(300, random_state=0)
 CASES = {
     "dense 3000": Case(3000, numbers, RBF, SHARED, options=DENSE),
     "dense 6000": Case(6000, numbers, RBF, {"gamma": [0.1], "alpha": RIDGES}, options=DENSE),
-    "ladder": Case(4000, numbers, RBF, SHARED),
+    "low rank first": Case(4000, numbers, RBF, SHARED),
     "leave-one-out": Case(2000, numbers, RBF, SHARED, LeaveOneOut(), MSE),
     "100 x 10 folds": Case(
         1000, numbers, RBF, SHARED, RepeatedKFold(n_splits=10, n_repeats=100, random_state=0)

@@ -1,11 +1,11 @@
 """What a search that begins at low rank loses: its winner against the best of the exact table.
 
 Every set is searched twice, 16 × 16 candidates of ``KernelRidge`` and five folds: on the full
-matrices (``operator="dense"``), and by the ladder that ``operator="auto"`` climbs.
+matrices (``operator="dense"``), and by the low-rank-first search of ``operator="auto"``.
 The regret is the difference of the winner's exact score from the best one, as a share of the error
 of the best (1 - R²). The table of all scores is compared as well: the median and the largest of the
 differences, each as a share of the candidate's own error. Sets that need ``../shared/data`` beside
-the project are left out where it is missing. The rules of the ladder were set on these sets, but
+the project are left out where it is missing. The rules of that search were set on these sets, but
 for those with a star, which were added afterwards: with two, after looks were compared by parts.
 
 Run with ``python benchmarks/regret.py [--rows 1000 1500 2900] [--only digits]``.
@@ -33,7 +33,7 @@ from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-import everyfold.engine.adaptive.low_rank_first as ladder
+import everyfold.engine.adaptive.low_rank_first as low_rank_first
 from everyfold import FastGridSearchCV
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"
@@ -145,7 +145,7 @@ Measured = tuple[float, float, float, float, float, float, int]
 def measure(X: np.ndarray, y: np.ndarray) -> Measured:
     """The best exact score; in percent the regret and the differences of scores; times; a count.
 
-    Times are those of the exact search and of the ladder, which evaluates so many exactly.
+    Times are those of the exact search and of the low-rank-first search, which evaluates so many exactly.
     """
     model, how = KernelRidge(kernel="rbf"), {"cv": FOLDS, "refit": False}
     start = time.perf_counter()
@@ -171,11 +171,11 @@ def main() -> None:
     )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    ladder.COSTLY_SECONDS = 0.0  # climb even where full matrices would be quick
-    print(f"regret of the ladder in % of the best error; BLAS threads {args.threads}")
+    low_rank_first.COSTLY_SECONDS = 0.0  # low rank first even where full matrices would be quick
+    print(f"regret of low rank first in % of the best error; BLAS threads {args.threads}")
     print(
         f"{'':26} {'rows':>5} {'best':>8} {'regret':>8} {'median':>8} {'largest':>8} "
-        f"{'dense s':>8} {'ladder s':>9} {'exact':>6}"
+        f"{'dense s':>8} {'ours s':>9} {'exact':>6}"
     )
     regrets: dict[int, list[float]] = {count: [] for count in args.rows}
     with threadpool_limits(args.threads):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import everyfold
-from tests.project.test_architecture import LAYERS as FLOORS
+from tests.project.test_architecture import LAYERS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
@@ -147,29 +147,28 @@ def test_links_lead_somewhere(page):
             assert fragment in map(anchor, headings), target
 
 
-def test_every_room_on_the_map_exists():
+def test_every_package_is_in_the_table():
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    table = text.partition("\n## Rooms\n")[2].partition("\n\n`")[0]
-    rooms = {
-        room
+    table = text.partition("\n## One table\n")[2].partition("\n\nImports")[0]
+    packages = {
+        package
         for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-        for room in re.findall(r"`(\w+)`", cell)
+        for package in re.findall(r"`(\w+)`", cell)
     }
-    assert rooms == set().union(*FLOORS)
+    assert packages == set().union(*LAYERS)
 
 
-def test_the_order_of_imports_on_the_map_is_the_one_that_is_enforced():
+def test_the_order_of_imports_on_the_page_is_the_one_that_is_enforced():
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    section = text.partition("\n## Imports go one way\n")[2]
-    lines = [line for line in section.partition("\nA room")[0].splitlines() if line.strip()]
-    floors = "".join(lines).split("→")
-    assert [set(re.findall(r"\w+", floor)) for floor in floors] == FLOORS
+    section = text.partition("\nImports go one way:\n")[2].partition("\nA package")[0]
+    layers = "".join(line for line in section.splitlines() if line.strip()).split("→")
+    assert [set(re.findall(r"\w+", layer)) for layer in layers] == LAYERS
 
 
 def test_the_walk_is_the_way_that_a_search_takes():
     """The functions that the walk names by their files are called, first calls in this order."""
     text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    walk = text.partition("\n## A walk through the rooms\n")[2].partition("\n### ")[0]
+    walk = text.partition("\n## One walk\n")[2].partition("\n## ")[0]
     assert re.findall(r"^(\d+)\. ", walk, re.MULTILINE) == [str(i) for i in range(1, 11)]
     named = re.findall(r"`([\w/]+\.py):(\w+)`", walk)
     package, called = Path(everyfold.__file__).parent, {}
