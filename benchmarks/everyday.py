@@ -1,4 +1,4 @@
-"""What users do every day, against scikit-learn: exact searches, Pipelines, random draws, low rank first.
+"""What users do every day, against scikit-learn: exact searches, Pipelines, draws, low rank first.
 
 Every line is one comparison of the same candidates on the same folds with equal threads: seconds of
 scikit-learn's search and of ours (medians), their ratio, the ratio that is wanted, and the largest
@@ -224,7 +224,7 @@ def _alone(params: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _gap(results: dict[str, Any], truth: np.ndarray, numbers: list[int]) -> float:
-    """The largest difference of mean scores, of a low-rank-first search among those that it calls exact."""
+    """The largest difference of mean scores, of low rank first among those called exact."""
     ours = results["mean_test_score"][numbers]
     is_known = np.asarray(results["is_exact"], dtype=bool)[numbers]
     chosen = is_known if is_known.any() else np.ones(len(numbers), dtype=bool)
@@ -369,9 +369,8 @@ def growth(setup: Setup) -> Lines:
     sizes = [setup.size(n) for n in (1000, 1500, 2000, 2500, 3000, 4000)]
     for n in sizes:
         X, y = numbers(n)
-        search = FastGridSearchCV(
-            KernelRidge(kernel="rbf"), setup.grid(LOW_RANK_FIRST), cv=cv, refit=False
-        )
+        grid = setup.grid(LOW_RANK_FIRST)
+        search = FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=cv, refit=False)
         times.append(setup.seconds(lambda search=search, X=X, y=y: search.fit(X, y), 1)[0])
     worst = max(a / b for i, a in enumerate(times) for b in times[i:])
     detail = ", ".join(f"{n}: {t:.1f} s" for n, t in zip(sizes, times, strict=True))

@@ -145,19 +145,19 @@ Measured = tuple[float, float, float, float, float, float, int]
 def measure(X: np.ndarray, y: np.ndarray) -> Measured:
     """The best exact score; in percent the regret and the differences of scores; times; a count.
 
-    Times are those of the exact search and of the low-rank-first search, which evaluates so many exactly.
+    Times are those of the exact search and of low rank first, which evaluates so many exactly.
     """
     model, how = KernelRidge(kernel="rbf"), {"cv": FOLDS, "refit": False}
     start = time.perf_counter()
     dense = FastGridSearchCV(model, GRID, operator="dense", **how).fit(X, y)
     between = time.perf_counter()
-    climbed = FastGridSearchCV(model, GRID, **how).fit(X, y)
+    searched = FastGridSearchCV(model, GRID, **how).fit(X, y)
     end = time.perf_counter()
     scores = dense.cv_results_["mean_test_score"]
-    best, found = scores.max(), scores[climbed.best_index_]
-    n_exact = int((climbed.cv_results_["status"] == "exact").sum())
+    best, found = scores.max(), scores[searched.best_index_]
+    n_exact = int((searched.cv_results_["status"] == "exact").sum())
     regret = 100.0 * (best - found) / (1.0 - best)
-    apart = 100.0 * np.abs(climbed.cv_results_["mean_test_score"] - scores) / (1.0 - scores)
+    apart = 100.0 * np.abs(searched.cv_results_["mean_test_score"] - scores) / (1.0 - scores)
     table = float(np.median(apart)), float(apart.max())
     return float(best), float(regret), *table, between - start, end - between, n_exact
 

@@ -164,7 +164,7 @@ GALLERY = [
     "plot_spectra.py",
     "plot_text.py",
     "plot_precomputed.py",
-    "plot_ladder.py",
+    "plot_low_rank_first.py",
     "plot_million_rows.py",
     "plot_circulant.py",
     "plot_collapse.py",
