@@ -1,6 +1,6 @@
 """
 Many rows: a search that begins at low rank
-============================================
+===========================================
 
 With some thousand rows and squared loss, a search evaluates all candidates with a low-rank
 approximation first, increases the rank for those that could still win, and evaluates the best few
