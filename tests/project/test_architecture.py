@@ -229,3 +229,57 @@ def test_what_is_slow_to_import_is_imported_where_it_is_used(code):
     slow = {"numba", "sklearn.cluster", "sklearn.datasets"}
     code += f"\nimport sys; sys.exit(', '.join({slow} & set(sys.modules)) or None)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+FEATURES = tuple(
+    f"everyfold.{name}" for name in ("papers", "gradient", "plotting", "report", "cli")
+)
+"""Packages above the search that register what they add; a plain search is to load none of them."""
+
+
+@pytest.mark.parametrize("code", ["import everyfold", SEARCH], ids=["import", "search"])
+def test_a_plain_search_loads_no_features(code):
+    loaded = f"[m for m in sys.modules if m.startswith({FEATURES})]"
+    code += f"\nimport sys; sys.exit(', '.join({loaded}) or None)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+BY_NAME = {
+    "criterion": """
+FastGridSearchCV(LSSVR(gamma=0.1), {"alpha": [0.1, 1.0]}, criterion="gcv").fit(X, y)
+""",
+    "operator": """
+fast = Nystrom(10, replaces="response")
+FastGridSearchCV(LSSVR(gamma=0.1, operator=fast), {"alpha": [0.1, 1.0]}, order=1).fit(X, y)
+""",
+}
+
+
+@pytest.mark.parametrize("code", BY_NAME.values(), ids=BY_NAME.keys())
+def test_a_method_of_a_paper_is_found_by_its_name(code):
+    """In a process that has not imported the papers."""
+    code = f"""
+import sys
+import numpy as np
+from everyfold import LSSVR, FastGridSearchCV, Nystrom
+
+X = np.random.default_rng(0).normal(size=(60, 2))
+y = np.sin(X[:, 0])
+assert "everyfold.papers" not in sys.modules
+{code}
+assert "everyfold.papers" in sys.modules
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_names_that_are_imported_on_first_use_are_listed_and_the_same():
+    code = """
+import everyfold
+from everyfold import *
+
+assert set(everyfold.__all__) <= set(dir(everyfold)) and "__version__" in dir(everyfold)
+from everyfold.papers import Circulant as same
+assert Circulant is everyfold.Circulant is same
+assert not hasattr(everyfold, "NoSuchName")
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
