@@ -10,7 +10,7 @@ START_HOSTILE ?= 0
 KILLS  ?= 25
 SPLITS ?= 50
 STORE  ?= build/reproduction
-QUICK  := project/test_architecture unit/test_losses unit/operators/test_operators unit/crossval/test_closed_form unit/crossval/test_closed_criteria guards/test_snapshot behaviour/test_pipelines behaviour/test_mixed_grids behaviour/test_class_weight behaviour/test_leave_one_out behaviour/test_bad_input
+QUICK  := project/test_architecture unit/test_losses unit/operators/test_operators unit/crossval/test_closed_form unit/papers/test_criteria guards/test_snapshot behaviour/test_pipelines behaviour/test_mixed_grids behaviour/test_class_weight behaviour/test_leave_one_out behaviour/test_bad_input
 
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test conformance fuzz hostile kills lint format bench peers reproduce reproduce-quick docs docs-external dist matrix clean

@@ -25,11 +25,12 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold.crossval import GCV, ClosedFormCV, Folds
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.crossval.svm import SVMLooByStep
 from everyfold.kernels import RBF
 from everyfold.losses import Hinge, Squared
-from everyfold.operators import Circulant, CirculantWarning, Dense, Structure
+from everyfold.operators import Dense, Structure
+from everyfold.papers import GCV, Circulant, CirculantWarning
 from everyfold.solvers import Problem
 
 RAETSCH = Path(__file__).resolve().parents[2] / "shared" / "data" / "raetsch"

@@ -20,10 +20,11 @@ from sklearn.svm import SVC
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV
-from everyfold.crossval import GACV, ClosedFormCV, Folds
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge
 from everyfold.operators import DenseMatrix
+from everyfold.papers import GACV
 from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"

@@ -66,7 +66,7 @@ from everyfold import (
 from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.kernels import RBF
 from everyfold.losses import Squared
-from everyfold.operators import CirculantWarning
+from everyfold.papers import CirculantWarning
 from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"

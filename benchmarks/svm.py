@@ -25,10 +25,10 @@ from sklearn.svm import SVC, SVR
 from threadpoolctl import threadpool_limits
 
 from everyfold import FastGridSearchCV, InexactWarning
-from everyfold.crossval import GACV
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge
 from everyfold.operators import DenseMatrix
+from everyfold.papers import GACV
 from everyfold.solvers import Problem
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "libsvm"

@@ -30,7 +30,6 @@ from everyfold.estimators import LSSVR
 from everyfold.kernels import RBF, Linear, Polynomial, Precomputed
 from everyfold.losses import Squared
 from everyfold.operators import (
-    Circulant,
     Dense,
     Expansion,
     Iterative,
@@ -41,6 +40,7 @@ from everyfold.operators import (
     SupportsResponse,
 )
 from everyfold.operators.base import Made, SupportsSplit
+from everyfold.papers import Circulant
 from everyfold.solvers import Problem
 
 N, D = 30, 3

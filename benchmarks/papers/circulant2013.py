@@ -29,7 +29,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import LeaveOneOut
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_score
-from everyfold.operators import CirculantWarning
+from everyfold.papers import CirculantWarning
 
 PAPER = "2013"
 TITLE = "2013: Approximate l-fold cross-validation with circulant kernels"

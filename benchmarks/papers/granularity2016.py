@@ -21,7 +21,7 @@ from benchmarks.papers.tables import ErrorTable, Line, PlainTable, Table, TimeTa
 from sklearn.svm import SVC
 
 from everyfold import HuberSVC, choose_granularity, granularity_bound
-from everyfold.engine.scoring.published_metrics import huber_hinge_loss
+from everyfold.papers.published_metrics import huber_hinge_loss
 
 PAPER = "2016"
 TITLE = "2016: Granularity selection for cross-validation of SVM (ε-BIF)"

@@ -17,7 +17,7 @@ from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut
 from sklearn.preprocessing import StandardScaler
 
 from everyfold import Circulant, FastGridSearchCV, cross_val_predict
-from everyfold.engine.scoring.published_metrics import huber_hinge_scorer
+from everyfold.papers.published_metrics import huber_hinge_scorer
 
 NEAR_ONE = 60
 """Rows of the sub-sample on which a search is run before it is timed, so that all is compiled."""

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.model_selection import LeaveOneOut
 
 from everyfold import LSSVR, Circulant, FastGridSearchCV
-from everyfold.operators import CirculantWarning
+from everyfold.papers import CirculantWarning
 
 rng = np.random.default_rng(0)
 side = 24

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,3 +93,16 @@ RidgeScaling = Literal["sum", "mean"]
 
 # How far the influence series of a fold goes, or whether to refit.
 Order: TypeAlias = float | Literal["auto", "exact", "screen"]
+
+
+@runtime_checkable
+class FoldsAndOrder(Protocol):
+    """An ``order`` that sets the number of folds as well, such as a Granularity of the papers."""
+
+    @property
+    def folds(self) -> int:
+        """The number of folds."""
+
+    @property
+    def order(self) -> int:
+        """The order of the influence series."""

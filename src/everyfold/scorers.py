@@ -1,6 +1,6 @@
 """Scorers of the papers that scikit-learn does not have: pass one as ``scoring=``."""
 
-from everyfold.engine.scoring.published_metrics import (
+from everyfold.papers.published_metrics import (
     coefficient_of_variation,
     huber_hinge_loss,
     huber_hinge_scorer,

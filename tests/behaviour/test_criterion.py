@@ -32,10 +32,10 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.crossval import EigenvalueRatio, SpanRule
-from everyfold.crossval.closed_criteria import CLOSED
+from everyfold._extensions import CRITERIA
 from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
+from everyfold.papers import EigenvalueRatio, SpanRule
 
 N = 60
 RNG = np.random.default_rng(3)
@@ -422,8 +422,8 @@ def test_a_criterion_that_is_not_defined_is_refused_with_the_reason(
 
 
 def test_every_name_is_an_instance_without_arguments():
-    assert {type(known)() for known in CLOSED.values()} == set(CLOSED.values())
-    assert CLOSED["span"] == SpanRule()
+    assert {type(known)() for known in CRITERIA.values()} == set(CRITERIA.values())
+    assert CRITERIA["span"] == SpanRule()
 
 
 # -- kernels near the identity, for finite orders --------------------------------------------

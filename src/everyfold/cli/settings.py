@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -22,12 +22,11 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
 )
 
-from everyfold._typing import Params, Splitter
+from everyfold._typing import ClosedName, Params, Splitter
 from everyfold.cli.errors import BadInput, choose
 from everyfold.cli.models import OF_LOW_RANK, ChosenModel
 from everyfold.cli.options import SearchOptions
 from everyfold.cli.table import Column, TableData
-from everyfold.crossval.closed_criteria import CLOSED
 
 # Rows up to which a report has an honest score: bootstraps take as long as there are rows.
 MOST_KEPT = 5000
@@ -50,7 +49,7 @@ def check(options: SearchOptions) -> None:
     if options.scoring is not None:
         choose("--scoring", options.scoring, get_scorer_names())
     if options.criterion is not None:
-        choose("--criterion", options.criterion, CLOSED)
+        choose("--criterion", options.criterion, get_args(ClosedName))
         for name in (n for n in ("cv", "scoring", "groups", "oof") if getattr(options, n)):
             raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
     if options.proba and options.ridge_scaling == "mean":

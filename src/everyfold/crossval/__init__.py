@@ -1,42 +1,21 @@
 """How candidates are judged. Criteria ask a Response; they never factorise."""
 
 from everyfold.crossval.base import Closed, CrossValMethod, InexactWarning, OutOfFold
-from everyfold.crossval.closed_criteria import (
-    GACV,
-    GCV,
-    EigenvaluePerturbation,
-    EigenvalueRatio,
-    RadiusMargin,
-    SpanRule,
-)
 from everyfold.crossval.closed_form import ClosedFormCV
 from everyfold.crossval.conjugate_gradient import ConjugateGradient
-from everyfold.crossval.error_gradient import ErrorSlopes, HeldOutError
 from everyfold.crossval.gram_sums import GramCV
-from everyfold.crossval.granularity import Granularity, choose_granularity, granularity_bound
 from everyfold.crossval.refit import Refit
 from everyfold.folds import Fold, Folds
 
 __all__ = [
-    "GACV",
-    "GCV",
     "Closed",
     "ClosedFormCV",
     "ConjugateGradient",
     "CrossValMethod",
-    "EigenvaluePerturbation",
-    "EigenvalueRatio",
-    "ErrorSlopes",
     "Fold",
     "Folds",
     "GramCV",
-    "Granularity",
-    "HeldOutError",
     "InexactWarning",
     "OutOfFold",
-    "RadiusMargin",
     "Refit",
-    "SpanRule",
-    "choose_granularity",
-    "granularity_bound",
 ]

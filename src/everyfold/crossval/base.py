@@ -6,17 +6,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from traceback import format_exc
-from typing import ClassVar, Self
+from typing import ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold._typing import Array, Index, Route
+from everyfold import _extensions
+from everyfold._typing import Array, ClosedName, Index, Route
 from everyfold.folds import Folds, Merged
 from everyfold.linalg.symmetric import EPS
 from everyfold.losses import Loss
 from everyfold.operators.base import SupportsResponse
 from everyfold.operators.gram import FoldErrors
+from everyfold.operators.response import StructureError
 from everyfold.solvers import Problem
 
 # A value whose estimated relative rounding error exceeds this is not called exact.
@@ -205,6 +207,10 @@ class CrossValMethod(ABC):
         """The held-out predictions of each ridge, in the order given."""
 
 
+# The status of a number that is the criterion itself, up to rounding or a solver's tolerance.
+AS_DEFINED = "as defined"
+
+
 class Closed(ABC):
     """A criterion that is one number for each target, without folds; less is better."""
 
@@ -213,6 +219,33 @@ class Closed(ABC):
     starts_from_all: ClassVar[bool] = False
     needs_eigenvalues: ClassVar[bool] = False
     """Whether all eigenvalues of the kernel are computed, besides the fits."""
+
+    @property
+    def name(self) -> str:
+        """What users call it: its name as ``criterion=``, or that of its class.
+
+        Examples
+        --------
+        >>> from everyfold.papers import GCV
+        >>> GCV(route="cholesky").name
+        'gcv'
+        """
+        table = _extensions.CRITERIA
+        names = [name for name, known in table.items() if type(known) is type(self)]
+        return names[0] if names else type(self).__name__
+
+    @property
+    def words(self) -> str:
+        """What is done, in words."""
+        return f"criterion {self.name!r}: one fit on all rows for each candidate, no folds"
+
+    def check(self, loss: Loss, *, chooses_ridge: bool) -> None:
+        """Raise if it is not defined for a model with this loss, or that chooses its own ridge."""
+        reason = self.reason_against(loss)
+        if chooses_ridge:
+            reason = "the model chooses its own alpha; search alpha with KernelRidge or Ridge"
+        if reason:
+            raise ValueError(f"criterion={self.name!r} is not available for loss={loss}: {reason}")
 
     def reason_against(self, loss: Loss) -> str:
         """Why the criterion is not defined for a loss, and what to use; empty if it is."""
@@ -227,3 +260,51 @@ class Closed(ABC):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """The values, of shape (q,), for each ridge."""
+
+    def records(
+        self, problems: Sequence[Problem], operator: SupportsResponse, ridges: Sequence[float]
+    ) -> list[OutOfFold]:
+        """The criterion of every ridge, as one row with a column for each target.
+
+        All ridges together; if that fails, each alone, so that one ridge does not fail the others.
+        """
+        try:
+            found = [list(self.evaluate(problem, operator, ridges)) for problem in problems]
+        except (MemoryError, StructureError):
+            raise
+        except Exception as error:
+            if len(ridges) > 1:
+                return [self.records(problems, operator, [ridge])[0] for ridge in ridges]
+            width = sum(problem.y.shape[1] for problem in problems)
+            failures = {0: Failure.caught(error)}
+            return [_of_all_rows(np.full(width, np.nan), failures)]
+        return [_of_all_rows(np.concatenate(parts), {}) for parts in zip(*found, strict=True)]
+
+
+def _of_all_rows(values: Array, failures: dict[int, Failure]) -> OutOfFold:
+    unknown = np.full(1, np.nan)
+    is_known = np.array([bool(np.isfinite(values).all())])
+    return OutOfFold(values[None, :], is_known, unknown, unknown, failures)
+
+
+def find_criterion(criterion: str | Closed) -> Closed:
+    """The criterion of this name; an instance is given back as it is.
+
+    Examples
+    --------
+    >>> find_criterion("span")
+    SpanRule(tolerance=0.001, stiffness=10000.0)
+    """
+    if isinstance(criterion, Closed):
+        return criterion
+    known = _extensions.CRITERIA
+    found: Closed | None = (
+        _extensions.find(known, criterion) if isinstance(criterion, str) else None
+    )
+    if found is None:
+        names = list(get_args(ClosedName))
+        raise ValueError(
+            f"criterion={criterion!r} is not known; use None for held-out scores, one of "
+            f"{names}, or an instance of everyfold.crossval.Closed"
+        )
+    return found

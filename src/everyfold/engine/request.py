@@ -18,6 +18,7 @@ from everyfold._typing import (
     ErrorScore,
     Estimator,
     Fallback,
+    FoldsAndOrder,
     Index,
     Matrix,
     Order,
@@ -34,8 +35,8 @@ from everyfold._typing import (
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
-from everyfold.crossval.closed_criteria import find_closed, name_of
-from everyfold.crossval.granularity import Granularity, is_finite
+from everyfold.crossval.base import find_criterion
+from everyfold.crossval.series import is_finite
 from everyfold.estimators.model import Model
 from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
@@ -54,7 +55,7 @@ class Options:
     decides whether they begin at low rank.
     """
 
-    asked: Order | Granularity = "auto"
+    asked: Order | FoldsAndOrder = "auto"
     operator: OperatorChoice = "auto"
     ridge_scaling: RidgeScaling = "sum"
     n_confirm: int | Literal["auto"] = "auto"
@@ -103,11 +104,11 @@ class Options:
     @property
     def order(self) -> Order:
         """How far the influence series of a fold goes, or whether to refit."""
-        return self.asked.order if isinstance(self.asked, Granularity) else self.asked
+        return self.asked.order if isinstance(self.asked, FoldsAndOrder) else self.asked
 
     def check_folds(self, count: int, cv: Splitter) -> None:
         """Raise if an order was chosen for another number of folds."""
-        if isinstance(self.asked, Granularity) and count != self.asked.folds:
+        if isinstance(self.asked, FoldsAndOrder) and count != self.asked.folds:
             raise ValueError(
                 f"cv={cv!r} has {count} folds, but order={self.asked} is for {self.asked.folds}; "
                 f"leave cv out, or pass order={self.asked.order}"
@@ -143,14 +144,12 @@ class Options:
             ),
         ):
             if is_wrong:
-                raise ValueError(
-                    f"criterion={name_of(self.closed)!r} cannot be combined with {what}"
-                )
+                raise ValueError(f"criterion={self.closed.name!r} cannot be combined with {what}")
 
     @cached_property
     def closed(self) -> Closed | None:
         """The criterion that takes the place of held-out scores, if one does."""
-        return None if self.criterion is None else find_closed(self.criterion)
+        return None if self.criterion is None else find_criterion(self.criterion)
 
     def check_source(self, y: Targets, with_train: bool) -> None:
         """Refuse what rows that are read in blocks cannot give."""
@@ -329,7 +328,7 @@ class Request:
 
     def __post_init__(self) -> None:
         asked = self.options.asked
-        if self.cv is None and isinstance(asked, Granularity):
+        if self.cv is None and isinstance(asked, FoldsAndOrder):
             object.__setattr__(self, "cv", asked.folds)
         if isinstance(self.cv, Iterator):  # read more than once
             object.__setattr__(self, "cv", list(self.cv))
@@ -349,7 +348,7 @@ class Request:
             (self.wants.train_scores, "return_train_score=True; use False"),
         ):
             if is_wrong:
-                raise ValueError(f"criterion={name_of(closed)!r} cannot be combined with {what}")
+                raise ValueError(f"criterion={closed.name!r} cannot be combined with {what}")
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""

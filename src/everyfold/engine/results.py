@@ -16,8 +16,7 @@ from everyfold._sklearn_private import (
 )
 from everyfold._typing import Array, ErrorScore, Mask, Params, Score, Scorer, Search
 from everyfold.adapters.pipelines import HELD_OUT
-from everyfold.crossval.base import Failure
-from everyfold.engine.planning.closed_costs import AS_DEFINED
+from everyfold.crossval.base import AS_DEFINED, Failure
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import REFITTED, Data, Outcome
 from everyfold.engine.request import Request

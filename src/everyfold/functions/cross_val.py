@@ -31,6 +31,7 @@ from everyfold._typing import (
     ErrorScore,
     Estimator,
     Fallback,
+    FoldsAndOrder,
     Index,
     Matrix,
     Method,
@@ -46,7 +47,6 @@ from everyfold._typing import (
 )
 from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.adapters.sklearn import read_estimator
-from everyfold.crossval.granularity import Granularity
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.kept_models import fit_to
 from everyfold.engine.planning.planner import plan
@@ -83,7 +83,7 @@ def cross_val_predict(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     method: Method = "predict",
-    order: Order | Granularity = "auto",
+    order: Order | FoldsAndOrder = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
@@ -187,7 +187,7 @@ def cross_val_score(
     pre_dispatch: int | str = "2*n_jobs",
     error_score: ErrorScore = np.nan,
     pooled: Pooled = "auto",
-    order: Order | Granularity = "auto",
+    order: Order | FoldsAndOrder = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
@@ -397,7 +397,7 @@ def cross_validate(
     return_indices: bool = False,
     error_score: ErrorScore = np.nan,
     pooled: Pooled = "auto",
-    order: Order | Granularity = "auto",
+    order: Order | FoldsAndOrder = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",

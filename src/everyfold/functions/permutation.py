@@ -16,6 +16,7 @@ from everyfold._typing import (
     Array,
     Estimator,
     Fallback,
+    FoldsAndOrder,
     Index,
     Matrix,
     Order,
@@ -28,7 +29,6 @@ from everyfold._typing import (
     Targets,
 )
 from everyfold.adapters.pipelines import take_apart
-from everyfold.crossval.granularity import Granularity
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.records import Outcome, Task
 from everyfold.engine.request import Options, Request, RequestedOutputs
@@ -53,7 +53,7 @@ def permutation_test_score(
     verbose: int = 0,
     scoring: Scorer = None,
     params: Params | None = None,
-    order: Order | Granularity = "auto",
+    order: Order | FoldsAndOrder = "auto",
     operator: OperatorChoice = "auto",
     ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",

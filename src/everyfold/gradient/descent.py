@@ -11,9 +11,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from everyfold._typing import Array, Index, Matrix
-from everyfold.crossval import ErrorSlopes, HeldOutError
-from everyfold.crossval.error_gradient import PreparedError
 from everyfold.estimators.model import Model
+from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError, PreparedError
 from everyfold.io import Folds
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure

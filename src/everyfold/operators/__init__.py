@@ -1,8 +1,6 @@
 """Kernel matrices with structure, and the only place where anything is factorised."""
 
 from everyfold.operators.base import Expansion, Structure, SupportsResponse
-from everyfold.operators.circulant import Circulant
-from everyfold.operators.circulant_response import CirculantMatrix, CirculantWarning
 from everyfold.operators.dense import Dense, DenseMatrix
 from everyfold.operators.features import FeatureMap
 from everyfold.operators.iterative import Iterative
@@ -12,9 +10,6 @@ from everyfold.operators.random_fourier import RandomFourier
 from everyfold.operators.response import Quadratic, Response, Solution, StructureError
 
 __all__ = [
-    "Circulant",
-    "CirculantMatrix",
-    "CirculantWarning",
     "Dense",
     "DenseMatrix",
     "Expansion",

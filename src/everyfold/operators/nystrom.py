@@ -2,7 +2,6 @@ r"""Low-rank kernels from landmarks: :math:`\tilde K = C W_k^+ C^\top = V V^\top
 
 from __future__ import annotations
 
-import math
 import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -11,6 +10,7 @@ from typing import ClassVar, Literal, TypeGuard
 import numpy as np
 from sklearn.utils import check_random_state
 
+from everyfold import _extensions
 from everyfold._typing import Array, Index, Matrix, Order, RandomState
 from everyfold.io.samples import SAMPLE, Held, Sampled
 from everyfold.kernels import Kernel
@@ -19,7 +19,6 @@ from everyfold.linalg.symmetric import CHUNK
 from everyfold.operators.base import OperatorSpec, Structure, SupportsGradient, SupportsResponse
 from everyfold.operators.dense import Dense, KernelExpansion
 from everyfold.operators.features import PROBE, LandmarkFeatures
-from everyfold.operators.influence import InfluenceMatrix
 from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
 from everyfold.operators.response import StructureError
@@ -214,14 +213,14 @@ class Nystrom(Mapped):
         """See base class."""
         low = self.landmarks(kernel, X)
         if self.replaces == "response":
-            return InfluenceMatrix(kernel(X), low, kernel, X)
+            return _with_full_kernel(kernel(X), low, kernel, X)
         if self.predicts_with == "kernel":
             return DualNystrom(low.V, low.features, low.trace, X)
         return low
 
     def bind_shared(self, kernel: Kernel, X: Matrix, base: Array) -> SupportsResponse:
         """See base class."""
-        return InfluenceMatrix(kernel.from_base(base), self.landmarks(kernel, X), kernel, X)
+        return _with_full_kernel(kernel.from_base(base), self.landmarks(kernel, X), kernel, X)
 
     def landmarks(self, kernel: Kernel, X: Matrix) -> NystromMatrix:
         """The low-rank kernel of the rows of ``X``, whatever it is for."""
@@ -280,6 +279,12 @@ class Nystrom(Mapped):
             return features, found.F, found.rows
         features, rotation = features.truncated(self._kept(len(found.rows)))
         return features, np.ascontiguousarray(product(found.F, rotation)), found.rows
+
+
+def _with_full_kernel(K: Array, low: LowRank, kernel: Kernel, X: Matrix) -> SupportsResponse:
+    """The full kernel with responses of low rank, the t-FBIF of ``everyfold.papers``."""
+    made: SupportsResponse = _extensions.find(_extensions.OPERATORS, "t-FBIF")(K, low, kernel, X)
+    return made
 
 
 def _own(rows: Matrix) -> Matrix:
@@ -475,65 +480,3 @@ class DualNystrom(NystromMatrix):
     def expand(self, coef: Array) -> KernelExpansion:
         """See base class: likewise."""
         return KernelExpansion(self.features.kernel, self._X, coef)
-
-
-# -- Bounds on the effect of a Nyström approximation: from a measured norm, and in advance --------
-
-
-def model_error_bound(
-    residual_norm: float, n: int, ridge: float, *, kappa: float = 1.0, offset: float = 0.0
-) -> float:
-    r"""Bound on the change of an LS-SVM's decision values if K̃ replaces K (2012 paper).
-
-    .. math:: |f'(x) - f(x)| \le \frac{\kappa(1 + \zeta)}{n\mu_0^2}\|\tilde K - K\|_2,
-              \qquad \mu_0 = \mu / n
-
-    for labels ±1 and both models with the same offset ζ.
-
-    Parameters
-    ----------
-    residual_norm : float
-        The measured ‖K̃ − K‖₂, or the residual trace as an upper bound of it.
-    n : int
-    ridge : float
-        μ, the ridge of (K + μ I).
-    kappa : float, default=1
-        An upper bound of k(x, x).
-    offset : float, default=0
-        :math:`|\zeta|`.
-
-    Examples
-    --------
-    >>> model_error_bound(1e-3, n=100, ridge=10.0)
-    0.001
-    """
-    return kappa * (1.0 + abs(offset)) * n * residual_norm / ridge**2
-
-
-def expected_residual(
-    diagonal: Array, tail: float, count: int, *, rank: int, confidence: float = 0.9
-) -> float:
-    r"""The a-priori bound on ‖K̃ − K‖₂ for uniform sampling (2012 paper, Theorem 2).
-
-    .. math:: \|K - K_k\|_F + \epsilon\Bigl[\tfrac{n}{c}\sum_{i \in D(c)} K_{ii}
-              \bigl(\sqrt{n {\textstyle\sum K_{ii}^2}} + \eta \max n K_{ii}\bigr)\Bigr]^{1/2}
-
-    with :math:`\epsilon = (64 k / c)^{1/4}`, the smallest that the theorem allows.
-
-    Parameters
-    ----------
-    diagonal : array of shape (n,)
-    tail : float
-        ‖K − K_k‖_F, the norm of the eigenvalues beyond the k-th.
-    count, rank : int
-        c and k.
-    confidence : float, default=0.9
-        1 − δ.
-    """
-    n, epsilon = len(diagonal), (64.0 * rank / count) ** 0.25
-    rest = n - count
-    g = count * rest / (n - 0.5) / (1.0 - 1.0 / (2.0 * max(count, rest)))
-    eta = math.sqrt(max(math.log(2.0 / (1.0 - confidence)) * g, 0.0) / count)
-    largest = float(np.sort(diagonal)[-count:].sum())
-    spread = math.sqrt(n * float(diagonal @ diagonal)) + eta * n * float(diagonal.max())
-    return float(tail + epsilon * math.sqrt(n / count * largest * spread))

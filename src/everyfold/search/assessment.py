@@ -28,7 +28,6 @@ from everyfold.engine.status import ESTIMATED
 from everyfold.functions.cross_val import cross_val_score
 from everyfold.io import RowSource
 from everyfold.io.dask import is_lazy
-from everyfold.plotting.score_table import metrics_of
 from everyfold.search.bootstrap import bootstrap, together
 from everyfold.search.fit_inputs import FitInputs, groups_of
 from everyfold.search.predictions import PredictionStore
@@ -283,7 +282,8 @@ class HonestSearch:
         check_is_fitted(self, "cv_results_")
         if metric is None:
             metric = self.refit if self.multimetric_ and isinstance(self.refit, str) else "score"
-        known = metrics_of(self.cv_results_)
+        prefix = "mean_test_"
+        known = [key.removeprefix(prefix) for key in self.cv_results_ if key.startswith(prefix)]
         if metric not in known:
             raise ValueError(f"metric={metric!r} is not one of the search; use one of {known}")
         if self.plan_.pooled:

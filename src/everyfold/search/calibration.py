@@ -36,6 +36,7 @@ from everyfold._typing import (
     Array,
     Estimator,
     Fallback,
+    FoldsAndOrder,
     Index,
     Matrix,
     Order,
@@ -46,7 +47,6 @@ from everyfold._typing import (
     Targets,
 )
 from everyfold.crossval import InexactWarning
-from everyfold.crossval.granularity import Granularity
 from everyfold.engine.kept_models import fold_classifiers
 from everyfold.engine.request import Metadata, Options, Request
 from everyfold.estimators.base import keep_parameters
@@ -148,7 +148,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         cv: Splitter = None,
         n_jobs: int | None = None,
         ensemble: bool | Literal["auto"] = "auto",
-        order: Order | Granularity = "auto",
+        order: Order | FoldsAndOrder = "auto",
         preprocessing: Preprocessing = "per_fold",
         fallback: Fallback = "warn",
         random_state: RandomState = None,

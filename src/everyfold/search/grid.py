@@ -14,6 +14,7 @@ from everyfold._typing import (
     ErrorScore,
     Estimator,
     Fallback,
+    FoldsAndOrder,
     Grid,
     Order,
     Params,
@@ -26,7 +27,6 @@ from everyfold._typing import (
     Splitter,
 )
 from everyfold.crossval import Closed
-from everyfold.crossval.granularity import Granularity
 from everyfold.estimators.base import keep_parameters
 from everyfold.operators.base import OperatorChoice
 from everyfold.search.base import FastSearchCV
@@ -197,7 +197,7 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order | Granularity = "auto",
+        order: Order | FoldsAndOrder = "auto",
         criterion: ClosedName | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",
@@ -289,7 +289,7 @@ near_identity, pre_dispatch
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order | Granularity = "auto",
+        order: Order | FoldsAndOrder = "auto",
         criterion: ClosedName | Closed | None = None,
         operator: OperatorChoice = "auto",
         ridge_scaling: RidgeScaling = "sum",

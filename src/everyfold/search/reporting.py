@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,11 @@ from everyfold._typing import AnyArray, Estimator, Search
 from everyfold.engine.checkpoint import versions
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.io.disk import writing
-from everyfold.report.page import Findings, page, result_view
 from everyfold.search.assessment import HonestScore
 from everyfold.search.fit_inputs import FitInputs
+
+if TYPE_CHECKING:
+    from everyfold.report.page import Findings
 
 # Of the call that repeats a search.
 MOST_LETTERS = 4000
@@ -29,6 +31,10 @@ class ResultView:
     """Shows the results below scikit-learn's own diagram in notebooks."""
 
     def _repr_html_inner(self) -> str:
+        # Most searches are neither shown in a notebook nor reported: the page and the plots are
+        # imported where they are needed.
+        from everyfold.report.page import result_view
+
         return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
@@ -84,6 +90,8 @@ class ReportedSearch(ResultView):
 
 def write_report(path: str | os.PathLike[str], search: Search, findings: Findings) -> Path:
     """Write the page of a search."""
+    from everyfold.report.page import page
+
     path = Path(path)
     if path.is_dir() or not path.resolve().parent.is_dir():
         raise ValueError(
@@ -103,6 +111,8 @@ def findings_of(
     title: str | None = None,
 ) -> Findings:
     """What a search says of itself; in words where something is not known."""
+    from everyfold.report.page import Findings
+
     held = _without_values(search)
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,

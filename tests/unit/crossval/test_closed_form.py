@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from everyfold.crossval import GCV, ClosedFormCV, Folds, OutOfFold, Refit
+from everyfold.crossval import ClosedFormCV, Folds, OutOfFold, Refit
 from everyfold.kernels import RBF
 from everyfold.linalg.ridge_systems import ROUTES
 from everyfold.losses import HuberHinge, Squared
 from everyfold.operators import DenseMatrix
+from everyfold.papers import GCV
 from everyfold.solvers import Problem
 from tests import cases, reference
 

@@ -21,8 +21,9 @@ from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.io.arrays import ArrayRows
 from everyfold.kernels import RBF
 from everyfold.losses import HuberHinge, Squared
-from everyfold.operators import influence, lowrank
-from everyfold.operators.influence import InfluenceMatrix
+from everyfold.operators import lowrank
+from everyfold.papers import influence
+from everyfold.papers.influence import InfluenceMatrix
 from everyfold.solvers import Problem
 from tests import reference
 from tests.cases import rbf

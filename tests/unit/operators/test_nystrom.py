@@ -29,7 +29,7 @@ from everyfold.losses import (
 )
 from everyfold.operators import DenseMatrix, LowRank, Quadratic, StructureError
 from everyfold.operators.landmarks import rp_cholesky, uniform
-from everyfold.operators.nystrom import expected_residual, model_error_bound
+from everyfold.papers import expected_residual, model_error_bound
 from everyfold.solvers import Problem, solve
 from tests import cases, reference
 

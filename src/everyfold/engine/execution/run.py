@@ -11,14 +11,20 @@ import numpy as np
 
 from everyfold._progress import reporting_to, within
 from everyfold._typing import AnyArray, Array, Label, Mask, Params, Score
-from everyfold.crossval.base import Closed, CrossValMethod, Failure, OutOfFold, is_trusted
+from everyfold.crossval.base import (
+    AS_DEFINED,
+    Closed,
+    CrossValMethod,
+    Failure,
+    OutOfFold,
+    is_trusted,
+)
 from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
 from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.execution.kernel_builder import Bases, FoldRows, bind
 from everyfold.engine.execution.passes import run_pass
 from everyfold.engine.execution.refits import lost_refits, run_refits
-from everyfold.engine.planning.closed_costs import AS_DEFINED, by_criterion
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
 from everyfold.engine.records import Candidate, Data, FoldSubset, Outcome, Task, with_fields
@@ -299,7 +305,7 @@ def _evaluate(
     """All ridges together; if that fails, one by one, and the failing one fold by fold."""
     criterion = method.criterion
     if isinstance(criterion, Closed):
-        return by_criterion(criterion, problems, having(operator, SupportsResponse), ridges)
+        return criterion.records(problems, having(operator, SupportsResponse), ridges)
     level = problems[0].level
     if level.any():
         levelled = [problem.levelled for problem in problems]

@@ -19,8 +19,8 @@ from everyfold.crossval.all_folds_newton import Together
 from everyfold.crossval.base import Closed, CrossValMethod
 from everyfold.crossval.closed_form import ClosedFormCV, InnerLeaveOneOut
 from everyfold.crossval.gram_sums import GramCV
-from everyfold.crossval.granularity import is_finite
 from everyfold.crossval.refit import FoldSolver, Refit
+from everyfold.crossval.series import is_finite
 from everyfold.crossval.svm import (
     REFITTED,
     FoldPaths,
@@ -29,10 +29,9 @@ from everyfold.crossval.svm import (
     SVMLooByStep,
 )
 from everyfold.engine.planning import costs
-from everyfold.engine.planning.closed_costs import closed_cost, closed_words
 from everyfold.engine.planning.costs import Cost, Workload
 from everyfold.engine.planning.pilot_fits import Pilot
-from everyfold.engine.planning.squared_loss import own_ridge, plan_exact
+from everyfold.engine.planning.squared_loss import own_ridge, plan_exact, squared
 from everyfold.engine.records import Task
 from everyfold.estimators.model import Model
 from everyfold.operators.base import OperatorSpec
@@ -212,9 +211,21 @@ def _by_criterion(
     """One fit on all rows for each ridge, and a number for it."""
     model, work = models[0], _work(models, task, outline)
     sizes = [int(np.count_nonzero(p.w)) for p in model.problems(task.target, task.weights)]
-    cost, route = closed_cost(criterion, model.loss, work, sizes)
+    route: Route = "cholesky"
+    if model.loss.has_constant_curvature:
+        rows = replace(work, groups=((1, work.n),))
+        routes: tuple[Route, ...] = ("eigen", "cholesky")
+        costed = [(squared(rows, route), route) for route in routes]
+        cost, route = min(costed, key=lambda pair: pair[0].seconds)
+    elif model.loss.is_smooth:
+        cost = costs.newton_fits(replace(work, groups=()))
+    else:
+        cost = costs.fold_paths(replace(work, groups=((0, 1),)), tuple(sizes), is_staged=False)
+    seconds = cost.seconds
+    if criterion.needs_eigenvalues:
+        seconds += costs.COSTS.cube_eigen * float(work.rank) ** 3
     tuned = criterion.tuned(route, model.tolerance)
-    return _method(tuned, closed_words(criterion), cost)
+    return Method(tuned, criterion.words, seconds, cost.memory)
 
 
 def _own_ridge(model: Model, task: Task, outline: OperatorSpec) -> Method:

@@ -26,7 +26,6 @@ from everyfold.adapters.pipelines import (
 from everyfold.adapters.sklearn import UnknownEstimatorError, is_ours, read_estimator
 from everyfold.adapters.validity import ParameterChecks
 from everyfold.crossval.base import Failure
-from everyfold.engine.planning.closed_costs import check_criterion
 from everyfold.engine.planning.methods import check_order
 from everyfold.engine.records import Candidate
 from everyfold.engine.request import Request
@@ -115,7 +114,8 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             (others.set_aside if _is_valid(final) else others.refuse)(number, error)
         else:
             check_order(model, options.order)
-            check_criterion(model, options.closed)
+            if options.closed is not None:
+                options.closed.check(model.loss, chooses_ridge=model.chooses_ridge)
             found.append(Readable(number, estimator, model))
     others.check_any(found)
     return _judged_alike(found, request.scorer, others)

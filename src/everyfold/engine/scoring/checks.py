@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn import metrics
 
+from everyfold._extensions import METRICS, MetricFacts
 from everyfold._typing import Params, Scorer
 from everyfold.engine.scoring.metrics import ScoredRows, own_score
-from everyfold.engine.scoring.published_metrics import coefficient_of_variation
 from everyfold.estimators.targets import Target
 
 _TOGETHER = "larger folds, or pooled=True, which scores all held-out rows together"
@@ -40,9 +40,6 @@ _OTHERS: dict[_Function, str] = {
         "'neg_mean_squared_error', which orders candidates as the root of all rows would"
     ),
     metrics.root_mean_squared_log_error: "'neg_mean_squared_log_error'",
-    coefficient_of_variation: (
-        "'neg_mean_squared_error', which orders candidates as that of all rows would"
-    ),
 }
 
 _NAN_ALONE: set[_Function] = {
@@ -79,8 +76,9 @@ _ELSE_ALONE: dict[_Function, str] = {
     metrics.median_absolute_error: "the mean absolute error",
     metrics.root_mean_squared_log_error: "the mean absolute error of logarithms",
     metrics.balanced_accuracy_score: "the accuracy",
-    coefficient_of_variation: "the mean absolute percentage error",
 }
+
+_NOTHING_ADDED = MetricFacts(lambda scorer, target: None)
 
 _OF_POSITIVES = {
     metrics.f1_score,
@@ -129,7 +127,8 @@ def alone(scorer: Scorer) -> Alone | None:
     function = _function(scorer)
     kwargs = getattr(scorer, "_kwargs", {})
     name = getattr(function, "__name__", "")
-    other = _OTHERS.get(function)
+    added = METRICS.get(function, _NOTHING_ADDED)
+    other = _OTHERS.get(function) or added.instead or None
     remedy = _TOGETHER if other is None else f"scoring={other}, {_TOGETHER}"
     if function in _NAN_ALONE:
         return Alone(name, None, "of one row is NaN", remedy, is_nan=True)
@@ -137,7 +136,7 @@ def alone(scorer: Scorer) -> Alone | None:
         return Alone(name, None, "of one row is the same whatever is predicted", remedy)
     if function in _NEEDING_LABELS and kwargs.get("labels") is None:
         return Alone(name, None, "fails where a test set has one class", remedy)
-    instead = _instead(function, kwargs)
+    instead = added.alone or _instead(function, kwargs)
     return None if instead is None else Alone(name, instead, "", remedy)
 
 

@@ -17,15 +17,14 @@ from sklearn import metrics
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.exceptions import UndefinedMetricWarning
 
+from everyfold._extensions import METRICS
 from everyfold._progress import warn
 from everyfold._sklearn_private import BaseScorer
-from everyfold._typing import AnyArray, Array, Estimator, Index, Label, Scorer
+from everyfold._typing import AnyArray, Array, Estimator, Index, Label, Mask, Scorer
 from everyfold.adapters.pipelines import final_step
-from everyfold.engine.scoring.published_metrics import coefficient_of_variation, huber_hinge_loss
 from everyfold.estimators.model import original
 from everyfold.estimators.targets import Labels, Target
 from everyfold.folds import joined, lengths
-from everyfold.losses import HuberHinge
 from everyfold.operators.gram import FoldErrors
 
 
@@ -195,33 +194,11 @@ def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
-def _variation(side: ScoredRows, values: Array) -> Scored:
-    mean = np.abs(side.mean(side.y))
-    root = np.sqrt(side.mean((side.y - values) ** 2))
-    is_known = np.asarray((mean > 0.0).all(axis=1))
-    return Scored((root / np.where(mean > 0.0, mean, 1.0)).mean(axis=1), is_known)
-
-
-@dataclass(frozen=True)
-class HuberHinged:
-    """The mean Huberised hinge loss of the decision values of two classes."""
-
-    loss: HuberHinge
-
-    def __call__(self, side: ScoredRows, values: Array) -> Scored:
-        """The losses of all folds; scikit-learn is asked where one class is all there is."""
-        signs = np.where(side.codes == 1, 1.0, -1.0)
-        losses = self.loss.value(signs, side.target.decide(values))
-        is_known = np.asarray((side.class_counts > 0).all(axis=1))
-        return Scored(side.mean(losses), is_known)
-
-
 _OF_NUMBERS: dict[Callable[..., object], Metric] = {
     metrics.r2_score: _r2,
     metrics.mean_squared_error: _squared_error,
     metrics.root_mean_squared_error: _root_squared_error,
     metrics.mean_absolute_error: _absolute_error,
-    coefficient_of_variation: _variation,
 }
 _OF_LABELS: dict[Callable[..., object], Metric] = {
     metrics.accuracy_score: _accuracy,
@@ -243,8 +220,10 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     if own is not None:
         return known.get(own)
     function = getattr(scorer, "_score_func", None)
-    if function is huber_hinge_loss:
-        return _huber_hinge(scorer, target)
+    added = METRICS.get(function) if callable(function) else None
+    if added is not None:
+        fast = added.fast(scorer, target)
+        return None if fast is None else Signed(AddedMetric(fast), scorer._sign)
     if (
         function not in known
         or getattr(scorer, "_kwargs", None) != {}
@@ -254,16 +233,15 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     return Signed(known[function], scorer._sign)
 
 
-def _huber_hinge(scorer: Scorer, target: Target) -> Metric | None:
-    """The loss of the decision function, where the target has two classes."""
-    options = dict(scorer._kwargs)
-    loss, label = HuberHinge(options.pop("h", 0.05)), options.pop("pos_label", None)
-    is_usual = not options and scorer._response_method == "decision_function"
-    if not is_usual or target.classes is None or len(target.classes) != 2:
-        return None
-    if label is not None and label not in target.classes.tolist():
-        return None
-    return Signed(HuberHinged(loss), scorer._sign)
+@dataclass(frozen=True)
+class AddedMetric:
+    """The fast form of a metric that a package above adds."""
+
+    fast: Callable[[ScoredRows, Array], tuple[Array, Mask]]
+
+    def __call__(self, side: ScoredRows, values: Array) -> Scored:
+        """The scores of all folds."""
+        return Scored(*self.fast(side, values))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
+from everyfold._extensions import OPERATORS
 from everyfold._typing import Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
@@ -199,3 +200,6 @@ class InfluenceResponse(Response):
     def rates(self, theta: Array, seed: int) -> Array:
         """See base class: likewise, 4 n c flops a column and step."""
         return self._twin.rates(theta, seed)
+
+
+OPERATORS["t-FBIF"] = InfluenceMatrix

@@ -9,7 +9,8 @@ from sklearn.base import clone
 from sklearn.model_selection import KFold, LeavePOut, RepeatedKFold, ShuffleSplit, cross_val_score
 
 from everyfold import LSSVR, Dense, KernelRegressor, Nystrom, RandomFourier
-from everyfold.crossval import Folds, HeldOutError
+from everyfold.crossval import Folds
+from everyfold.gradient.error_gradient import HeldOutError
 from everyfold.kernels import Linear, find_kernel
 from everyfold.losses import Squared, find_loss
 from everyfold.operators import FixedLandmarks

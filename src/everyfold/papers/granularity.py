@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
 
-from everyfold._typing import Order
-
 _ROUNDING = 1e-12
 
 
@@ -30,11 +28,6 @@ class Granularity:
     folds: int
     order: int
     bound: float
-
-
-def is_finite(order: Order) -> bool:
-    """Whether an order is one of the finite influence series."""
-    return not isinstance(order, str) and float(order) < math.inf
 
 
 def granularity_bound(

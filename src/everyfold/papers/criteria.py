@@ -9,6 +9,7 @@ from typing import Self
 
 import numpy as np
 
+from everyfold._extensions import CRITERIA
 from everyfold._typing import Array, Index, Route
 from everyfold.crossval.base import Closed
 from everyfold.crossval.svm import Libsvm
@@ -400,44 +401,11 @@ def squared_radius(K: Array) -> float:
     return float(beta @ (diagonal - K @ beta))
 
 
-# -- Closed criteria by the names that users pass as ``criterion=`` -------------------------------
-
-
-CLOSED: dict[str, Closed] = {
-    "gcv": GCV(),
-    "gacv": GACV(),
-    "span": SpanRule(),
-    "radius_margin": RadiusMargin(),
-    "eigenvalue_ratio": EigenvalueRatio(),
-    "eigenvalue_perturbation": EigenvaluePerturbation(),
-}
-
-
-def find_closed(criterion: str | Closed) -> Closed:
-    """The criterion of this name; an instance is given back as it is.
-
-    Examples
-    --------
-    >>> find_closed("span")
-    SpanRule(tolerance=0.001, stiffness=10000.0)
-    """
-    if isinstance(criterion, Closed):
-        return criterion
-    if not isinstance(criterion, str) or criterion not in CLOSED:
-        raise ValueError(
-            f"criterion={criterion!r} is not known; use None for held-out scores, one of "
-            f"{list(CLOSED)}, or an instance of everyfold.crossval.Closed"
-        )
-    return CLOSED[criterion]
-
-
-def name_of(criterion: Closed) -> str:
-    """What users call a criterion.
-
-    Examples
-    --------
-    >>> name_of(GCV(route="cholesky"))
-    'gcv'
-    """
-    names = [name for name, known in CLOSED.items() if type(known) is type(criterion)]
-    return names[0] if names else type(criterion).__name__
+CRITERIA.update(
+    gcv=GCV(),
+    gacv=GACV(),
+    span=SpanRule(),
+    radius_margin=RadiusMargin(),
+    eigenvalue_ratio=EigenvalueRatio(),
+    eigenvalue_perturbation=EigenvaluePerturbation(),
+)

@@ -12,13 +12,13 @@ from sklearn.svm import SVC
 
 from everyfold import LSSVC, FastGridSearchCV, HuberSVC, cross_val_predict, cross_val_score
 from everyfold.engine.scoring.metrics import find_metric
-from everyfold.engine.scoring.published_metrics import (
+from everyfold.estimators.targets import Numbers
+from everyfold.papers.published_metrics import (
     coefficient_of_variation,
     huber_hinge_loss,
     huber_hinge_scorer,
     neg_coefficient_of_variation,
 )
-from everyfold.estimators.targets import Numbers
 
 RNG = np.random.default_rng(1)
 X = RNG.normal(size=(60, 3))

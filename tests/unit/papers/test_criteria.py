@@ -6,17 +6,11 @@ from numpy.testing import assert_allclose
 from sklearn.svm import SVC, SVR
 
 from everyfold import choose_granularity
-from everyfold.crossval import (
-    GACV,
-    ClosedFormCV,
-    EigenvaluePerturbation,
-    EigenvalueRatio,
-    Folds,
-    SpanRule,
-)
+from everyfold.crossval import ClosedFormCV, Folds
 from everyfold.kernels import RBF
 from everyfold.losses import EpsilonInsensitive, Hinge, HuberHinge
 from everyfold.operators import DenseMatrix, LowRank
+from everyfold.papers import GACV, EigenvaluePerturbation, EigenvalueRatio, SpanRule
 from everyfold.solvers import Problem, solve
 from tests import cases
 

@@ -1,7 +1,7 @@
 r"""p-level circulant kernel matrices: cross-validation in O(n log n), for a million rows.
 
 The kernel matrix is replaced by one that depends on the data through n and a few distances only.
-Its rows are read as points of a periodic grid (:mod:`everyfold.operators.circulant_response`)
+Its rows are read as points of a periodic grid (:mod:`everyfold.papers.circulant_response`)
 with spacings h_s,
 
 .. math:: T_j = k(0, (j_0 h_0, \ldots, j_{p-1} h_{p-1})), \qquad U_j = \sum_{l \in D_j} T_l, \qquad
@@ -10,7 +10,7 @@ with spacings h_s,
 and U is the first column of :math:`\tilde K` (Song & Xu 2010; Edwards, Zhang, Parker & New 2013,
 Algorithm 1). The rbf and the laplacian kernel are products over the levels, so that U and its
 eigenvalues are outer products of p vectors: O(n) work and p short transforms for a whole matrix.
-The matrix itself and its response are in :mod:`everyfold.operators.circulant_response`.
+The matrix itself and its response are in :mod:`everyfold.papers.circulant_response`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,17 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
 from everyfold._progress import warn
 from everyfold._typing import Array, Index, Matrix, RandomState
 from everyfold.kernels import RBF, Kernel, Laplacian
 from everyfold.kernels.pairwise import dense, is_sparse
+from everyfold.linalg.symmetric import spectrum
 from everyfold.operators.base import Structure
-from everyfold.operators.circulant_response import (
+from everyfold.operators.dense import Dense
+from everyfold.operators.response import StructureError
+from everyfold.papers.circulant_response import (
     NO_NEW_ROWS,
     CirculantMatrix,
     CirculantWarning,
@@ -40,8 +42,6 @@ from everyfold.operators.circulant_response import (
     nearest_factors,
     spell_counts,
 )
-from everyfold.operators.dense import Dense
-from everyfold.operators.response import StructureError
 
 # How many pairs of rows a distance is measured on.
 _PAIRS = 1000
@@ -298,7 +298,7 @@ def _components(X: Matrix, count: int) -> Array:
     n, d = X.shape
     mean = np.asarray(X.mean(axis=0), dtype=np.float64).ravel()
     scatter = np.asarray(dense(X.T @ X), dtype=np.float64) - n * np.outer(mean, mean)
-    _, directions = eigh(scatter, subset_by_index=(max(0, d - count), d - 1))
+    directions = spectrum(scatter)[1][:, max(0, d - count) :]
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
     directions = directions * np.sign(largest)  # a sign that does not depend on the library
     return np.asarray(X @ directions[:, ::-1], dtype=np.float64)

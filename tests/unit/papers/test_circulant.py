@@ -12,21 +12,15 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, StratifiedKFold
 
 from everyfold import LSSVC, LSSVR, Circulant, cross_val_predict, cross_val_score
-from everyfold.crossval import GCV, ClosedFormCV, Folds, Refit
+from everyfold.crossval import ClosedFormCV, Folds, Refit
 from everyfold.engine.planning.squared_loss import plan_exact
 from everyfold.kernels import RBF, Laplacian, Linear, Polynomial
 from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.losses import Logistic, Squared
-from everyfold.operators import (
-    CirculantMatrix,
-    CirculantWarning,
-    Dense,
-    DenseMatrix,
-    Quadratic,
-    StructureError,
-)
-from everyfold.operators.circulant_response import Grid, balance, nearest_factors
+from everyfold.operators import Dense, DenseMatrix, Quadratic, StructureError
 from everyfold.operators.response import Response
+from everyfold.papers import GCV, CirculantMatrix, CirculantWarning
+from everyfold.papers.circulant_response import Grid, balance, nearest_factors
 from everyfold.solvers import Problem, solve
 from tests import reference
 
@@ -528,7 +522,7 @@ class TestEstimators:
         with pytest.raises(ValueError, match=r"class_weight.*; use"):
             cross_val_predict(model, X, labels, cv=KFold(8))
 
-    @pytest.mark.filterwarnings("ignore::everyfold.operators.CirculantWarning")
+    @pytest.mark.filterwarnings("ignore::everyfold.papers.CirculantWarning")
     def test_a_gamma_of_the_training_rows_is_refused(self, data):
         model = LSSVR(operator=Circulant(steps=3.0), gamma="scale")
         with pytest.raises(ValueError, match="gamma that is a number, not 'scale'"):

@@ -1,0 +1,50 @@
+"""The methods of the five papers that everyfold is built on, by the names of the papers.
+
+The core does not import this package. Its criteria, metrics and operators are entered in
+``everyfold._extensions`` when it is imported, so that they can be asked for by name.
+"""
+
+from everyfold.estimators import HuberSVC, QuadraticSVR
+from everyfold.papers.circulant import Circulant
+from everyfold.papers.circulant_response import CirculantMatrix, CirculantWarning
+from everyfold.papers.criteria import (
+    GACV,
+    GCV,
+    EigenvaluePerturbation,
+    EigenvalueRatio,
+    RadiusMargin,
+    SpanRule,
+)
+from everyfold.papers.granularity import Granularity, choose_granularity, granularity_bound
+from everyfold.papers.influence import InfluenceMatrix
+from everyfold.papers.nystrom_bounds import expected_residual, model_error_bound
+from everyfold.papers.published_metrics import (
+    coefficient_of_variation,
+    huber_hinge_loss,
+    huber_hinge_scorer,
+    neg_coefficient_of_variation,
+)
+
+__all__ = [
+    "GACV",
+    "GCV",
+    "Circulant",
+    "CirculantMatrix",
+    "CirculantWarning",
+    "EigenvaluePerturbation",
+    "EigenvalueRatio",
+    "Granularity",
+    "HuberSVC",
+    "InfluenceMatrix",
+    "QuadraticSVR",
+    "RadiusMargin",
+    "SpanRule",
+    "choose_granularity",
+    "coefficient_of_variation",
+    "expected_residual",
+    "granularity_bound",
+    "huber_hinge_loss",
+    "huber_hinge_scorer",
+    "model_error_bound",
+    "neg_coefficient_of_variation",
+]
