@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from itertools import cycle, pairwise
+from operator import call
 from typing import TypeVar
 
 from everyfold._typing import Lazy
@@ -16,8 +17,14 @@ from everyfold._typing import Lazy
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# Chains of tasks for each thread: with more than one, a thread that is done early finds more work;
+# every chain holds one result.
 _CHAINS_A_THREAD = 2
+# Results that one task merges, which are all on its worker meanwhile.
 _FAN_IN = 8
+# How often data are sent again after all workers that had them died. The scheduler itself computes
+# the results of dead workers again, but not what was sent to them, whose tasks it cancels; and
+# submit(retries=...) would repeat the errors of users' functions, which are not a matter of luck.
 _TRIES = 3
 # Seconds that a cluster without workers is waited for.
 _PATIENCE = 60.0
@@ -86,17 +93,17 @@ class Cluster:
         if self._client.status != "running":
             raise ClusterError(_LOST)
         with self._speaking():
-            info = self._info() or self._awaited()
+            info = self._info()
         threads = [int(worker["nthreads"]) for worker in info.values()]
         limits = [int(w["memory_limit"] or 0) // max(1, int(w["nthreads"])) for w in info.values()]
         known = [limit for limit in limits if limit > 0]
         return Workers(len(info), max(1, sum(threads)), min(known) if known else None)
 
     def _info(self) -> Lazy:
-        return self._client.scheduler_info(n_workers=-1).get("workers")
-
-    def _awaited(self) -> Lazy:
-        """The workers of a cluster that is about to have some."""
+        """The workers by address; a cluster that is about to have some is waited for."""
+        found = self._client.scheduler_info(n_workers=-1).get("workers")
+        if found:
+            return found
         try:
             self._client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError as error:
@@ -104,7 +111,7 @@ class Cluster:
                 f"the Dask cluster has no workers, after {_PATIENCE:.0f} s of waiting; add some "
                 "(cluster.scale(2))"
             ) from error
-        return self._info()
+        return self._client.scheduler_info(n_workers=-1).get("workers")
 
     @contextmanager
     def sent(self, item: object, broadcast: bool = True) -> Iterator[Lazy]:
@@ -112,19 +119,16 @@ class Cluster:
 
         Without ``broadcast`` one worker has it, and the others ask for it with their first task.
         """
+        options = {"broadcast": broadcast, "hash": False}
         with self._speaking():
-            future = self._scattered(item, broadcast)
+            try:  # straight to a worker, and from there to the others: one copy for each
+                (future,) = self._client.scatter([item], direct=True, **options)
+            except OSError:  # workers that this process cannot reach
+                (future,) = self._client.scatter([item], direct=False, **options)
         try:
             yield future
         finally:
             future.release()
-
-    def _scattered(self, item: object, broadcast: bool) -> Lazy:
-        options = {"broadcast": broadcast, "hash": False}
-        try:  # straight to a worker, and from there to the others: one copy for each
-            return self._client.scatter([item], direct=True, **options)[0]
-        except OSError:  # workers that this process cannot reach
-            return self._client.scatter([item], direct=False, **options)[0]
 
     def map_unordered(
         self, work: Callable[[Item], Result], items: Sequence[Item]
@@ -135,40 +139,36 @@ class Cluster:
         copies would have no task that waits for them, and the memory manager of the scheduler
         drops those. What was sent is sent again if all workers that had it died.
         """
+        from distributed import as_completed
+
         left = dict(enumerate(items))
         for tries in reversed(range(_TRIES)):
             try:
-                for k, result in self._mapped(work, dict(left)):
-                    del left[k]
-                    yield k, result
+                with self.sent(work, broadcast=False) as function, self._speaking():
+                    futures = {
+                        self._client.submit(
+                            call, function, item, pure=False, workers=home, allow_other_workers=True
+                        ): k
+                        for (k, item), home in zip(
+                            left.items(), cycle(self._threads()), strict=False
+                        )
+                    }
+                    try:
+                        for future in as_completed(list(futures)):
+                            result = future.result()
+                            del left[futures[future]]
+                            yield futures[future], result
+                            future.release()
+                    finally:
+                        self._cancel(list(futures))
                 return
             except CancelledError:
                 if not tries:
                     raise ClusterError(_LOST) from None
 
-    def _mapped(
-        self, work: Callable[[Item], Result], items: dict[int, Item]
-    ) -> Iterator[tuple[int, Result]]:
-        from distributed import as_completed
-
-        with self.sent(work, broadcast=False) as function, self._speaking():
-            homes = self._threads()
-            futures = {
-                self._client.submit(
-                    _call, function, item, pure=False, workers=home, allow_other_workers=True
-                ): k
-                for (k, item), home in zip(items.items(), cycle(homes), strict=False)
-            }
-            try:
-                for future in as_completed(list(futures)):
-                    yield futures[future], future.result()
-                    future.release()
-            finally:
-                self._cancel(list(futures))
-
     def _threads(self) -> list[str]:
         """The address of the worker of each thread, one thread of every worker first."""
-        info = self._info() or self._awaited()
+        info = self._info()
         counts = {address: int(worker["nthreads"]) for address, worker in info.items()}
         most = max(counts.values())
         return [address for i in range(most) for address, count in counts.items() if i < count]
@@ -211,13 +211,13 @@ class Cluster:
         Futures that an item ``needs`` come to its worker and are handed to ``item.having``.
         ``tell`` is called with every item that got done.
         """
-        for left in reversed(range(_TRIES)):
+        for tries in reversed(range(_TRIES)):
             try:
                 with self.sent((work, merge)) as functions, self._speaking():
                     found: Result = self._reduced(functions, groups, tell)
                     return found
             except CancelledError:
-                if not left or self._client.status != "running":
+                if not tries or self._client.status != "running":
                     raise ClusterError(_LOST) from None
         raise AssertionError
 
@@ -234,7 +234,18 @@ class Cluster:
             return every[-1]
 
         try:
-            return _submitted(submit, groups, tell).result()
+            ends: list[Lazy] = []
+            for group in groups:
+                found: Lazy = None
+                for item in group:
+                    found = submit(_step, item, getattr(item, "needs", {}), found)
+                    if tell is not None:
+                        found.add_done_callback(partial(_report_done, tell, item))
+                ends.append(found)
+            while len(ends) > 1:
+                parts = [ends[i : i + _FAN_IN] for i in range(0, len(ends), _FAN_IN)]
+                ends = [submit(_merged, part) for part in parts]
+            return ends[0].result()
         except BaseException:
             self._cancel(every)
             raise
@@ -271,31 +282,7 @@ _LOST = (
 )
 
 
-def _submitted(
-    submit: Callable[..., Lazy],
-    groups: Sequence[Sequence[Item]],
-    tell: Callable[[Item], None] | None,
-) -> Lazy:
-    """The future of everything: chains of groups, and a tree of their ends."""
-    held: list[Lazy] = []
-    for group in groups:
-        found: Lazy = None
-        for item in group:
-            found = submit(_step, item, getattr(item, "needs", {}), found)
-            if tell is not None:
-                found.add_done_callback(partial(_told, tell, item))
-        held.append(found)
-    while len(held) > 1:
-        parts = [held[i : i + _FAN_IN] for i in range(0, len(held), _FAN_IN)]
-        held = [submit(_merged, part) for part in parts]
-    return held[0]
-
-
-def _call(work: Callable[[Item], Result], item: Item) -> Result:
-    return work(item)
-
-
-def _told(tell: Callable[[Item], None], item: Item, future: Lazy) -> None:
+def _report_done(tell: Callable[[Item], None], item: Item, future: Lazy) -> None:
     if future.status == "finished":
         tell(item)
 
@@ -307,7 +294,4 @@ def _step(functions: tuple[Lazy, Lazy], item: Lazy, needs: dict[Lazy, Lazy], bef
 
 
 def _merged(functions: tuple[Lazy, Lazy], parts: Sequence[Lazy]) -> Lazy:
-    found, merge = parts[0], functions[1]
-    for part in parts[1:]:
-        found = merge(found, part)
-    return found
+    return reduce(functions[1], parts)

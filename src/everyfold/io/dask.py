@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Generic
+from operator import or_
 
 import numpy as np
 
@@ -16,8 +17,6 @@ from everyfold.io.base import Result, RowSource, Tally, naming
 from everyfold.io.blocks import Piece, StreamError, rows_at_a_time
 from everyfold.io.cluster import Cluster, Workers, active_client
 from everyfold.io.tables import FolderRows
-
-__all__ = ["DaskRows", "is_lazy", "lazily"]
 
 
 def is_lazy(X: Lazy) -> bool:
@@ -90,10 +89,11 @@ class DaskRows(RowSource):
             found = _of_frame(X, {"y": y, "sample_weight": sample_weight, "fold": fold}, target)
         else:
             found = _of_array(X, {"y": y, "sample_weight": sample_weight, "fold": fold})
-        self._token, self.names, self.n_features, lazy = found
+        self._token, self.names, self.n_features, partitions = found
         with naming(self):
-            self._partitions = self._numbered(lazy)
-        self.n_rows = sum(part.n_rows for part in self._partitions)
+            self._partitions = self._numbered(partitions)
+        self.n_rows = sum(part.n_rows or 0 for part in self._partitions)
+        # Of every partition that was read, the checksums of the first time.
         self._tallies: dict[int, Tally] = {}
 
     def __repr__(self) -> str:
@@ -119,21 +119,24 @@ class DaskRows(RowSource):
             return None
         return replace(cluster.workers(), partitions=len(self._partitions))
 
-    def _numbered(self, lazy: Sequence[_Lazy]) -> list[_Partition]:
+    def _numbered(self, parts: Sequence[_Partition]) -> list[_Partition]:
         """The partitions with the numbers of their first rows; lengths may take a pass."""
-        parts = [_Partition(k, item, 0, item.n_rows or 0) for k, item in enumerate(lazy)]
-        if any(item.n_rows is None for item in lazy):
-            lengths = self._each(_CountRows(), parts)
-            parts = [_Partition(k, item, 0, lengths[k]) for k, item in enumerate(lazy)]
+        parts = [replace(part, number=k) for k, part in enumerate(parts)]
+        if any(part.n_rows is None for part in parts):
+            lengths = self._each(_count_rows, parts)
+            parts = [replace(part, n_rows=lengths[part.number]) for part in parts]
         parts = [part for part in parts if part.n_rows]
-        starts = np.cumsum([0, *(part.n_rows for part in parts)]).tolist()
+        starts = np.cumsum([0, *(part.n_rows or 0 for part in parts)]).tolist()
         if not parts:
             raise StreamError("there are no rows; give some")
-        return [_Partition(k, part.lazy, starts[k], part.n_rows) for k, part in enumerate(parts)]
+        return [replace(part, number=k, first_row=starts[k]) for k, part in enumerate(parts)]
 
-    def _each(self, work: Callable[[_Partition], Lazy], parts: Sequence[_Partition]) -> Lazy:
-        """``work`` of some partitions, as dictionaries put together."""
-        return self._run(work, _both, parts)
+    def _each(
+        self, work: Callable[[_Partition], Lazy], parts: Sequence[_Partition]
+    ) -> dict[int, Lazy]:
+        """``work`` of each partition, by its number."""
+        found: dict[int, Lazy] = self._run(partial(_by_number, work), or_, parts)
+        return found
 
     def _run(
         self,
@@ -141,22 +144,20 @@ class DaskRows(RowSource):
         merge: Callable[[Lazy, Lazy], Lazy],
         parts: Sequence[_Partition],
     ) -> Lazy:
+        """``work`` of all partitions, merged: on the cluster, or here where there is none."""
         cluster = self.cluster
-        if cluster is not None:
-            return cluster.reduce(work, merge, cluster.chains(parts), self._counted())
-        found = work(parts[0])
-        for part in parts[1:]:
-            found = merge(found, work(part))
-        return found
+        if cluster is None:
+            return functools.reduce(merge, map(work, parts))
+        return cluster.reduce(work, merge, cluster.chains(parts), self._counted())
 
     def _counted(self) -> Callable[[_Partition], None] | None:
-        """What tells of partitions that are done, if somebody wants to know."""
+        """What reports the partitions that are done, if somebody listens."""
         watch, done = self.watch, [0]
         if watch is None:
             return None
 
         def tell(part: _Partition) -> None:
-            done[0] += part.n_rows
+            done[0] += part.n_rows or 0
             watch(done[0], self.n_rows)
 
         return tell
@@ -170,9 +171,11 @@ class DaskRows(RowSource):
         """See base class: by the workers of the cluster; by threads only where there is none."""
         if threads > 1 and self.cluster is None:
             return super().reduce(work, merge, threads)
-        found = self._run(_OnRows(work, self.names), _Merging(merge), self._partitions)
-        self._compare(found.tallies)
-        result: Result = found.result
+        result: Result
+        result, tallies = self._run(
+            partial(_with_tally, work), partial(_merge_with_tallies, merge), self._partitions
+        )
+        self._compare(tallies)
         return result
 
     def _compare(self, tallies: dict[int, Tally]) -> None:
@@ -187,49 +190,43 @@ class DaskRows(RowSource):
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
         for part in self._partitions:
-            yield self._each(_Fetching(), [part])[part.number]
+            yield self._each(_fetch, [part])[part.number]
 
     def _take(self, rows: AnyArray) -> AnyArray:
         starts = np.array([part.first_row for part in self._partitions])
         owner = np.searchsorted(starts, rows, side="right") - 1
         asked = {int(k): rows[owner == k] - starts[k] for k in np.unique(owner)}
-        found = self._each(_Taking(asked, self.names), [self._partitions[k] for k in asked])
+        found = self._each(partial(_take_rows, asked), [self._partitions[k] for k in asked])
         X = np.empty((len(rows), self.n_features))
         for k, taken in found.items():
             X[owner == k] = taken
         return X
 
 
-def _both(one: dict[int, Lazy], two: dict[int, Lazy]) -> dict[int, Lazy]:
-    return one | two
-
-
 # -- partitions --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Lazy:
-    """What a partition is made of: a source, or parts of collections that are still to be computed.
-
-    ``graph`` is a graph of Dask and ``key`` the piece in it.
-    """
+class _Partition:
+    """Rows that are still to be read: a source, or the piece ``key`` of a graph of Dask."""
 
     n_rows: int | None
     source: RowSource | None = None
     graph: Lazy = None
     key: Lazy = None
     needs: dict[Lazy, Lazy] = field(default_factory=dict)
-    """What of the graph is on the cluster already, by key."""
+    """The futures that the graph ends with, by key: they are on the cluster already."""
+    number: int = 0
+    first_row: int = 0
 
-    def rows(self, first_row: int, names: tuple[str, ...] | None) -> RowSource:
+    def rows(self) -> RowSource:
         """The rows, here."""
-        if self.source is not None:
-            rows = self.source
-        else:
+        rows = self.source
+        if rows is None:
             piece = self.piece()
             weight, fold = piece.sample_weight, piece.fold
             rows = ArrayRows(piece.X, piece.y, sample_weight=weight, fold=fold)
-        rows.first_row = first_row
+        rows.first_row = self.first_row
         return rows
 
     def piece(self) -> Piece:
@@ -239,90 +236,63 @@ class _Lazy:
         piece: Piece = get_sync(self.graph, self.key)
         return piece
 
-
-@dataclass(frozen=True)
-class _Partition:
-    number: int
-    lazy: _Lazy
-    first_row: int
-    n_rows: int
-
-    @property
-    def needs(self) -> dict[Lazy, Lazy]:
-        """Futures that the partition is computed from."""
-        return self.lazy.needs
-
     def having(self, found: dict[Lazy, Lazy]) -> _Partition:
-        """The same with the results of these futures."""
+        """The same with the results of the futures that it needs."""
         from dask.task_spec import DataNode
 
-        graph = {**self.lazy.graph, **{key: DataNode(key, v) for key, v in found.items()}}
-        return replace(self, lazy=replace(self.lazy, graph=graph))
+        return replace(
+            self, graph={**self.graph, **{key: DataNode(key, v) for key, v in found.items()}}
+        )
 
     def __getstate__(self) -> Params:
-        return {**vars(self), "lazy": replace(self.lazy, needs={})}
+        # Futures are arguments of the task: the scheduler has to see them to bring their results.
+        return {**vars(self), "needs": {}}
 
 
-@dataclass(frozen=True)
-class _Seen(Generic[Result]):
-    """A result, and the checksums of the partitions that it is of."""
-
-    result: Result
-    tallies: dict[int, Tally]
+# What is done with a partition on its worker: functions of modules, which can be pickled.
 
 
-@dataclass(frozen=True)
-class _OnRows(Generic[Result]):
-    """Work on the rows of a partition."""
-
-    work: Callable[[RowSource], Result]
-    names: tuple[str, ...] | None
-
-    def __call__(self, part: _Partition) -> _Seen[Result]:
-        rows = part.lazy.rows(part.first_row, self.names)
-        result = self.work(rows)
-        tally = rows.tally
-        return _Seen(result, {} if tally is None else {part.number: tally})
+def _by_number(work: Callable[[_Partition], Lazy], part: _Partition) -> dict[int, Lazy]:
+    return {part.number: work(part)}
 
 
-@dataclass(frozen=True)
-class _Merging(Generic[Result]):
-    merge: Callable[[Result, Result], Result]
-
-    def __call__(self, one: _Seen[Result], two: _Seen[Result]) -> _Seen[Result]:
-        return _Seen(self.merge(one.result, two.result), one.tallies | two.tallies)
-
-
-class _CountRows:
-    def __call__(self, part: _Partition) -> dict[int, int]:
-        source = part.lazy.source
-        if source is not None:
-            return {part.number: sum(map(len, source.blocks(rows_at_a_time(source.n_features))))}
-        return {part.number: int(np.shape(part.lazy.piece().X)[0])}
+def _with_tally(
+    work: Callable[[RowSource], Result], part: _Partition
+) -> tuple[Result, dict[int, Tally]]:
+    """What ``work`` makes of the rows, and their checksums if it read them to the end."""
+    rows = part.rows()
+    result = work(rows)
+    return result, {} if rows.tally is None else {part.number: rows.tally}
 
 
-class _Fetching:
-    def __call__(self, part: _Partition) -> dict[int, Piece]:
-        rows = part.lazy.rows(part.first_row, None)
-        blocks = list(rows.blocks(part.n_rows))
-        block = blocks[0]
-        return {part.number: Piece(block.X, block.y, block.sample_weight, block.fold)}
+def _merge_with_tallies(
+    merge: Callable[[Result, Result], Result],
+    one: tuple[Result, dict[int, Tally]],
+    two: tuple[Result, dict[int, Tally]],
+) -> tuple[Result, dict[int, Tally]]:
+    return merge(one[0], two[0]), one[1] | two[1]
 
 
-@dataclass(frozen=True)
-class _Taking:
-    rows: dict[int, AnyArray]
-    names: tuple[str, ...] | None
+def _count_rows(part: _Partition) -> int:
+    source = part.source
+    if source is not None:
+        return sum(map(len, source.blocks(rows_at_a_time(source.n_features))))
+    return int(np.shape(part.piece().X)[0])
 
-    def __call__(self, part: _Partition) -> dict[int, AnyArray]:
-        source = part.lazy.rows(part.first_row, self.names)
-        return {part.number: source.take(self.rows[part.number])}
+
+def _fetch(part: _Partition) -> Piece:
+    block, *_ = part.rows().blocks(part.n_rows or 1)
+    return Piece(block.X, block.y, block.sample_weight, block.fold)
+
+
+def _take_rows(asked: dict[int, AnyArray], part: _Partition) -> AnyArray:
+    return part.rows().take(asked[part.number])
 
 
 # -- collections -------------------------------------------------------------------------------
 
 # The token of a collection, the names and the number of its features, and its partitions.
-_Found = tuple[str, tuple[str, ...] | None, int, list[_Lazy]]
+_Found = tuple[str, tuple[str, ...] | None, int, list[_Partition]]
 
 
 def _check_dask() -> None:
@@ -338,7 +308,7 @@ def _of_folder(folder: FolderRows, source: RowSource) -> _Found:
     from dask.base import tokenize
 
     source.has_target = folder.has_target
-    parts = [_Lazy(part.n_rows, part) for part in folder.parts]
+    parts = [_Partition(part.n_rows, part) for part in folder.parts]
     return tokenize(repr(folder.identity())), folder.names, folder.n_features, parts
 
 
@@ -360,11 +330,15 @@ def _of_array(X: Lazy, columns: dict[str, Lazy]) -> _Found:
     lengths = [int(n) for n in X.chunks[0]]
     token = tokenize(X, *columns.values())
     others = {
-        name: None if column is None else _aligned(column, lengths, name)
+        name: _aligned(column, lengths, name)
         for name, column in columns.items()
+        if column is not None
     }
-    blocks = X.to_delayed().ravel()
-    return token, None, int(X.shape[1]), _bundled(blocks, others, lengths, known)
+    parts = [
+        _culled(Piece, lengths[k], known, block, **{name: own[k] for name, own in others.items()})
+        for k, block in enumerate(X.to_delayed().ravel())
+    ]
+    return token, None, int(X.shape[1]), parts
 
 
 def _aligned(column: Lazy, lengths: list[int], name: str) -> list[Lazy]:
@@ -401,68 +375,53 @@ def _of_frame(X: Lazy, columns: dict[str, Lazy], target: str | None) -> _Found:
     features = [name for name in X.columns if name not in named.values()]
     known = _futures(X, *columns.values())
     parts = X.to_delayed()
-    apart = {
-        role: column if column is None or role in named else column.to_delayed()
+    separate = {
+        role: column.to_delayed()
         for role, column in columns.items()
+        if column is not None and role not in named
     }
-    for role, delayed in apart.items():
-        if delayed is not None and role not in named and len(delayed) != len(parts):
+    for role, delayed in separate.items():
+        if len(delayed) != len(parts):
             raise StreamError(
                 f"X has {len(parts)} partitions, but {role} has {len(delayed)}; use the same "
                 "partitions (X.repartition), or pass the column by its name"
             )
-    lazy = []
-    for k, frame in enumerate(parts):
-        own = {role: d[k] for role, d in apart.items() if d is not None and role not in named}
-        lazy.append(_culled(_of_columns, None, known, frame, features, named, own))
-    return token, tuple(map(str, features)), len(features), lazy
+    found = [
+        _culled(
+            _of_columns, None, known, frame, features, named, {r: d[k] for r, d in separate.items()}
+        )
+        for k, frame in enumerate(parts)
+    ]
+    return token, tuple(map(str, features)), len(features), found
 
 
 def _of_columns(
-    frame: Lazy, features: list[str], named: dict[str, str], apart: dict[str, Lazy]
+    frame: Lazy, features: list[str], named: dict[str, str], separate: dict[str, Lazy]
 ) -> Piece:
     columns = {role: frame[name].to_numpy() for role, name in named.items()}
-    columns |= {role: np.asarray(column) for role, column in apart.items()}
+    columns |= {role: np.asarray(column) for role, column in separate.items()}
     return Piece(frame[features], **columns)
 
 
-def _bundled(
-    blocks: Sequence[Lazy],
-    others: dict[str, list[Lazy] | None],
-    lengths: list[int],
-    known: dict[Lazy, Lazy],
-) -> list[_Lazy]:
-    return [
-        _culled(
-            _of_parts,
-            lengths[k],
-            known,
-            block,
-            {name: parts[k] for name, parts in others.items() if parts is not None},
-        )
-        for k, block in enumerate(blocks)
-    ]
-
-
-def _of_parts(X: Lazy, columns: dict[str, Lazy]) -> Piece:
-    return Piece(X, **columns)
-
-
 def _culled(
-    make: Callable[..., Piece], n_rows: int | None, known: dict[Lazy, Lazy], *parts: Lazy
-) -> _Lazy:
+    make: Callable[..., Piece],
+    n_rows: int | None,
+    known: dict[Lazy, Lazy],
+    *parts: Lazy,
+    **columns: Lazy,
+) -> _Partition:
     """A partition with the part of the graph that it takes, and no more.
 
     ``known`` are the futures of collections that were persisted, whose graphs end with them.
     """
     from dask.delayed import delayed
 
-    piece = delayed(make, pure=False)(*parts)
+    piece = delayed(make, pure=False)(*parts, **columns)
     graph = dict(piece.__dask_graph__().cull({piece.key}))
     graph = {key: node for key, node in graph.items() if key not in known}
     wanted = {key for node in graph.values() for key in node.dependencies}
     needs = {key: known[key] for key in wanted - graph.keys() if key in known}
-    return _Lazy(n_rows, graph=graph, key=piece.key, needs=needs)
+    return _Partition(n_rows, graph=graph, key=piece.key, needs=needs)
 
 
 def _futures(*collections: Lazy) -> dict[Lazy, Lazy]:

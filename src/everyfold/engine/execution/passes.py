@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from operator import add
 
 import numpy as np
 
 from everyfold._progress import within
 from everyfold._sklearn_private import MultimetricScorer
-from everyfold._typing import AnyArray, Array, Index, Params, Score, Scorer
+from everyfold._typing import Array, Index, Params, Score, Scorer
 from everyfold.crossval.base import Failure
 from everyfold.engine.planning.pass_sizes import block_height, pass_words, widest
 from everyfold.engine.planning.units import Unit
@@ -25,7 +27,6 @@ from everyfold.engine.records import Candidate, Data, Outcome
 from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean, score_errors
 from everyfold.engine.stream import PassKernel, Predictor, Stream
-from everyfold.estimators.model import Model
 from everyfold.estimators.sources import Reader, Summing, View, reduced, structure_of, tell_block
 from everyfold.estimators.targets import Target
 from everyfold.io import Block, RowSource, StreamError
@@ -34,7 +35,7 @@ from everyfold.io.cluster import ClusterError
 from everyfold.io.fold_rules import FoldRule
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import available_memory
-from everyfold.operators import FeatureMap, StructureError
+from everyfold.operators import StructureError
 from everyfold.operators.gram import FoldSums
 from everyfold.operators.response import RidgeModels
 
@@ -44,39 +45,39 @@ Failures = dict[int, Failure]
 
 def run_pass(data: Data, unit: Unit) -> list[Outcome]:
     """The outcomes of all candidates of a pass; a kernel or ridge that fails does so alone."""
-    with blas_threads(widest(data)):  # what is factorised is of that size, whatever is summed
-        return _run_pass(data, unit)
-
-
-def _run_pass(data: Data, unit: Unit) -> list[Outcome]:
     stream, start = replace(data.stream, threads=unit.threads), time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
-    failures: Failures = {}
-    with stream.source.remembering():
-        tried = [(own, _views(stream, own, unit.drawn, failures)) for own in members]
-    made = [(own, views) for own, views in tried if views]
-    height = block_height(data)
-    with within(0, 1 if stream.is_one_pass else 2):
-        kernels, is_weighted = _summed(stream, made, height, failures)
-    if not kernels:
-        nobody = _nobody(stream, failures)
-        return [_lost(nobody, number, failure) for number, failure in failures.items()]
-    if not stream.scorers:
-        return [_predicted(stream, kernels[0], height)]
-    scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
-    if scores is None:
-        with within(1, 2):
-            scores, passes = score_values(stream, kernels, height, is_weighted=is_weighted), 2
+    height, failures = block_height(data), Failures()
+    # BLAS gets the threads that suit what is factorised, whatever the number of rows.
+    with blas_threads(widest(data)):
+        made: list[tuple[Sequence[Candidate], list[View]]] = []
+        with stream.source.remembering():
+            for own in members:
+                with _isolated(stream, own, failures):
+                    if views := stream.views(own, unit.drawn):
+                        made.append((own, views))
+        with within(0, 1 if stream.is_one_pass else 2):
+            kernels, is_weighted = _summed(stream, made, height, failures)
+        if not kernels:
+            other = _without_models(stream, failures)
+            return [_failed(other, number, failure) for number, failure in failures.items()]
+        if not stream.scorers:
+            return [_predicted(stream, kernels[0], height)]
+        scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
+        if scores is None:
+            with within(1, 2):
+                scores = score_values(stream, kernels, height, is_weighted=is_weighted)
+            passes = 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     found = [
         _outcome(candidate.number, kernel, passes, seconds, [row[k] for row in of_kernel])
         for kernel, of_kernel in zip(kernels, scores, strict=True)
         for k, candidate in enumerate(kernel.members)
     ]
-    return found + [_lost(found[0], number, failure) for number, failure in failures.items()]
+    return found + [_failed(found[0], number, failure) for number, failure in failures.items()]
 
 
-def _lost(other: Outcome, number: int, failure: Failure) -> Outcome:
+def _failed(other: Outcome, number: int, failure: Failure) -> Outcome:
     """That of a candidate without models, with the folds of another outcome."""
     count = len(other.folds)
     failures = dict.fromkeys(range(count), failure)
@@ -105,15 +106,15 @@ class _BadFolds(ValueError):
     """Folds that no kernel can be fitted on."""
 
 
-def _nobody(stream: Stream, failures: Failures) -> Outcome:
-    """The outcome of a candidate without models, where no other tells what the folds are.
+def _without_models(stream: Stream, failures: Failures) -> Outcome:
+    """The outcome of a candidate without models, where no other says what the folds are.
 
     **Cost**: one pass over the source, which counts the rows of every fold.
     """
     number, failure = next(iter(failures.items()))
     if not stream.scorers:
         raise failure.error
-    found: Counter[int] = stream.source.reduce(_CountFolds(stream.rule), add)
+    found: Counter[int] = stream.source.reduce(partial(_count_folds, stream.rule), add)
     sizes = [found[fold] for fold in sorted(found) if fold >= 0]
     if not sizes:
         raise _BadFolds(_NO_FOLDS)
@@ -122,17 +123,12 @@ def _nobody(stream: Stream, failures: Failures) -> Outcome:
     return Outcome(number, folds, scores, None, is_exact, unknown, unknown, {}, sizes=sizes)
 
 
-@dataclass(frozen=True)
-class _CountFolds:
+def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
     """How many rows every fold has."""
-
-    rule: FoldRule
-
-    def __call__(self, source: RowSource) -> Counter[int]:
-        found: Counter[int] = Counter()
-        for block in source.blocks(rows_at_a_time(source.n_features)):
-            found.update(self.rule.numbers(block).tolist())
-        return found
+    found: Counter[int] = Counter()
+    for block in source.blocks(rows_at_a_time(source.n_features)):
+        found.update(rule.numbers(block).tolist())
+    return found
 
 
 @contextmanager
@@ -148,14 +144,6 @@ def _isolated(stream: Stream, members: Sequence[Candidate], failures: Failures) 
         failures |= dict.fromkeys((own.number for own in members), Failure.caught(error))
 
 
-def _views(
-    stream: Stream, members: Sequence[Candidate], drawn: int, failures: Failures
-) -> list[View] | None:
-    with _isolated(stream, members, failures):
-        return stream.views(members, drawn)
-    return None
-
-
 def _kernels(
     stream: Stream,
     members: Sequence[Candidate],
@@ -166,25 +154,15 @@ def _kernels(
     """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
     failed: Failures = {}
     with _isolated(stream, members, failed):
-        return [_kernel(stream, members, views, sums)]
+        models: dict[int, RidgeModels] = {}
+        for of_view in sums:
+            models |= _fold_models(stream, members, of_view)
+        return [PassKernel(members, views, sums, models)]
     if len(members) == 1:
         failures |= failed
         return []
     alone = [_kernels(stream, [one], views, sums, failures) for one in members]
     return [kernel for kernels in alone for kernel in kernels]
-
-
-def _kernel(
-    stream: Stream, members: Sequence[Candidate], views: Sequence[View], sums: Sequence[FoldSums]
-) -> PassKernel:
-    models: dict[int, RidgeModels] = {}
-    for of_view in sums:
-        models |= _fold_models(stream, members, of_view)
-    return PassKernel(members, views, sums, models)
-
-
-def _words(features: FeatureMap, model: Model) -> str:
-    return f"{features.raw_width} {structure_of(model).kind}, rank {features.width}"
 
 
 def _outcome(
@@ -198,6 +176,7 @@ def _outcome(
 ) -> Outcome:
     parts = [kernel.parts[fold] for fold in sorted(kernel.models)]
     unknown = np.full(len(parts), np.nan)
+    features, structure = kernel.features, structure_of(kernel.members[0].model)
     return Outcome(
         number,
         np.arange(len(parts)),
@@ -213,16 +192,26 @@ def _outcome(
         kernel.count,
         (seconds, 0.0),
         pass_words(passes),
-        _words(kernel.features, kernel.members[0].model),
+        f"{features.raw_width} {structure.kind}, rank {features.width}",
         is_of_another_model=True,
     )
+
+
+_NO_FOLDS = "cv has no folds: it holds out no row of the source; check the fold column"
 
 
 def _fold_models(
     stream: Stream, members: Sequence[Candidate], sums: FoldSums
 ) -> dict[int, RidgeModels]:
-    """The models of every fold for the candidates' ridges."""
-    _check_training(sums)
+    """The models of every fold for the candidates' ridges; refuses folds nothing is learnt from."""
+    if not sums.folds:
+        raise _BadFolds(_NO_FOLDS)
+    total = sum(part.count for part in sums.parts.values())
+    for fold in sums.folds:
+        if sums.parts[fold].count == total:
+            raise _BadFolds(
+                f"cv: fold {fold} leaves no training rows with positive weight; use smaller folds"
+            )
     models = {}
     for fold, rest in sums.rests():
         if stream.reader.classes is not None and _lacks_a_class(rest.middle):
@@ -240,32 +229,27 @@ def _fold_models(
     return models
 
 
-_NO_FOLDS = "cv has no folds: it holds out no row of the source; check the fold column"
-
-
-def _check_training(sums: FoldSums) -> None:
-    """Refuse folds that leave nothing to learn from."""
-    if not sums.folds:
-        raise _BadFolds(_NO_FOLDS)
-    total = sum(part.count for part in sums.parts.values())
-    for fold in sums.folds:
-        if sums.parts[fold].count == total:
-            raise _BadFolds(
-                f"cv: fold {fold} leaves no training rows with positive weight; use smaller folds"
-            )
-
-
 def _lacks_a_class(mean: Array) -> bool:
+    """Whether a class has no weight, given the mean of its targets of -1 and 1."""
     share = 0.5 * (1.0 + mean)
+    # Two classes have one column, in which the second may be missing as well.
     return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
 
 
 def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
     """The held-out values of all rows, in a second pass."""
     start = time.perf_counter()
-    held, y = held_out_values(stream, kernel, height)
+    kept = _all_values(stream, _values_of(stream, [kernel], height))
+    held = np.concatenate([values[0] for _, _, values in kept])
+    untested = np.flatnonzero(np.isnan(held).any(axis=1))
+    if len(untested):
+        raise ValueError(
+            f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
+            "cross_val_score"
+        )
     seconds, scores = time.perf_counter() - start, [None] * len(kernel.models)
-    target = stream.reader.target(y)
+    last, _, _ = kept[-1]
+    target = stream.reader.target(last.y[-1:])
     return _outcome(kernel.members[0].number, kernel, 2, seconds, scores, held, target)
 
 
@@ -294,8 +278,11 @@ def scores_from_sums(
             return None
         scores.append(
             [
-                [stream.pack({name: float(s[i, k]) for name, s in table.items()}) for k in ks]
-                for i, ks in enumerate([range(len(kernel.members))] * len(kernel.models))
+                [
+                    stream.pack({name: float(s[i, k]) for name, s in table.items()})
+                    for k in range(len(kernel.members))
+                ]
+                for i in range(len(kernel.models))
             ]
         )
     return scores
@@ -305,88 +292,59 @@ def score_values(
     stream: Stream, kernels: Sequence[PassKernel], height: int, *, is_weighted: bool
 ) -> Table:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
-    counts = [len(kernel.members) for kernel in kernels]
     metrics = {} if is_weighted else stream.metrics
     is_added = metrics and all(m is not None and is_mean(m) for m in metrics.values())
-    values = _Values.of(stream, kernels, height)
+    values = _values_of(stream, kernels, height)
     table = _added_up(stream, kernels, values) if is_added else _kept(stream, kernels, values)
-    starts = np.cumsum([0, *counts])
-    return [
-        [[row[k] for k in range(starts[i], starts[i + 1])] for row in table]
-        for i in range(len(kernels))
-    ]
+    ends = np.cumsum([0, *(len(kernel.members) for kernel in kernels)]).tolist()
+    return [[row[first:last] for row in table] for first, last in pairwise(ends)]
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Held-out values of rows, block by block: by all candidates of some kernels."""
+    """Held-out values of rows, block by block: ``q`` for each row, by ``total`` candidates.
+
+    ``predictors`` come with the candidates that they predict for.
+    """
 
     reader: Reader
     rule: FoldRule
-    kernels: Sequence[tuple[int, Sequence[Predictor]]]
+    predictors: Sequence[tuple[slice, Predictor]]
+    total: int
+    q: int
     height: int
-
-    @classmethod
-    def of(cls, stream: Stream, kernels: Sequence[PassKernel], height: int) -> _Values:
-        found = [(len(kernel.members), kernel.predictors()) for kernel in kernels]
-        return cls(stream.reader, stream.rule, found, height)
-
-    @property
-    def total(self) -> int:
-        """The number of candidates."""
-        return sum(count for count, _ in self.kernels)
-
-    @property
-    def q(self) -> int:
-        """How many values a row has."""
-        _, predictors = self.kernels[0]
-        return int(next(iter(predictors[0].models.values())).coef.shape[2])
 
     def blocks(self, source: RowSource) -> Iterator[tuple[Block, Index, Array]]:
         """Every block with the folds of its rows and their values; NaN where no fold has them."""
         for block in source.blocks(self.height):
             numbers = self.rule.numbers(block)
             values = np.full((self.total, len(block), self.q), np.nan)
-            start = 0
-            for count, predictors in self.kernels:
-                for predictor in predictors:
-                    predictor.put(values[start : start + count], block.X, numbers)
-                start += count
+            for candidates, predictor in self.predictors:
+                predictor.put(values[candidates], block.X, numbers)
             yield block, numbers, values
             tell_block(block, source)
+
+
+def _values_of(stream: Stream, kernels: Sequence[PassKernel], height: int) -> _Values:
+    """The values of the candidates of some kernels, one kernel after the other."""
+    found: list[tuple[slice, Predictor]] = []
+    total = 0
+    for kernel in kernels:
+        candidates = slice(total, total + len(kernel.members))
+        found += [(candidates, predictor) for predictor in kernel.predictors()]
+        total = candidates.stop
+    q = next(iter(found[0][1].models.values())).coef.shape[2]
+    return _Values(stream.reader, stream.rule, found, total, q, height)
 
 
 # -- added up ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Adding:
-    """Sums of the scores of rows by metric, fold and candidate."""
-
-    values: _Values
-    metrics: dict[str, Metric]
-    folds: Sequence[int]
-
-    def __call__(self, source: RowSource) -> Array:
-        sums = np.zeros((len(self.metrics), len(self.folds), self.values.total))
-        for block, numbers, values in self.values.blocks(source):
-            present = np.unique(numbers[numbers >= 0])
-            if not len(present):
-                continue
-            parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
-            side = ScoredRows(self.values.reader.target(block.y), parts)
-            where = np.searchsorted(self.folds, present)
-            for k, of_candidate in enumerate(values):
-                for m, metric in enumerate(self.metrics.values()):
-                    scored = metric(side, of_candidate[side.rows]).scores
-                    sums[m, where, k] += scored * side.sizes
-        return sums
-
-
 def _added_up(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
     metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
     folds = sorted(kernels[0].models)
-    sums = reduced(stream.source, _Adding(values, metrics, folds), add, stream.threads)
+    work = partial(_add_scores, values, list(metrics.values()), folds)
+    sums = reduced(stream.source, work, add, stream.threads)
     parts = kernels[0].parts
     means = sums / np.array([parts[fold].rows for fold in folds])[:, None]
     return [
@@ -398,60 +356,41 @@ def _added_up(stream: Stream, kernels: Sequence[PassKernel], values: _Values) ->
     ]
 
 
+def _add_scores(
+    values: _Values, metrics: Sequence[Metric], folds: Sequence[int], source: RowSource
+) -> Array:
+    """Sums of the scores of rows by metric, fold and candidate."""
+    sums = np.zeros((len(metrics), len(folds), values.total))
+    for block, numbers, held in values.blocks(source):
+        present = np.unique(numbers[numbers >= 0])
+        if not len(present):
+            continue
+        parts = tuple(np.flatnonzero(numbers == fold) for fold in present)
+        side = ScoredRows(values.reader.target(block.y), parts)
+        where = np.searchsorted(folds, present)
+        for k, of_candidate in enumerate(held):
+            for m, metric in enumerate(metrics):
+                sums[m, where, k] += metric(side, of_candidate[side.rows]).scores * side.sizes
+    return sums
+
+
 # -- brought together --------------------------------------------------------------------------
 
-
-@dataclass(frozen=True)
-class _KeptBlocks:
-    """Blocks of rows with their values and folds, without their features."""
-
-    blocks: list[tuple[Block, Index, Array]]
-
-    def __add__(self, other: _KeptBlocks) -> _KeptBlocks:
-        return _KeptBlocks(self.blocks + other.blocks)
-
-    def in_order(self) -> _KeptBlocks:
-        """The blocks in the order of their rows, wherever they come from."""
-        return _KeptBlocks(sorted(self.blocks, key=lambda item: item[0].start))
-
-    @property
-    def numbers(self) -> Index:
-        """The folds of all rows."""
-        return np.concatenate([numbers for _, numbers, _ in self.blocks])
-
-    @property
-    def y(self) -> AnyArray:
-        """The targets of all rows."""
-        return np.concatenate([block.y for block, _, _ in self.blocks])
-
-    @property
-    def weights(self) -> Array | None:
-        """The weights of all rows, if they have any."""
-        found = [block.sample_weight for block, _, _ in self.blocks]
-        return None if found[0] is None else np.concatenate([w for w in found if w is not None])
-
-    def values(self, k: int) -> Array:
-        """The values of all rows by one candidate."""
-        return np.concatenate([values[k] for _, _, values in self.blocks])
+# Blocks of rows without their features, with the folds and the values of the rows.
+_KeptBlocks = list[tuple[Block, Index, Array]]
 
 
-@dataclass(frozen=True)
-class _Keeping:
-    """All values."""
-
-    values: _Values
-
-    def __call__(self, source: RowSource) -> _KeptBlocks:
-        found = []
-        for block, numbers, values in self.values.blocks(source):
-            bare = replace(block, X=np.empty((len(block), 0)))
-            found.append((bare, numbers, values))
-        return _KeptBlocks(found)
+def _keep(values: _Values, source: RowSource) -> _KeptBlocks:
+    return [
+        (replace(block, X=np.empty((len(block), 0))), numbers, held)
+        for block, numbers, held in values.blocks(source)
+    ]
 
 
 def _all_values(stream: Stream, values: _Values) -> _KeptBlocks:
-    found: _KeptBlocks = reduced(stream.source, _Keeping(values), add, stream.threads)
-    return found.in_order()
+    """The values of all rows, in the order of the rows, wherever they come from."""
+    found: _KeptBlocks = reduced(stream.source, partial(_keep, values), add, stream.threads)
+    return sorted(found, key=lambda item: item[0].start)
 
 
 def _kept(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
@@ -464,15 +403,25 @@ def _kept(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> lis
             "accuracy as scoring, or fewer candidates"
         )
     kept = _all_values(stream, values)
-    fold_of, y, weights = kept.numbers, kept.y, kept.weights
+    blocks = [block for block, _, _ in kept]
+    fold_of = np.concatenate([numbers for _, numbers, _ in kept])
+    y = np.concatenate([block.y for block in blocks])
     target = stream.reader.target(y)
     params = {}
-    if weights is not None and _take_weights(stream.scorers):
-        params["sample_weight"] = weights
-    judge = FoldScorer(_scorer(stream), target, (np.empty((n, 0)), y), params, stream.error_score)
+    if blocks[0].sample_weight is not None and _take_weights(stream.scorers):
+        params["sample_weight"] = np.concatenate([block.sample_weight for block in blocks])
+    scorer: Scorer = stream.scorers.get("score")
+    if stream.is_multimetric:
+        is_raised = stream.error_score == "raise"
+        scorer = MultimetricScorer(scorers=stream.scorers, raise_exc=is_raised)
+    judge = FoldScorer(scorer, target, (np.empty((n, 0)), y), params, stream.error_score)
     folds = sorted(kernels[0].models)
     side = ScoredRows(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
-    columns = [judge.score(kept.values(k)[side.rows], side, {}) for k in range(total)]
+    # One candidate at a time, so that the values of all do not exist twice.
+    columns = [
+        judge.score(np.concatenate([held[k] for _, _, held in kept])[side.rows], side, {})
+        for k in range(total)
+    ]
     return [[column[i] for column in columns] for i in range(len(folds))]
 
 
@@ -480,23 +429,3 @@ def _take_weights(scorers: Params) -> bool:
     """Whether scikit-learn would hand the weights on: if any scorer takes them."""
     asked = [getattr(scorer, "_accept_sample_weight", None) for scorer in scorers.values()]
     return any(accepts is not None and accepts() for accepts in asked)
-
-
-def _scorer(stream: Stream) -> Scorer:
-    if not stream.is_multimetric:
-        return stream.scorers["score"]
-    return MultimetricScorer(scorers=stream.scorers, raise_exc=stream.error_score == "raise")
-
-
-def held_out_values(stream: Stream, kernel: PassKernel, height: int) -> tuple[Array, AnyArray]:
-    """The held-out values of all rows, (n, q), in a second pass, and the last rows' targets."""
-    values = _Values.of(stream, [kernel], height)
-    kept = _all_values(stream, values)
-    held = kept.values(0)
-    untested = np.flatnonzero(np.isnan(held).any(axis=1))
-    if len(untested):
-        raise ValueError(
-            f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
-            "cross_val_score"
-        )
-    return held, kept.y[-1:]
