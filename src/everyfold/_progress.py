@@ -99,3 +99,17 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep or category(c) == "Zs" else ascii(c)[1:-1] for c in text
     )
+
+
+def rounded(value: float, digits: int, kind: str = "f") -> str:
+    """The value as ``format`` writes it, with more digits where it would look like 1 and is less.
+
+    Examples
+    --------
+    >>> rounded(0.5, 2), rounded(0.996, 2), rounded(1.0, 2), rounded(0.997, 0, "%")
+    ('0.50', '0.996', '1.00', '99.7%')
+    """
+    one = 1.0
+    while value < one and digits < 17 and f"{value:.{digits}{kind}}" == f"{one:.{digits}{kind}}":
+        digits += 1
+    return f"{value:.{digits}{kind}}"
