@@ -122,7 +122,7 @@ def test_a_journal_of_a_folder(study, monkeypatch):
 
 
 def test_progress_within_a_pass(study, monkeypatch):
-    monkeypatch.setattr("everyfold.search.progress._SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr("everyfold.search.progress._SECONDS_BETWEEN_LINES", 0.0)
     done = run(study, "search", "rows", *NUMBERS, "-g", "alpha=0.1,10", "--cv", "4")
     assert f"100 % of {N} rows of a pass" in done.err
 

@@ -14,10 +14,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import reporting_to, tell, told, within
-from everyfold.engine.watch import ProgressListener
+from everyfold._progress import ProgressListener, reporting_to, tell, told, within
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
+
+tqdm = pytest.importorskip("tqdm.auto")
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 3))
@@ -35,7 +36,7 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def every_state(monkeypatch):
     """Bars are drawn at every step, however quick."""
-    monkeypatch.setattr(progress, "_GLANCE", 0.0)
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_STATES", 0.0)
 
 
 def shares(screen):
@@ -113,25 +114,28 @@ def test_an_error_closes_the_bar(monkeypatch, every_state):
 def test_a_notebook_has_a_bar(monkeypatch, every_state, capsys):
     shown = []
 
-    class Handle:
-        def update(self, view):
-            shown.append(view)
+    class NotebookBar(tqdm.tqdm):
+        def display(self, *args, **kwargs):
+            shown.append(str(self))
 
-    def display(view, display_id):
-        assert display_id
-        shown.append(view)
-        return Handle()
-
-    notebook, pages = ModuleType("IPython"), ModuleType("IPython.display")
+    notebook = ModuleType("IPython")
     notebook.get_ipython = lambda: SimpleNamespace(kernel=object())
-    pages.display, pages.HTML = display, str
     monkeypatch.setitem(sys.modules, "IPython", notebook)
-    monkeypatch.setitem(sys.modules, "IPython.display", pages)
+    monkeypatch.setattr("tqdm.auto.tqdm", NotebookBar)
     FastGridSearchCV(LSSVR(), GRID, cv=3, verbose=1).fit(X, y)
     assert len(shown) >= 7
-    assert 'value="1.0000"' in shown[-1]
+    assert "100%" in shown[-1]
     assert "kernel 7/7" in shown[-1]
     assert "kernel 1/7," not in capsys.readouterr().out
+
+
+def test_without_tqdm_a_terminal_has_lines(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    FastGridSearchCV(LSSVR(), GRID, cv=3, verbose=1).fit(X, y)
+    assert "\nkernel 7/7, 14/14 candidates" in terminal.getvalue()
+    assert "%" not in terminal.getvalue()
 
 
 def test_silence(monkeypatch, every_state):
@@ -152,7 +156,7 @@ def test_shares_add_up_and_nobody_need_listen():
     assert heard == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
 
 
-def test_a_pickled_watch_tells_nobody():
+def test_a_pickled_listener_ignores_all():
     search = FastGridSearchCV(LSSVR(), GRID, verbose=1)
-    watch = progress.Progress(search, (X, y, None), 7, 14)
-    assert type(pickle.loads(pickle.dumps(watch))) is ProgressListener
+    listener = progress.Progress(search, (X, y, None), 7, 14)
+    assert type(pickle.loads(pickle.dumps(listener))) is ProgressListener

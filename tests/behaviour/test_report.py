@@ -1,6 +1,5 @@
 """The page about a search: all of it there, nothing of it executable, and right where it counts."""
 
-import html
 import json
 import os
 import re
@@ -14,6 +13,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import Markup, escape
 from scipy.stats import loguniform
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
@@ -36,8 +36,8 @@ from everyfold import (
     KernelLogisticClassifier,
 )
 from everyfold.io.arrays import ArrayRows
-from everyfold.plotting.markup import Markup, tag
 
+pytest.importorskip("jinja2")
 matplotlib = pytest.importorskip("matplotlib")
 pytest.importorskip("matplotlib.figure")
 matplotlib.use("Agg")
@@ -103,11 +103,11 @@ def drawn_report(tmp_path):
 def report(drawn_report, monkeypatch):
     """A page whose pictures are drawn and not written, which takes longest."""
 
-    def figure(draw, caption, name):
-        draw(matplotlib.figure.Figure(layout="constrained").subplots())
-        return tag("figure", Markup("<svg></svg>"), tag("figcaption", caption))
+    def draw_svg(draw, name, caption):
+        draw(ax=matplotlib.figure.Figure(layout="constrained").subplots())
+        return Markup("<svg></svg>")
 
-    monkeypatch.setattr("everyfold.report.page.figure", figure)
+    monkeypatch.setattr("everyfold.report.page.draw_svg", draw_svg)
     return drawn_report
 
 
@@ -350,6 +350,21 @@ def test_without_matplotlib(report, monkeypatch):
     assert "svg" not in page.tags
 
 
+def test_without_jinja2(tmp_path, monkeypatch):
+    search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"jinja2.*pip install 'everyfold\[report\]'"):
+        search.report(tmp_path / "report.html")
+    assert "<table>" in search._repr_html_()  # notebooks need no template
+
+
+def test_the_verdict_comes_first_and_what_is_fixed_is_no_range(report):
+    search = FastGridSearchCV(LSSVR(), {**GRID, "degree": [3]}, cv=3).fit(X, y)
+    page = report(search)
+    assert page.words.index(" won. Best mean R²: ") < page.words.index("FastGridSearchCV: 9 cand")
+    assert not re.search(r"from (\S+) to \1\b", page.words)
+
+
 def test_many_candidates_stay_small(report):
     grid = {"alpha": np.logspace(-6, 3, 60), "gamma": np.logspace(-2, 1, 20)}
     search = FastGridSearchCV(LSSVR(), grid, cv=3, refit=False).fit(X, y)
@@ -370,10 +385,10 @@ def test_names_are_escaped(drawn_report):
     page = drawn_report(search, title=EVIL)
     assert page.tags.count("script") == 1
     assert page.tags.count("svg") == 4  # no name was read as a formula
-    assert html.escape(EVIL) in page.source
+    assert str(escape(EVIL)) in page.source
     assert "alert('x')" not in re.sub(r"(?s)<script>.*?</script>", "", page.source).replace(
         "&lt;script&gt;alert('x')", ""
-    ).replace("&lt;script&gt;alert(&#x27;x&#x27;)", "")
+    ).replace("&lt;script&gt;alert(&#39;x&#39;)", "")
     class_weights = {"class_weight": [{EVIL: 2.0}, None]}
     search = FastGridSearchCV(LSSVC(), class_weights, cv=4).fit(X, target)
     assert drawn_report(search).tags.count("script") == 1

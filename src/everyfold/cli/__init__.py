@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["load_model", "main"]
 
-_NEEDED = ("typer", "rich", "pyarrow", "skops")
+_NEEDED = ("typer", "rich", "pyarrow", "skops", "jinja2")
 
 
 def main() -> None:

@@ -329,10 +329,10 @@ class Watcher(Progress):
             self.said = done
             say(self._words())
 
-    def within(self, done: int, total: int | None) -> None:
+    def report_rows(self, done: int, total: int | None) -> None:
         """See base class."""
         if not self.is_quiet and self._bar is None:
-            self._say_within(done, total, say)
+            self._say_rows(done, total, say)
 
 
 class RichBar:

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from everyfold._progress import ProgressListener
 from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
 from everyfold.engine.scoring.metrics import ScoredRows
-from everyfold.engine.watch import ProgressListener
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
 from everyfold.folds import Fold, Folds

@@ -17,9 +17,9 @@ from sklearn.metrics import (
 )
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from everyfold._typing import AnyArray, Array, Estimator, Mask, Matrix, Search, Targets
+from everyfold._progress import rounded
+from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Search, Targets
 from everyfold.plotting.score_table import Axes, new_axes, plain, pyplot
-from everyfold.plotting.worst_rows import known_rows
 
 # With more classes than that the confusion matrix is colours without numbers.
 MOST_NUMBERS = 20
@@ -35,6 +35,11 @@ _METHODS = {
     "roc": "decision_function",
     "calibration": "predict_proba",
 }
+
+
+def known_rows(spread: Array) -> Index:
+    """The rows that have an out-of-fold prediction, by how much the folds of each disagree."""
+    return np.flatnonzero(~np.isnan(spread).reshape(len(spread), -1).any(axis=1))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -166,6 +171,11 @@ class OutOfFoldDisplay:
             )
             for k in chosen
         ]
+        for k, display in zip(chosen, shown, strict=True):
+            # scikit-learn writes two decimals, with which an area of 0.996 would be 1.00.
+            label = f"{plain(each[k], 20)} (AUC = {rounded(areas[k], 2)})"
+            np.ravel(display.line_)[0].set_label(label)
+        ax.legend(loc="lower right")
         positive = f" (positive: {plain(each[0], 20)})" if len(each) == 1 else " of each class"
         if len(chosen) < len(each):
             positive = f" of the {len(chosen)} hardest classes of {len(each)}"
@@ -277,9 +287,13 @@ class IntervalDisplay:
             )
         ends = [float(self.predicted.min()), float(self.predicted.max())]
         ax.plot(ends, ends, color="black", linestyle="--", linewidth=1.0, zorder=2)
-        asked = f"asked for {self.confidence:.0%}"
+        asked = f"asked for {rounded(self.confidence, 0, '%')}"
         ax.set(xlabel="predicted", ylabel="measured, and its interval")
-        ax.legend(title=f"{self.coverage_:.1%} covered, {asked}", loc="upper left", frameon=False)
+        ax.legend(
+            title=f"{rounded(self.coverage_, 1, '%')} covered, {asked}",
+            loc="upper left",
+            frameon=False,
+        )
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,9 +10,8 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold._progress import printable
-from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
-from everyfold.plotting.markup import Markup, table, tag
+from everyfold._progress import printable, rounded
+from everyfold._typing import AnyArray, Array, Mask, Params, Search
 
 RIDGES = ("alpha", "C")
 
@@ -150,24 +149,21 @@ def short(name: str) -> str:
     return name.rsplit("__", 1)[-1]
 
 
-# -- The candidates of a search as a table of a page ----------------------------------------------
+# -- numbers and parameters in words -------------------------------------------------------------
 
-
-# So many, the best, are on a page.
-MOST_CANDIDATES = 1000
-
+# Values of parameters are cut there, so that an array or an estimator does not fill a table.
 MOST_LETTERS = 80
 
 
 def number(value: float) -> str:
-    """A number in words that sort as numbers; nothing where there is none.
+    """A number with five digits, more if it would look like 1 otherwise; "" for NaN.
 
     Examples
     --------
-    >>> number(0.987654321), number(float("nan"))
-    ('0.98765', '')
+    >>> number(0.987654321), number(0.9999987), number(float("nan"))
+    ('0.98765', '0.999999', '')
     """
-    return "" if np.isnan(value) else f"{value:.5g}"
+    return "" if np.isnan(value) else rounded(value, 5, "g")
 
 
 def brief(value: object) -> str:
@@ -190,61 +186,12 @@ def params_words(params: Mapping[str, object]) -> str:
 
 
 def ranges(found: ScoreTable, chosen: Mask) -> str:
-    """From where to where the numeric parameters of some candidates go."""
+    """From where to where the numeric parameters of some candidates go, or their one value."""
     spans = []
     for name in found.numeric():
         values = found.column(name)[chosen].astype(np.float64)
-        spans.append(f"{short(name)} from {values.min():.4g} to {values.max():.4g}")
+        low, high = f"{values.min():.4g}", f"{values.max():.4g}"
+        spans.append(
+            f"{short(name)} = {low}" if low == high else f"{short(name)} from {low} to {high}"
+        )
     return ", ".join(spans)
-
-
-def _order(found: ScoreTable) -> Index:
-    """The winner first, then by mean score; those without one last."""
-    place = -np.where(np.isnan(found.mean), -np.inf, found.mean)
-    if found.best is not None:
-        place[found.best] = -np.inf
-    return np.argsort(place, kind="stable")
-
-
-def candidate_table(found: ScoreTable, is_worse: Mask | str) -> Iterator[Markup]:
-    """All candidates, or the best of very many, to be sorted and filtered."""
-    columns = _columns(found, is_worse)
-    order = _order(found)
-    if len(order) > MOST_CANDIDATES:
-        yield tag("p", f"The best {MOST_CANDIDATES} of {len(order)}; cv_results_ has all.")
-    order = order[:MOST_CANDIDATES]
-    example = next((f"{short(name)}>1" for name in found.numeric()), "exact")
-    field = tag("input", type="search", id="filter", placeholder=f"{example} or any word")
-    label = tag("label", "Filter ", for_="filter")
-    yield tag("div", label, field, tag("output"), class_="filter", id="f", hidden="hidden")
-    rows = [[column[k] for column in columns.values()] for k in order]
-    marked = None if found.best is None else 0
-    how = {"frame": "wide tall", "class_": "sortable", "data_filter": "f"}
-    yield table(list(columns), rows, marked=marked, **how)
-
-
-def _columns(found: ScoreTable, is_worse: Mask | str) -> dict[str, list[str] | AnyArray]:
-    """The cells of every column, by its name."""
-    results, count = found.results, len(found.results["params"])
-    columns: dict[str, list[str] | AnyArray] = {"candidate": [str(k) for k in range(count)]}
-    rank = f"rank_test_{found.metric}"
-    if rank in results:
-        columns["rank"] = [str(place) for place in results[rank]]
-    names = found.names
-    brevity = {short(name) for name in names}
-    for name in names:
-        shown = short(name) if len(brevity) == len(names) else name
-        columns[shown] = [brief(value) for value in results[f"param_{name}"]]
-    for metric in metrics_of(results):
-        shown = found.label if metric == found.metric else metric
-        columns[shown] = [number(value) for value in results[f"mean_test_{metric}"]]
-    if found.n_splits > 1:
-        columns["std. error"] = [number(value) for value in found.error]
-    refits = results.get(f"confirmed_test_{found.metric}", np.array([np.nan]))
-    if np.isfinite(refits).any():
-        columns["refitted"] = [number(value) for value in refits]
-    if not isinstance(is_worse, str):
-        columns["worse"] = ["yes" if worse else "no" for worse in is_worse]
-    if "status" in results:
-        columns["status"] = [str(status) for status in results["status"]]
-    return columns

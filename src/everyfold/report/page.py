@@ -1,11 +1,13 @@
-"""A search on one page: self-contained HTML that reads results by name and asks no network."""
+"""A report of a search as one HTML page, which loads nothing from the network.
+
+The page is filled in by jinja2 from ``template.html``, which escapes everything; this module
+gathers what stands in it: the verdict, plots, rows that were predicted wrongly, and candidates.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,26 +17,36 @@ from typing import Any
 import numpy as np
 from sklearn.base import is_classifier
 
-from everyfold._progress import pluralise, printable
-from everyfold._typing import AnyArray, Mask, Search
-from everyfold.plotting.markup import Markup, table, tag, written
-from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay
+from everyfold._progress import pluralise, printable, rounded
+from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
+from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay, known_rows
 from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
-    Axes,
     ScoreTable,
-    candidate_table,
-    label_of,
+    brief,
     metrics_of,
     number,
     params_words,
     pyplot,
     ranges,
+    short,
 )
 from everyfold.plotting.surface import CVSurfaceDisplay
-from everyfold.plotting.worst_rows import worst_rows
+from everyfold.report.figures import draw_svg
 
-_HERE = Path(__file__).parent
+# With more candidates or wrong rows than that the page shows the first of them: a browser sorts and
+# filters a thousand rows at once, and cv_results_ has all.
+MAX_CANDIDATES, MAX_WORST_ROWS = 1000, 50
+
+_NO_WINNER = "no candidate has a score, or there are several metrics and refit names none of them"
+
+_KINDS: dict[Kind, str] = {
+    "confusion": "Confusion matrix of held-out rows",
+    "roc": "ROC curves of held-out rows",
+    "calibration": "Calibration of held-out probabilities",
+}
+
+_Draw = Callable[..., object]
 
 
 @dataclass(frozen=True)
@@ -73,46 +85,51 @@ class Findings:
 
 def page(search: Search, findings: Findings) -> str:
     """The whole page."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError as error:
+        raise ImportError(
+            "a report needs jinja2, which is not installed; run pip install 'everyfold[report]'"
+        ) from error
+    from markupsafe import Markup
+
+    def shown(value: object) -> object:
+        # Control characters could reorder what is read; markup was checked where it was made.
+        return value if isinstance(value, Markup) else printable(str(value), keep="\n")
+
+    environment = Environment(
+        loader=PackageLoader("everyfold.report", ""),
+        autoescape=True,
+        finalize=shown,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style, script = (
+        (Path(__file__).parent / f"page.{kind}").read_text(encoding="utf-8")
+        for kind in ("css", "js")
+    )
+    # The policy lets the browser run this one script, known by its digest, and load nothing.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     found = ScoreTable.of(search, _deciding(search))
-    sections = [
-        _head(search, findings, found),
-        _section("The winner", *_winner(search, findings, found)),
-        _section("Scores", *_pictures(_of_scores(search, found), "s")),
-        _section("Held-out rows", *_held_out(search, findings)),
-        _section("Candidates", *candidate_table(found, findings.is_worse)),
-        _section("What was done", *(_plan(plan) for plan in findings.plans)),
-        _section("To repeat it", *_repeat(findings)),
-    ]
-    return _document(findings.title, tag("main", *sections))
-
-
-def _document(title: str, body: Markup) -> str:
-    """A page that may run its one script and load nothing."""
-    style, script = ((_HERE / f"page.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    digest = f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src '{digest}'"
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"{tag('title', title)}\n<style>\n{style}</style>\n</head>\n<body>\n{body}\n"
-        f"<script>{script}</script>\n</body>\n</html>\n"
+    has_winner = found.best is not None
+    return environment.get_template("template.html").render(
+        digest=digest,
+        style=Markup(style),
+        script=Markup(script),
+        title=findings.title,
+        verdict=_verdict(search, findings, found),
+        summary=_summary(search, findings, found),
+        cards=list(_cards(search, findings, found)) if has_winner else (),
+        remarks=_remarks(findings, found) if has_winner else (),
+        metrics=_metrics(found) if search.multimetric_ and has_winner else (),
+        scores=_pictures(_of_scores(search, found), "s"),
+        held=_held_out(search, findings),
+        candidates=_candidates(found, findings.is_worse),
+        plans=findings.plans,
+        call=findings.call,
+        versions=", ".join(f"{name} {version}" for name, version in findings.versions.items()),
     )
-
-
-def _section(title: str, *children: object) -> Markup:
-    return tag("section", tag("h2", title), *children)
-
-
-def _head(search: Search, findings: Findings, found: ScoreTable) -> Markup:
-    plan = findings.plans[-1]
-    folds = (
-        "no folds: a criterion of one fit" if plan.is_closed else pluralise(found.n_splits, "fold")
-    )
-    count = len(found.results["params"])
-    words = f"{pluralise(count, 'candidate')}, {pluralise(plan.rows, 'row')}, {folds}"
-    words = f"{type(search).__name__}: {words}"
-    return tag("header", tag("h1", findings.title), tag("p", words, class_="soft"))
 
 
 def _deciding(search: Search) -> str:
@@ -126,60 +143,69 @@ def _deciding(search: Search) -> str:
 # -- the winner ----------------------------------------------------------------------------------
 
 
-def _winner(search: Search, findings: Findings, found: ScoreTable) -> Iterator[Markup]:
-    """Who won, and how sure that is."""
+def _summary(search: Search, findings: Findings, found: ScoreTable) -> str:
+    plan = findings.plans[-1]
+    folds = (
+        "no folds: a criterion of one fit" if plan.is_closed else pluralise(found.n_splits, "fold")
+    )
+    # The shell's own class is private: a reader knows the one it derives from.
+    kind = next(c.__name__ for c in type(search).__mro__ if not c.__name__.startswith("_"))
+    count = pluralise(len(found.results["params"]), "candidate")
+    return f"{kind}: {count}, {pluralise(plan.rows, 'row')}, {folds}"
+
+
+def _verdict(search: Search, findings: Findings, found: ScoreTable) -> str:
+    """What most readers want to know, in two sentences."""
     if found.best is None:
-        words = (
-            "no candidate has a score, or there are several metrics and refit names none of them"
-        )
-        yield tag("p", f"None: {words} (refit=False).")
-        return
-    yield tag("dl", *_cards(search, findings, found), class_="facts")
-    yield tag("ul", *(tag("li", words) for words in _said(findings, found)))
-    if search.multimetric_:
-        names = metrics_of(found.results)
-        means = [number(found.results[f"mean_test_{name}"][found.best]) for name in names]
-        yield table(["metric", "mean of the winner"], zip(names, means, strict=True))
+        return f"There is no winner: {_NO_WINNER} (refit=False)."
+    best, score, error = next(_score_cards(search, findings, found))
+    words = f"{params_words(search.best_params_)} won. {best}: {score} ({error})"
+    honest = findings.honest
+    if isinstance(honest, str) or len(found.mean) == 1:
+        return f"{words}."
+    low, high = (number(value) for value in honest.interval)
+    return f"{words}; without selection bias {number(honest.estimate)} ({low} to {high})."
 
 
-def _card(name: str, value: str, small: str) -> Markup:
-    size = "long" if len(value) > 24 else None
-    return tag("div", tag("dt", name), tag("dd", value, tag("small", small), class_=size))
-
-
-def _cards(search: Search, findings: Findings, found: ScoreTable) -> Iterator[Markup]:
-    best, count = int(found.best or 0), len(found.results["params"])
-    yield _card("Parameters", params_words(search.best_params_), f"number {best} of {count}")
-    score = getattr(search, "best_score_", found.mean[best])
+def _score_cards(
+    search: Search, findings: Findings, found: ScoreTable
+) -> Iterator[tuple[str, str, str]]:
+    """The winner's score, and the one without selection bias if it is known."""
+    best = int(found.best or 0)
+    if any(plan.pooled for plan in findings.plans):
+        error = "of all held-out rows together"
+    elif found.n_splits < 2:
+        error = "of one fit, without folds"
+    else:
+        folds = pluralise(found.n_splits, "fold")
+        error = f"± {number(found.error[best])}, one standard error over {folds}"
     mean = "Best" if found.n_splits < 2 else "Best mean"
-    yield _card(f"{mean} {found.label}", number(score), _error_words(findings, found, best))
+    yield f"{mean} {found.label}", number(getattr(search, "best_score_", found.mean[best])), error
     honest = findings.honest
     if not isinstance(honest, str):
         low, high = (number(value) for value in honest.interval)
-        small = f"{low} to {high} ({honest.confidence:.0%})"
-        small += f"; selection bias {number(honest.bias)}" if count > 1 else ""
-        yield _card(f"Honest {found.label}", number(honest.estimate), small)
+        small = f"{low} to {high} ({rounded(honest.confidence, 0, '%')})"
+        small += f"; selection bias {number(honest.bias)}" if len(found.mean) > 1 else ""
+        yield f"Honest {found.label}", number(honest.estimate), small
+
+
+def _cards(search: Search, findings: Findings, found: ScoreTable) -> Iterator[tuple[str, str, str]]:
+    """Name, value and small print of what is known of the winner."""
+    count = len(found.mean)
+    yield "Parameters", params_words(search.best_params_), f"number {found.best} of {count}"
+    yield from _score_cards(search, findings, found)
     if not isinstance(findings.is_worse, str):
-        equal = int(np.count_nonzero(~findings.is_worse))
+        equal = f"{np.count_nonzero(~findings.is_worse)} of {pluralise(count, 'candidate')}"
         small = (
             "not significantly worse than the best (95 %, without correction for multiple testing)"
         )
-        yield _card("As good as the winner", f"{equal} of {pluralise(count, 'candidate')}", small)
+        yield "As good as the winner", equal, small
 
 
-def _error_words(findings: Findings, found: ScoreTable, best: int) -> str:
-    if any(plan.pooled for plan in findings.plans):
-        return "of all held-out rows together"
-    if found.n_splits < 2:
-        return "of one fit, without folds"
-    folds = pluralise(found.n_splits, "fold")
-    return f"± {number(found.error[best])}, one standard error over {folds}"
-
-
-def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
+def _remarks(findings: Findings, found: ScoreTable) -> Iterator[str]:
     """What is to be said of the winner, in sentences."""
-    status = str(found.results.get("status", ["known"] * (1 + int(found.best or 0)))[found.best])
-    yield f"Status of the winner's scores: {status}."
+    status = found.results.get("status")
+    yield f"Status of the winner's scores: {'known' if status is None else status[found.best]}."
     tied = int(np.count_nonzero(found.mean == found.mean[found.best]))
     if tied > 1:
         yield f"{tied} candidates share the winner's mean score; the first of them was selected."
@@ -189,7 +215,7 @@ def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
         spans = ranges(found, ~findings.is_worse)
         if spans:
             yield f"Candidates that are not significantly worse have {spans}."
-        estimated = int(np.count_nonzero(found.results.get("status") == "estimated"))
+        estimated = int(np.count_nonzero(status == "estimated"))
         if estimated:
             words = (
                 f"The scores of {estimated} of {pluralise(len(found.mean), 'candidate')} are only"
@@ -209,177 +235,191 @@ def _said(findings: Findings, found: ScoreTable) -> Iterator[str]:
         yield f"The honest score is by {findings.honest.method}{together if is_bbc else ''}."
 
 
-# -- pictures ------------------------------------------------------------------------------------
+def _metrics(found: ScoreTable) -> list[tuple[str, str]]:
+    return [
+        (name, number(found.results[f"mean_test_{name}"][found.best]))
+        for name in metrics_of(found.results)
+    ]
 
-_Draw = Callable[..., object]
+
+# -- plots ---------------------------------------------------------------------------------------
 
 
-def _pictures(asked: Sequence[tuple[str, _Draw]], prefix: str) -> Iterator[Markup]:
-    """The pictures that there are; why the others are not."""
+def _pictures(asked: Sequence[tuple[str, _Draw]], prefix: str) -> Params:
+    """The plots that there are, and why the others are not."""
     try:
         pyplot()
     except ImportError as error:
-        yield tag("p", f"No pictures: {error}.", class_="soft")
-        return
+        return {"why_none": str(error), "drawn": (), "left_out": ()}
     drawn, left_out = [], []
     for k, (caption, draw) in enumerate(asked):
         try:
-            drawn.append(figure(partial(_on, draw), caption, f"{prefix}{k}"))
-        except ValueError as error:
-            left_out.append(tag("li", f"Not drawn, {caption[:1].lower()}{caption[1:]}: {error}."))
-    if drawn:
-        yield tag("div", *drawn, class_="figures")
-    if left_out:
-        yield tag("ul", *left_out, class_="soft")
-
-
-def _on(draw: _Draw, ax: Any) -> object:
-    return draw(ax=ax)
+            drawn.append((draw_svg(draw, f"{prefix}{k}", caption), caption))
+        except ValueError as error:  # a plot that these data have not, such as ROC curves of pairs
+            left_out.append((f"{caption[:1].lower()}{caption[1:]}", str(error)))
+    return {"why_none": "", "drawn": drawn, "left_out": left_out}
 
 
 def _of_scores(search: Search, found: ScoreTable) -> list[tuple[str, _Draw]]:
     """Surface and curves, as far as there are parameters for them."""
-    count = len(found.numeric())
+    names = found.numeric()
     asked: list[tuple[str, _Draw]] = []
-    metric = found.metric
-    if count > 1:
+    if len(names) > 1:
         caption = (
             "Mean scores over two parameters; outlined candidates are within one standard error"
         )
-        asked.append((caption, partial(CVSurfaceDisplay.from_search, search, metric=metric)))
-    caption = "Mean scores over one parameter, one line for each value of the others"
-    if not _is_scattered(found):
-        asked.append((caption, partial(CVCurveDisplay.from_search, search, metric=metric)))
+        asked.append((caption, partial(CVSurfaceDisplay.from_search, search, metric=found.metric)))
+    # If no two candidates agree in all parameters but one, as in a random search, there are no
+    # lines to draw.
+    columns = [found.column(name) for name in names]
+    others = [[*zip(*columns[:k], *columns[k + 1 :], strict=True)] for k in range(len(names))]
+    if len(names) < 2 or any(len(set(rest)) < len(rest) for rest in others):
+        caption = "Mean scores over one parameter, one line for each value of the others"
+        asked.append((caption, partial(CVCurveDisplay.from_search, search, metric=found.metric)))
     if search.plan_.rungs:
         caption = "Scores of the best candidates over the rank of their kernel"
         asked.append((caption, partial(RankCurveDisplay.from_search, search)))
     return asked
 
 
-def _is_scattered(found: ScoreTable) -> bool:
-    """Whether no two candidates agree in all parameters but one, so that there are no lines."""
-    names = found.numeric()
-    columns = [found.column(name) for name in names]
-    every = [[*zip(*columns[:k], *columns[k + 1 :], strict=True)] for k in range(len(names))]
-    return len(names) > 1 and all(len(set(rest)) == len(rest) for rest in every)
-
-
-def _held_out(search: Search, findings: Findings) -> Iterator[Markup]:
-    """What the models of other folds say, if that was kept, and where they are wrong."""
+def _held_out(search: Search, findings: Findings) -> Params:
+    """Plots of held-out values, if they were kept, and the rows that are predicted wrongly."""
     if findings.held:
-        yield tag("p", f"There are none: {findings.held}.", class_="soft")
-        return
-    kinds: dict[Kind, str] = {
-        "confusion": "Confusion matrix of held-out rows",
-        "roc": "ROC curves of held-out rows",
-        "calibration": "Calibration of held-out probabilities",
-    }
+        return {"why_none": findings.held}
+    kinds = _KINDS
     if not is_classifier(search):
         kinds = {"predicted": "Predicted against true values of held-out rows"}
     held = search.out_of_fold()
-    rows = int(np.count_nonzero(held.repeats))
-    times = "" if held.repeats.max() <= 1 else f", up to {held.repeats.max()} times each"
-    words = f"{rows} of {len(held.repeats)} rows were held out{times}; values are {held.status}."
-    yield tag("p", words, class_="soft")
+    rows, most = int(np.count_nonzero(held.repeats)), held.repeats.max()
+    times = "" if most <= 1 else f", up to {most} times each"
     draw = OutOfFoldDisplay.from_search
     asked = [(words, partial(draw, search, kind=kind)) for kind, words in kinds.items()]
-    yield from _pictures(asked, "h")
-    yield tag("h3", "Rows that went wrong")
-    yield from worst_rows(search, findings.ids)
+    worst = (_wrong_labels if is_classifier(search) else _largest_errors)(search, held)
+    return {
+        "why_none": "",
+        "summary": f"{rows} of {len(held.repeats)} rows were held out{times}; values are "
+        f"{held.status}.",
+        "pictures": _pictures(asked, "h"),
+        "worst": _worst_table(worst, held, findings.ids),
+    }
 
 
-# -- the work ------------------------------------------------------------------------------------
+# -- rows that were predicted wrongly --------------------------------------------------------------
+
+# A sentence, the rows, and their columns by name; a column of None is left out.
+_Worst = tuple[str, Index, dict[str, Sequence[str] | None]]
 
 
-def _plan(plan: Any) -> Markup:
-    rows = (tag("tr", tag("td", name), tag("td", words)) for name, words in plan.lines())
-    return tag("div", tag("table", *rows, class_="plan"), class_="wide")
+def _worst_table(worst: _Worst, held: Any, ids: AnyArray | None) -> Params:
+    """The rows by their names, and how much the folds of each disagree if there are several."""
+    summary, rows, columns = worst
+    names = [str(row) if ids is None else brief(ids[row]) for row in rows]
+    spread = None
+    if held.repeats.max() > 1 and len(rows):
+        spread = [number(v) for v in held.spread[rows].reshape(len(rows), -1).max(axis=1)]
+    named = {"row" if ids is None else "id": names, **columns}
+    named["other folds" if "label" in columns else "spread"] = spread
+    shown = {name: column for name, column in named.items() if column is not None}
+    return {
+        "summary": summary,
+        "header": list(shown),
+        "rows": list(zip(*shown.values(), strict=True)),
+    }
 
 
-def _repeat(findings: Findings) -> Iterator[Markup]:
-    yield tag("pre", findings.call)
-    words = ", ".join(f"{name} {version}" for name, version in findings.versions.items())
-    yield tag("p", f"With {words}.", class_="soft")
+def _wrong_labels(search: Search, held: Any) -> _Worst:
+    """Rows with the wrong label, the most certain first."""
+    known = known_rows(held.spread)
+    wrong, count = known[held.values[known] != held.truth[known]], len(known)
+    if not len(wrong):
+        return f"All {count} held-out rows have the right label.", wrong, {}
+    margin = _margins(search, held, wrong)
+    order = np.argsort(-np.nan_to_num(margin), kind="stable")[:MAX_WORST_ROWS]
+    rows = wrong[order]
+    most = f" The {MAX_WORST_ROWS} most certain ones:" if len(wrong) > MAX_WORST_ROWS else ""
+    columns: dict[str, Sequence[str] | None] = {
+        "label": [brief(value) for value in held.truth[rows]],
+        "predicted": [brief(value) for value in held.values[rows]],
+        "margin": None if np.isnan(margin).all() else [number(m) for m in margin[order]],
+    }
+    return f"{len(wrong)} of {count} held-out rows have the wrong label.{most}", rows, columns
 
 
-# -- Pictures as text within a page: black becomes the colour of its text, in light and in dark ---
-
-
-# More points or cells than that are one image of pixels within the picture.
-MOST_SHAPES = 600
-
-_LOOK: Any = {
-    "svg.fonttype": "none",
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "savefig.facecolor": "none",
-    "legend.frameon": False,
-    "font.size": 11.0,
-}
-
-
-def figure(draw: Callable[[Axes], object], caption: str, name: str) -> Markup:
-    """A figure of a page, drawn on axes.
-
-    ``name`` keeps the ids of several figures of a page apart. Nothing of pyplot's state changes.
-    """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({**_LOOK, "svg.hashsalt": name}):
-        canvas = Figure(figsize=(6.4, 4.8), layout="constrained")
-        axes = canvas.subplots()
-        draw(axes)
-        for artist in (*axes.collections, *axes.lines):
-            artist.set_rasterized(_count(artist) > MOST_SHAPES)
-        file = io.StringIO()
-        canvas.savefig(file, format="svg", dpi=144, metadata={"Date": None, "Creator": None})
-    return tag("figure", _inline(file.getvalue(), name, caption), tag("figcaption", caption))
-
-
-def _count(artist: Axes) -> int:
-    """How many shapes an artist would be."""
-    if hasattr(artist, "get_offsets"):
-        values = artist.get_array()
-        return max(len(artist.get_offsets()), 0 if values is None else values.size)
-    has_marker = artist.get_marker() not in (None, "", "None", "none")
-    return len(artist.get_xydata()) if has_marker else 0
-
-
-def _inline(text: str, name: str, words: str) -> Markup:
-    """The element of a file, its ids its own, as wide as there is room."""
-    svg = printable(text[text.index("<svg") :], keep="\n")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{name}-", svg)
-    svg = svg.replace("#000000", "currentColor")
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
-    return Markup(svg.replace("<svg", f'<svg role="img" aria-label="{written(words)}"', 1))
-
-
-# -- What a notebook shows of a fitted search below scikit-learn's own diagram --------------------
-
-
-_STYLE = "text-align: left; vertical-align: top"
-
-
-def result_view(search: Search) -> Markup:
-    """The winner, its score and the plan; nothing of a search that is not fitted."""
-    lines = []
-    if hasattr(search, "best_params_"):
-        lines.append(("best_params_", params_words(search.best_params_)))
-    if hasattr(search, "best_score_"):
-        lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
-    if hasattr(search, "cv_results_"):
-        lines += search.plan_.lines()
-    lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
-    return view(lines) if lines else Markup("")
-
-
-def view(lines: list[tuple[str, str]]) -> Markup:
-    """Names and words as a table."""
-    rows = (
-        tag("tr", tag("th", name, style=_STYLE), tag("td", words, style=_STYLE))
-        for name, words in lines
+def _margins(search: Search, held: Any, rows: Index) -> Array:
+    """By how much the predicted label beats the right one; NaN where values are of pairs."""
+    values = search.out_of_fold(method="decision_function").values[rows]
+    if values.ndim == 1:
+        return np.abs(np.asarray(values, dtype=np.float64))
+    classes, every = np.unique(held.truth), np.arange(len(values))
+    if values.shape[1] != len(classes):
+        return np.full(len(values), np.nan)
+    predicted, right = (
+        np.searchsorted(classes, part[rows].astype(classes.dtype))
+        for part in (held.values, held.truth)
     )
-    return tag("table", *rows)
+    margins: Array = values[every, predicted] - values[every, right]
+    return margins
+
+
+def _largest_errors(search: Search, held: Any) -> _Worst:
+    """The rows with the largest errors, of several targets relative to their spread."""
+    truth, values = (part.reshape(len(part), -1) for part in (held.truth, held.values))
+    errors = values - truth
+    scale = np.nanstd(truth, axis=0)
+    size = np.max(np.abs(errors) / np.where(scale > 0.0, scale, 1.0), axis=1)
+    known = np.flatnonzero(np.isfinite(size))
+    rows = known[np.argsort(-size[known], kind="stable")][:MAX_WORST_ROWS]
+    columns: dict[str, Sequence[str] | None] = {}
+    for k in range(truth.shape[1]):
+        target = f" {k}" if truth.shape[1] > 1 else ""
+        for name, part in (("measured", truth), ("predicted", values), ("error", errors)):
+            columns[f"{name}{target}"] = [number(v) for v in part[rows, k]]
+    return f"The {len(rows)} largest errors of {len(known)} held-out rows:", rows, columns
+
+
+# -- candidates ------------------------------------------------------------------------------------
+
+
+def _candidates(found: ScoreTable, is_worse: Mask | str) -> Params:
+    """All candidates, or the best of very many, to be sorted and filtered."""
+    # The winner first, then by mean score; those without one last.
+    place = -np.where(np.isnan(found.mean), -np.inf, found.mean)
+    if found.best is not None:
+        place[found.best] = -np.inf
+    order = np.argsort(place, kind="stable")
+    few = f"The best {MAX_CANDIDATES} of {len(order)}; cv_results_ has all."
+    columns = _columns(found, is_worse)
+    return {
+        "left_out": few if len(order) > MAX_CANDIDATES else "",
+        "example": next((f"{short(name)}>1" for name in found.numeric()), "exact"),
+        "header": list(columns),
+        "rows": [[column[k] for column in columns.values()] for k in order[:MAX_CANDIDATES]],
+        "best": None if found.best is None else 0,
+    }
+
+
+def _columns(found: ScoreTable, is_worse: Mask | str) -> dict[str, list[str]]:
+    """The cells of every column, by its name."""
+    results, count = found.results, len(found.results["params"])
+    columns = {"candidate": [str(k) for k in range(count)]}
+    rank = f"rank_test_{found.metric}"
+    if rank in results:
+        columns["rank"] = [str(place) for place in results[rank]]
+    # Names without the step of a Pipeline, unless two steps have a parameter of the same name.
+    is_clear = len({short(name) for name in found.names}) == len(found.names)
+    for name in found.names:
+        shown = short(name) if is_clear else name
+        columns[shown] = [brief(value) for value in results[f"param_{name}"]]
+    for metric in metrics_of(results):
+        shown = found.label if metric == found.metric else metric
+        columns[shown] = [number(value) for value in results[f"mean_test_{metric}"]]
+    if found.n_splits > 1:
+        columns["std. error"] = [number(value) for value in found.error]
+    refits = results.get(f"confirmed_test_{found.metric}", np.array([np.nan]))
+    if np.isfinite(refits).any():
+        columns["refitted"] = [number(value) for value in refits]
+    if not isinstance(is_worse, str):
+        columns["worse"] = ["yes" if worse else "no" for worse in is_worse]
+    if "status" in results:
+        columns["status"] = [str(status) for status in results["status"]]
+    return columns

@@ -1,37 +1,32 @@
-"""How far a search is: a bar or lines, and scikit-learn's callbacks where it has them."""
+"""How far a search is: a bar or lines, and scikit-learn's callbacks where it has them.
+
+With ``verbose=1`` a search shows one bar for each round of units, on a terminal or in a notebook,
+if tqdm is installed. Otherwise it prints a line for each finished kernel.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from html import escape
-from importlib import import_module
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 
-from everyfold._progress import pluralise
+from everyfold._progress import ProgressListener, pluralise
 from everyfold._typing import Estimator, Matrix, Params, Search
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.watch import ProgressListener
 from everyfold.io import RowSource
 
+# Seconds between two lines about the rows of one pass: more would only scroll.
+_SECONDS_BETWEEN_LINES = 1.0
 
-class _Printed(logging.Handler):
-    """Prints what is logged, as the other lines are printed."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Print the message alone."""
-        print(record.getMessage(), flush=True)
-
-
-_SECONDS_BETWEEN = 1.0
+# Seconds between two states of a bar: smooth to look at, and drawing takes no part of the time.
+_SECONDS_BETWEEN_STATES = 0.1
 
 
 class Kernels:
@@ -86,12 +81,8 @@ class Round:
         return float(done / sum(self._costs.values())) if self._costs else 0.0
 
 
-# Seconds between two states of a bar.
-_GLANCE = 0.1
-
-
 class Progress(ProgressListener):
-    """Told of every unit of work that is finished, and of shares of units where a bar shows them.
+    """Gets every unit of work that is finished, and shares of units where a bar shows them.
 
     scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
     there are none to call.
@@ -105,7 +96,7 @@ class Progress(ProgressListener):
         self._round = Round(())
         self._n_rounds, self._shown, self._drawn = 0, 0.0, -math.inf
         self._start = time.perf_counter()
-        self._told = (-1, 0.0)
+        self._last_line = (-1, 0.0)
         self._root: Any = None
         self._tasks: Any = None
         self._bar = self.find_bar()
@@ -163,7 +154,7 @@ class Progress(ProgressListener):
         if self._search.verbose <= 0:
             yield
             return
-        log, printed = logging.getLogger("everyfold"), _Printed()
+        log, printed = logging.getLogger("everyfold"), logging.StreamHandler(sys.stdout)
         level = log.level
         log.addHandler(printed)
         log.setLevel(min(level, logging.INFO) if level else logging.INFO)
@@ -184,7 +175,7 @@ class Progress(ProgressListener):
             return
         self._round.tell(unit, share)
         now = time.perf_counter()
-        if now - self._drawn >= _GLANCE:
+        if now - self._drawn >= _SECONDS_BETWEEN_STATES:
             self._drawn = now
             self._draw()
 
@@ -212,21 +203,21 @@ class Progress(ProgressListener):
         if self._search.verbose > 0 and self._bar is None and self._kernels.done > before:
             print(self._words(), flush=True)
 
-    def within(self, done: int, total: int | None) -> None:
+    def report_rows(self, done: int, total: int | None) -> None:
         """Say how many rows a pass over a source has read; ``total`` may be unknown."""
         if self._search.verbose > 0 and self._bar is None:
-            self._say_within(done, total, partial(print, flush=True))
+            self._say_rows(done, total, partial(print, flush=True))
 
-    def _say_within(self, done: int, total: int | None, say: Callable[[str], None]) -> None:
+    def _say_rows(self, done: int, total: int | None, say: Callable[[str], None]) -> None:
         """Say it at every tenth of the rows, or million of them, and not more than once a second.
 
         What is quick needs no words.
         """
         part, now = 10 * done // total if total else done // 1_000_000, time.perf_counter()
-        last, when = self._told
-        if part == last or now - max(when, self._start) < _SECONDS_BETWEEN:
+        last, when = self._last_line
+        if part == last or now - max(when, self._start) < _SECONDS_BETWEEN_LINES:
             return
-        self._told = part, now
+        self._last_line = part, now
         share = f"{100 * done // total} % of {total} rows" if total else f"{done} rows"
         say(f"{share} of a pass, {now - self._start:.1f} s")
 
@@ -274,89 +265,60 @@ class Progress(ProgressListener):
 
 @contextmanager
 def watched(X: Matrix, progress: Progress) -> Iterator[None]:
-    """Let a source of rows tell how far its passes are."""
+    """Let a source of rows report how far its passes are."""
     if not isinstance(X, RowSource):
         yield
         return
-    X.watch = progress.within
+    X.watch = progress.report_rows
     try:
         yield
     finally:
         X.watch = None
 
 
-# -- A bar that says how far work is, where somebody looks: on a terminal, or in a notebook -------
+# -- bars ------------------------------------------------------------------------------------------
 
 
 class Bar(Protocol):
     """Shows a share and words."""
 
     def show(self, share: float, words: str) -> None:
-        """Take the place of what was shown before."""
+        """Replace what was shown before."""
 
     def close(self) -> None:
-        """Leave the last state behind."""
+        """Leave the last state on the screen."""
+
+
+class TqdmBar:
+    """A bar of tqdm, on a terminal or in a notebook; it appears with the first share."""
+
+    def __init__(self, kind: Callable[..., Any]) -> None:
+        self._kind = kind
+        self._bar: Any = None
+
+    def show(self, share: float, words: str) -> None:
+        """See base class."""
+        if self._bar is None:
+            shape = "{percentage:3.0f}%|{bar}| {desc}"
+            self._bar = self._kind(total=1.0, file=sys.stdout, dynamic_ncols=True, bar_format=shape)
+        self._bar.n = share
+        self._bar.set_description_str(words)
+
+    def close(self) -> None:
+        """See base class."""
+        if self._bar is not None:
+            self._bar.close()
+        self._bar = None
 
 
 def find_bar() -> Bar | None:
-    """The bar of this place; None where lines are all that can be read."""
-    if _notebook() is not None:
-        return NotebookBar()
-    return TerminalBar(sys.stdout) if sys.stdout.isatty() else None
-
-
-def _notebook() -> Any:
-    """The module that shows things in a notebook's cell, if this is one."""
-    module = sys.modules.get("IPython")
-    shell = None if module is None else module.get_ipython()
-    if shell is None or not hasattr(shell, "kernel"):
+    """A bar where somebody can see one and tqdm is installed; None where lines are printed."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    if not (sys.stdout.isatty() or hasattr(shell, "kernel")):
+        return None  # a file or a pipe, where each state of a bar would be a line
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
         return None
-    return import_module("IPython.display")
-
-
-class TerminalBar:
-    """One line that is written again and again."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._is_open = False
-
-    def show(self, share: float, words: str) -> None:
-        """See base class."""
-        room = shutil.get_terminal_size().columns - 1
-        size = max(8, min(30, room - len(words) - 8))
-        full = round(size * share)
-        line = f"{'█' * full}{'░' * (size - full)} {share:4.0%} {words}"[:room]
-        encoding = self._stream.encoding or "ascii"
-        line = line.encode(encoding, "replace").decode(encoding)
-        self._stream.write(f"\r{line}\x1b[K")
-        self._stream.flush()
-        self._is_open = True
-
-    def close(self) -> None:
-        """See base class."""
-        if self._is_open:
-            self._stream.write("\n")
-            self._stream.flush()
-        self._is_open = False
-
-
-class NotebookBar:
-    """An element of a page, updated in its place."""
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-
-    def show(self, share: float, words: str) -> None:
-        """See base class."""
-        display = _notebook()
-        element = f'<progress value="{share:.4f}" max="1"></progress> {share:.0%} {escape(words)}'
-        view = display.HTML(element)
-        if self._handle is None:
-            self._handle = display.display(view, display_id=True)
-        else:
-            self._handle.update(view)
-
-    def close(self) -> None:
-        """See base class."""
-        self._handle = None
+    return TqdmBar(tqdm)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from everyfold._progress import printable
 from everyfold._typing import AnyArray, Estimator, Search
 from everyfold.engine.checkpoint import versions
 from everyfold.engine.planning.plan import SearchPlan
@@ -31,10 +33,6 @@ class ResultView:
     """Shows the results below scikit-learn's own diagram in notebooks."""
 
     def _repr_html_inner(self) -> str:
-        # Most searches are neither shown in a notebook nor reported: the page and the plots are
-        # imported where they are needed.
-        from everyfold.report.page import result_view
-
         return str(super()._repr_html_inner()) + result_view(self)  # type: ignore[misc]
 
     def _repr_mimebundle_(self, **kwargs: object) -> dict[str, str]:
@@ -42,6 +40,29 @@ class ResultView:
         if "text/html" in bundle:
             bundle["text/html"] = self._repr_html_inner()
         return bundle
+
+
+def result_view(search: Search) -> str:
+    """The winner, its score and the plan as a table; nothing of a search that is not fitted."""
+    # Most searches are neither shown in a notebook nor reported: what reads their tables is
+    # imported where it is needed.
+    from everyfold.plotting.score_table import label_of, number, params_words
+
+    lines = []
+    if hasattr(search, "best_params_"):
+        lines.append(("best_params_", params_words(search.best_params_)))
+    if hasattr(search, "best_score_"):
+        lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
+    if hasattr(search, "cv_results_"):
+        lines += search.plan_.lines()
+    lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
+    style = "text-align: left; vertical-align: top"
+    rows = (
+        f'<tr><th style="{style}">{escape(printable(name))}</th>'
+        f'<td style="{style}">{escape(printable(words))}</td></tr>'
+        for name, words in lines
+    )
+    return f"<table>{''.join(rows)}</table>" if lines else ""
 
 
 class ReportedSearch(ResultView):
