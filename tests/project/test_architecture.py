@@ -34,7 +34,7 @@ LAYERS = [
     {"gradient", "conformal"},
     {"cli"},
 ]
-FACADES = {"__init__", "bounds", "compile", "scorers", "streams"}
+FACADES = {"__init__", "bounds", "compile", "criteria", "scorers", "streams"}
 """Modules that only give what is in other packages to users."""
 
 MODULES = sorted(ROOT.rglob("*.py"))

@@ -7,7 +7,7 @@ The core does not import this package. Its criteria, metrics and operators are e
 from everyfold.estimators import HuberSVC, QuadraticSVR
 from everyfold.papers.circulant import Circulant
 from everyfold.papers.circulant_response import CirculantMatrix, CirculantWarning
-from everyfold.papers.criteria import (
+from everyfold.papers.closed_criteria import (
     GACV,
     GCV,
     EigenvaluePerturbation,

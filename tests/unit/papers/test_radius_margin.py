@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 
 from everyfold import LSSVC, LSSVR, FastGridSearchCV, HuberSVC, KernelClassifier, Nystrom
-from everyfold.papers.criteria import squared_radius
+from everyfold.papers.closed_criteria import squared_radius
 from tests import reference
 from tests.cases import rbf
 
