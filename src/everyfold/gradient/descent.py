@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from everyfold._typing import Array, Index, Matrix
 from everyfold.estimators.model import Model
-from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError, PreparedError
+from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError
 from everyfold.io import Folds
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
@@ -127,8 +127,8 @@ class Descent:
         return self._error.evaluate(operator, ridge)
 
     @cached_property
-    def _error(self) -> PreparedError:
-        return HeldOutError().prepared(self.problem, self.folds)
+    def _error(self) -> HeldOutError:
+        return HeldOutError(self.problem, self.folds)
 
     def known(self, point: Point) -> Point:
         """A point with its error, and the gradient there; a start has to have one."""
