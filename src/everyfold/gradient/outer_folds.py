@@ -1,4 +1,8 @@
-"""Walks along the gradient on all rows and on those of outer folds, from starts they share."""
+"""Descents on all rows and without each outer fold, and the choice between their points.
+
+The descents begin at the best points of one small grid, get weaker shrinkage one after the other,
+and are scored by the rows that were left out.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,9 @@ from everyfold.kernels.pairwise import dense
 from everyfold.linalg.memory import keep_pages
 from everyfold.operators import Nystrom
 
+# With more folds than MOST_OUTER_FOLDS, OUTER_FOLDS sets of them are left out by the outer
+# cross-validation: each set costs descents of its own.
 OUTER_FOLDS = 5
-# With more folds than this, these many sets of them are left out by the outer cross-validation.
 MOST_OUTER_FOLDS = 10
 
 
@@ -99,7 +104,7 @@ class Walked:
     losses: Sequence[float] = ()
 
     def __add__(self, more: Walked) -> Walked:
-        """What comes next, in place of a start that was not looked at yet."""
+        """What comes next, in place of a start that has no score yet."""
         points = [*self.points[: len(self.scores)], *more.points]
         return Walked(points, [*self.scores, *more.scores], [*self.losses, *more.losses])
 
@@ -135,7 +140,7 @@ class OuterDescents:
 
     Attributes
     ----------
-    machine : Machine
+    scaled : ScaledModel
     descent : Descent
         On all rows.
     y, weights : arrays
@@ -146,7 +151,7 @@ class OuterDescents:
         Where walks may start: gammas and ridges.
     """
 
-    machine: ScaledModel
+    scaled: ScaledModel
     descent: Descent
     y: Targets
     weights: Array | None
@@ -199,7 +204,7 @@ class OuterDescents:
     @property
     def _judged(self) -> Estimator:
         """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
-        model = self.machine.model
+        model = self.scaled.model
         return fast_version_of(
             replace(model, operator="dense") if model.operator == "auto" else model
         )
@@ -207,7 +212,7 @@ class OuterDescents:
     def _shared_splits(self, outers: Sequence[Outer]) -> list[list[tuple[Index, Index]]] | None:
         """The folds of all rows and of each outer fold; None if they are not to be shared."""
         folds = self.descent.folds
-        if len(outers) != len(folds) or isinstance(self.machine.model.operator, Nystrom):
+        if len(outers) != len(folds) or isinstance(self.scaled.model.operator, Nystrom):
             return None
         groups = [self.rows.splits]
         for outer in outers:
@@ -254,11 +259,23 @@ class OuterDescents:
                 yield k, walked[k] + known
         if not left:
             return
-        work = partial(_walk, self, outers, walked, shrinkages, max_iter)
+        work = partial(self._walk_numbered, outers, walked, shrinkages, max_iter)
         for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
             if journal is not None:
                 journal.append_record(names[k], [more.record()])
             yield k, walked[k] + more
+
+    def _walk_numbered(
+        self,
+        outers: Sequence[Outer],
+        walked: Sequence[Walked],
+        shrinkages: Sequence[float],
+        max_iter: int,
+        k: int,
+    ) -> Walked:
+        """One of the walks, in whatever process."""
+        keep_pages()
+        return self.walk(outers[k], walked[k], shrinkages, max_iter)
 
     def walk(
         self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
@@ -275,11 +292,11 @@ class OuterDescents:
         points = points[len(before.scores) :]
         fitted = [own._fitted(point) for point in points]
         scores = [self._score(estimator, outer) for estimator in fitted]
-        if not (self.machine.has_ridge and self.machine.model.is_classifier):
+        if not (self.scaled.has_ridge and self.scaled.model.is_classifier):
             return Walked(points, scores)
         return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
 
-    def settle(
+    def finish(
         self,
         start: Point,
         found: Sequence[Walked],
@@ -306,8 +323,8 @@ class OuterDescents:
         return points
 
     def _fitted(self, point: Point) -> Estimator:
-        estimator = self.machine.configured(point, self.rows, self.scoring)
-        return self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+        estimator = self.scaled.configured(point, self.rows, self.scoring)
+        return self.scaled.fit(estimator, self.descent.X, self.y, self.weights)
 
     def _score(self, estimator: Estimator, outer: Outer) -> float:
         """What a model scores on the rows that were left out of it."""
@@ -326,27 +343,15 @@ class OuterDescents:
         """Weights, where scikit-learn's searches hand them on to the scorer."""
         if self.weights is None:
             return {}
-        asked = grid_search(fast_version_of(self.machine.model), self.grid, None, self.scoring)
+        asked = grid_search(fast_version_of(self.scaled.model), self.grid, None, self.scoring)
         return dict(asked._get_routed_params_for_fit({"sample_weight": self.weights}).scorer.score)
-
-
-def _walk(
-    walks: OuterDescents,
-    outers: Sequence[Outer],
-    walked: Sequence[Walked],
-    shrinkages: Sequence[float],
-    max_iter: int,
-    k: int,
-) -> Walked:
-    """One of the walks, in whatever process."""
-    keep_pages()
-    return walks.walk(outers[k], walked[k], shrinkages, max_iter)
 
 
 # -- Which point of a path is chosen by the scores of outer folds, and the path in words ----------
 
 
-# Standard errors by which a point has to be better; if one fold alone differs, it is just one.
+# Standard errors by which a point has to be better. If one fold alone differs, its gain is exactly
+# one standard error, which is not to be enough.
 MARGIN = 1.0 + 1e-9
 
 
