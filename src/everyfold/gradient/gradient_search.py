@@ -242,9 +242,11 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         self._keep(walks, points, choice)
         if walks.scaled.model.is_classifier:
             self.classes_ = np.unique(walks.y)
-        best = self._tune(walks, points[self.best_index_])
+        best = points[self.best_index_]
+        estimator = walks.scaled.configured(best, walks.rows, self.scoring)
+        self.best_params_ = walks.scaled.tuned(estimator, best)
         if self.refit:
-            self.best_estimator_ = walks.scaled.fit(best, X, y, sample_weight)
+            self.best_estimator_ = walks.scaled.fit(estimator, X, y, sample_weight)
         self.plan_ = descents.after(made).took(time.perf_counter() - begin)
         if self.verbose:
             print(self.summary_, flush=True)
@@ -432,12 +434,6 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         own = [walked.points[best].gamma for walked in choice.walks]
         self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
         self.summary_ = summary_of(self.path_, len(choice.scores))
-
-    def _tune(self, walks: OuterDescents, best: Point) -> Estimator:
-        """The estimator of the best point, which is not fitted yet."""
-        estimator = walks.scaled.configured(best, walks.rows, self.scoring)
-        self.best_params_ = walks.scaled.tuned(estimator, best)
-        return estimator
 
     @property
     def _fitted(self) -> Estimator:

@@ -181,16 +181,25 @@ class OuterDescents:
         For a dense kernel and few folds it is one search: inner folds of outer folds are further
         removals from the same factorisations.
         """
+        starts: list[Point] = []
         shared = self._shared_splits(outers)
         if shared is not None:
-            return self._shared(shared)
-        starts: list[Point] = []
+            splits = [split for own in shared for split in own]
+            found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
+            table, first = found.cv_results_, 0
+            for own in shared:
+                last = first + len(own)
+                scores = [table[f"split{i}_test_score"] for i in range(first, last)]
+                number = int(np.argmax(np.mean(scores, axis=0)))
+                starts.append(self._point(table["params"][number]))
+                first = last
+            return starts, found.plan_
         plan = None
         for held in (np.empty(0, dtype=np.intp), *(outer.held for outer in outers)):
-            own = self.without(held) if held.size else self
-            found = search_for(own._judged, own.grid, own.rows.splits, own.scoring, own.rows)
+            part = self.without(held) if held.size else self
+            found = search_for(part._judged, part.grid, part.rows.splits, part.scoring, part.rows)
             plan = plan or found.plan_
-            starts.append(own._point(found.cv_results_["params"][best_of(found)]))
+            starts.append(part._point(found.cv_results_["params"][best_of(found)]))
         assert plan is not None
         return starts, plan
 
@@ -220,17 +229,6 @@ class OuterDescents:
             groups.append([(rows[f.train], rows[f.test]) for f in folds.among(rows)])
         smallest = min(len(test) for splits in groups for _, test in splits)
         return groups if smallest > 1 else None  # single rows may have other scores
-
-    def _shared(self, groups: list[list[tuple[Index, Index]]]) -> tuple[list[Point], SearchPlan]:
-        splits = [split for own in groups for split in own]
-        found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
-        table = found.cv_results_
-        scores = np.array([table[f"split{i}_test_score"] for i in range(len(splits))])
-        ends = np.cumsum([len(own) for own in groups])
-        means = [part.mean(axis=0) for part in np.split(scores, ends[:-1])]
-        best = [int(np.argmax(mean)) for mean in means]
-        points = [self._point(table["params"][number]) for number in best]
-        return points, found.plan_
 
     def _point(self, params: Params) -> Point:
         gamma = np.broadcast_to(np.asarray(params["gamma"]), (self.descent.X.shape[1],))
