@@ -1,4 +1,7 @@
-"""Descent on the exact cross-validation error in the logarithms of all gammas and the ridge."""
+"""Descent on the exact cross-validation error in the logarithms of all gammas and the ridge.
+
+L-BFGS-B minimises the error plus a penalty that pulls the logarithms of the gammas together.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,20 @@ from scipy.optimize import minimize
 
 from everyfold._typing import Array, Index, Matrix
 from everyfold.estimators.model import Model
-from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError, PreparedError
+from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError
 from everyfold.io import Folds
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
 from everyfold.operators.base import SupportsResponse, having
 from everyfold.solvers import Problem
 
+# How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may
+# shrink further than it may grow: a feature that only disturbs is to be switched off.
 GAMMA_BOUNDS = (-14.0, 6.0)
-# How far the logarithms of a gamma and of the ridge may go from where they start.
 RIDGE_BOUNDS = (-9.0, 9.0)
 
-# A descent ends where the objective falls by less than this share of the start's error.
+# A descent ends where the objective falls by less than this share of the start's error. A smaller
+# share costs more gradients, for differences that the choice by outer folds does not see.
 TOLERANCE = 1e-3
 
 # The error, relative to that of the start, where a fold breaks down numerically.
@@ -76,7 +81,7 @@ class Descent:
     Attributes
     ----------
     model : Model
-        Kernel, loss and operator; its gamma and its ridge are not looked at. Landmarks are drawn
+        Kernel, loss and operator; its gamma and its ridge are not used. Landmarks are drawn
         where a walk begins, and stay.
     problem : Problem
     X : {array, CSR matrix}
@@ -127,8 +132,8 @@ class Descent:
         return self._error.evaluate(operator, ridge)
 
     @cached_property
-    def _error(self) -> PreparedError:
-        return HeldOutError().prepared(self.problem, self.folds)
+    def _error(self) -> HeldOutError:
+        return HeldOutError(self.problem, self.folds)
 
     def known(self, point: Point) -> Point:
         """A point with its error, and the gradient there; a start has to have one."""
@@ -143,7 +148,7 @@ class Descent:
         return replace(point, error=slopes.value, slopes=slopes)
 
     def walk(self, start: Point, begin: Point, shrinkage: float, max_iter: int) -> Point:
-        """The optimum that a descent with this shrinkage finds, from where it is told to begin.
+        """The optimum that a descent with this shrinkage finds, from where it has to begin.
 
         Bounds and the unit of the error are those of the start, whose error is known.
         """
@@ -220,9 +225,9 @@ class _Objective:
             return _HOPELESS, np.zeros_like(z)
         unit = max(self.start.error, _LEAST * self._variance)
         pull = self.shrinkage * self._variance
-        apart = np.log(gamma) - np.log(gamma).mean()
-        value = slopes.value + pull * float(np.mean(apart**2))
-        log_gamma = slopes.log_gamma + 2.0 * pull * apart / len(apart)
+        spread = np.log(gamma) - np.log(gamma).mean()
+        value = slopes.value + pull * float(np.mean(spread**2))
+        log_gamma = slopes.log_gamma + 2.0 * pull * spread / len(spread)
         return value / unit, self.descent.gradient(log_gamma, slopes.log_ridge) / unit
 
     def _at(self, z: Array, gamma: Array, ridge: float) -> ErrorSlopes:

@@ -15,16 +15,13 @@ the ridge together therefore cost about what one candidate does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
-from everyfold._typing import Array, Index, Route
-from everyfold.folds import Folds, Stack
+from everyfold._typing import Array, Route
+from everyfold.folds import Folds
 from everyfold.operators.base import SupportsGradient, SupportsResponse
-from everyfold.operators.response import Response
 from everyfold.solvers import Problem
 
 
@@ -51,12 +48,17 @@ class ErrorSlopes:
     fold_errors: Array
 
 
-@dataclass(frozen=True)
 class HeldOutError:
     r"""The mean squared error of a cross-validation with its gradient, from one fit on all rows.
 
+    What does not depend on the kernel and the ridge is computed once, as a descent asks for many.
+
     Parameters
     ----------
+    problem : Problem
+        Of squared loss.
+    folds : Folds
+        Removals of rows.
     route : {"eigen", "explicit", "cholesky", "tridiagonal"}, default="cholesky"
         How the response is factorised.
 
@@ -77,21 +79,12 @@ class HeldOutError:
     >>> y = np.sin(2.0 * X[:, :1])
     >>> problem = Problem(y, np.ones(40), Squared(), intercept=True)
     >>> operator = Dense().bind(find_kernel("rbf", gamma=[0.5, 0.5]), X)
-    >>> slopes = HeldOutError().evaluate(problem, operator, 0.1, Folds.leave_one_out(40))
+    >>> slopes = HeldOutError(problem, Folds.leave_one_out(40)).evaluate(operator, 0.1)
     >>> (slopes.log_gamma > 0).tolist()  # the second feature only disturbs: less gamma is better
     [False, True]
     """
 
-    route: Route = "cholesky"
-
-    def evaluate(
-        self, problem: Problem, operator: SupportsResponse, ridge: float, folds: Folds
-    ) -> ErrorSlopes:
-        """The error of all folds for one ridge, and its gradient."""
-        return self.prepared(problem, folds).evaluate(operator, ridge)
-
-    def prepared(self, problem: Problem, folds: Folds) -> PreparedError:
-        """What serves all kernels and ridges of a problem, worked out once."""
+    def __init__(self, problem: Problem, folds: Folds, route: Route = "cholesky") -> None:
         _refuse(
             {
                 f"{problem.loss} has no closed form; use squared loss": (
@@ -105,75 +98,52 @@ class HeldOutError:
                 "training row; use KFold, for example": bool(folds.odd),
             }
         )
-        return PreparedError(*_all_active(problem, folds), self.route)
-
-
-@dataclass(frozen=True)
-class PreparedError:
-    """The error of one problem and its folds, for any kernel and ridge."""
-
-    problem: Problem
-    folds: Folds
-    route: Route
-
-    @cached_property
-    def _stacks(self) -> list[Stack]:
-        return list(self.folds.stacks(np.ones(self.folds.n, dtype=bool)))
-
-    @cached_property
-    def _share(self) -> Array:
-        share: Array = _shares(self.folds)[:, None] / self.problem.y.shape[1]
-        return share
-
-    @cached_property
-    def _places(self) -> tuple[Index, Index]:
-        """The row and the fold of each held-out row."""
-        numbers = np.repeat(np.arange(len(self.folds)), self.folds.sizes)
-        return self.folds.held_rows, numbers
+        self._problem, folds = _all_active(problem, folds)
+        self._folds, self._route = folds, route
+        self._stacks = list(folds.stacks(np.ones(folds.n, dtype=bool)))
+        self._share: Array = _shares(folds)[:, None] / problem.y.shape[1]
 
     def evaluate(self, operator: SupportsResponse, ridge: float) -> ErrorSlopes:
         """The error of all folds, and its gradient."""
-        _check(operator, ridge)
+        _refuse(
+            {
+                f"the ridge is {ridge:g}; its logarithm needs a number > 0": ridge <= 0.0,
+                f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
+                    not isinstance(operator, SupportsGradient)
+                ),
+                "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
+                    operator.outline.predicts_by_split
+                ),
+            }
+        )
         assert isinstance(operator, SupportsGradient)
-        response = operator.respond(self.problem.quadratic, ridge, self.route)
+        quadratic, folds, share = self._problem.quadratic, self._folds, self._share
+        response = operator.respond(quadratic, ridge, self._route)
         if not response.is_exact:
             raise ValueError("a response that stands in for another has no gradient; use Dense()")
-        folds, share, (rows, _) = self.folds, self._share, self._places
-        s, reduced = self.problem.quadratic.s[:, None], response.reduced()
-        blocks = _Blocks(response, self._stacks)
-        e = blocks.solve(reduced[rows])
-        w = blocks.solve(2.0 * share * e / s[rows] ** 2)
-        both = response.residual_matmat(self._as_columns(w, e))
-        left, right = both[:, : both.shape[1] // 2], both[:, both.shape[1] // 2 :]
+        rows, s, reduced = folds.held_rows, quadratic.s[:, None], response.reduced()
+        systems = [(k.slots, response.factored_residual_blocks(k.rows)) for k in self._stacks]
+
+        def solve(B: Array) -> Array:
+            """The solutions of R_SS x = B_S of all folds, over the concatenated held-out rows."""
+            solved = np.empty_like(B)
+            for slots, system in systems:
+                solved[slots] = system.solve(B[slots])
+            return solved
+
+        e = solve(reduced[rows])
+        w = solve(2.0 * share * e / s[rows] ** 2)
+        # One column for each fold and target: the products with R of all of them are one product.
+        columns = np.zeros((folds.n, 2, len(folds), e.shape[1]))
+        numbers = np.repeat(np.arange(len(folds)), folds.sizes)
+        columns[rows, 0, numbers], columns[rows, 1, numbers] = w, e
+        both = response.residual_matmat(columns.reshape(folds.n, -1))
+        left, right = np.hsplit(both, 2)
         right = (right - np.tile(reduced, len(folds))) * (response.scale / ridge)
         errors = _fold_sums(share * (e / s[rows]) ** 2, folds) * len(folds)
         log_gamma = operator.slopes(s * left, s * right)
         log_ridge = ridge * float(np.vdot(left, right))
         return ErrorSlopes(float(errors.mean()), log_gamma, log_ridge, errors)
-
-    def _as_columns(self, *values: Array) -> Array:
-        """Values of held-out rows as columns of all rows, one for each fold and target."""
-        rows, numbers = self._places
-        q, t = values[0].shape[1], len(self.folds)
-        columns = np.zeros((self.folds.n, len(values), t, q))
-        for k, own in enumerate(values):
-            columns[rows, k, numbers] = own
-        return columns.reshape(self.folds.n, len(values) * t * q)
-
-
-def _check(operator: SupportsResponse, ridge: float) -> None:
-    """Refuse an operator or a ridge that the formula does not hold for."""
-    _refuse(
-        {
-            f"the ridge is {ridge:g}; its logarithm needs a number > 0": ridge <= 0.0,
-            f"{type(operator).__name__} does not say how it changes with gamma; use Dense()": (
-                not isinstance(operator, SupportsGradient)
-            ),
-            "predicts_with='kernel' fits and predicts by two matrices; use 'features'": (
-                operator.outline.predicts_by_split
-            ),
-        }
-    )
 
 
 def _refuse(reasons: dict[str, bool]) -> None:
@@ -208,17 +178,3 @@ def _fold_sums(squares: Array, folds: Folds) -> Array:
     """Sums over the held-out rows and targets of each fold."""
     starts = np.cumsum(folds.sizes) - folds.sizes
     return np.add.reduceat(squares.sum(axis=1), starts)
-
-
-class _Blocks:
-    """The systems R_SS x = B_S of all folds, over the concatenated held-out rows."""
-
-    def __init__(self, response: Response, stacks: Sequence[Stack]) -> None:
-        self._systems = [(s.slots, response.factored_residual_blocks(s.rows)) for s in stacks]
-
-    def solve(self, B: Array) -> Array:
-        """The solutions of all folds."""
-        solved = np.empty_like(B)
-        for slots, system in self._systems:
-            solved[slots] = system.solve(B[slots])
-        return solved

@@ -1,4 +1,8 @@
-"""One length scale per feature, by gradient descent on the exact cross-validation error."""
+"""``FastGradientSearchCV``: one gamma per feature, by descent on the exact cross-validation error.
+
+The class reads its parameters and data, and runs the descents of ``outer_folds``; an outer
+cross-validation chooses how strongly the gammas are pulled together.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +36,12 @@ from everyfold._typing import (
 )
 from everyfold.engine.checkpoint import Journal, check_folds_repeat, fingerprint_of, opened_file
 from everyfold.engine.code_digests import JournalError
-from everyfold.engine.descents import Descents, gradient_cost
 from everyfold.engine.planning.costs import Workload
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.estimators.base import keep_parameters
 from everyfold.estimators.model import Model, read_ridge, read_weights
 from everyfold.gradient.descent import Descent, Point
+from everyfold.gradient.descent_costs import Descents, gradient_cost
 from everyfold.gradient.outer_folds import (
     MOST_OUTER_FOLDS,
     Outer,
@@ -48,7 +52,7 @@ from everyfold.gradient.outer_folds import (
     shares_of,
     summary_of,
 )
-from everyfold.gradient.scaled_estimators import ScaledModel, read_machine
+from everyfold.gradient.scaled_estimators import ScaledModel, read_scaled_model
 from everyfold.io import Folds
 from everyfold.kernels import gamma_of_features, resolve_gamma
 from everyfold.linalg.blas import blas_threads
@@ -57,10 +61,11 @@ from everyfold.plotting import FeatureWeightsDisplay
 from everyfold.plotting.score_table import Axes
 from everyfold.search.reporting import ResultView
 
-# Strengths that "auto" tries, besides staying at the start; from strong to weak.
+# Strengths that "auto" tries, besides staying at the start; from strong to weak. Each costs another
+# descent on every outer fold.
 SHRINKAGES = (0.03, 0.003)
 
-# What walks depend on besides data, folds, estimator and start.
+# What descents depend on besides data, folds, estimator and start; a journal is for one set.
 _ASKED = ("parameters", "per_feature", "shrinkage", "max_iter", "scoring", "random_state")
 
 
@@ -233,13 +238,15 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         with self._journal(walks) as journal, blas_threads(walks.descent.folds.n):
             starts, made = self._starts(walks, outers)
             choice = OuterChoice.of(self._walk(walks, outers, starts[1:], journal))
-            points = walks.settle(starts[0], choice.walks, choice.best, self.max_iter, journal)
+            points = walks.finish(starts[0], choice.walks, choice.best, self.max_iter, journal)
         self._keep(walks, points, choice)
-        if walks.machine.model.is_classifier:
+        if walks.scaled.model.is_classifier:
             self.classes_ = np.unique(walks.y)
-        best = self._tune(walks, points[self.best_index_])
+        best = points[self.best_index_]
+        estimator = walks.scaled.configured(best, walks.rows, self.scoring)
+        self.best_params_ = walks.scaled.tuned(estimator, best)
         if self.refit:
-            self.best_estimator_ = walks.machine.fit(best, X, y, sample_weight)
+            self.best_estimator_ = walks.scaled.fit(estimator, X, y, sample_weight)
         self.plan_ = descents.after(made).took(time.perf_counter() - begin)
         if self.verbose:
             print(self.summary_, flush=True)
@@ -299,17 +306,17 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             raise ValueError(
                 f"scoring={self.scoring!r} is not a single scorer; pass a name or a callable"
             )
-        return read_machine(self.estimator)
+        return read_scaled_model(self.estimator)
 
     def _read(
         self, X: Matrix, y: Targets, groups: ArrayLike | None, sample_weight: ArrayLike | None
     ) -> tuple[OuterDescents, list[Outer]]:
         """Rows, target, folds and where walks start, read once; and what is left out."""
-        machine = self._check()
-        model = machine.model
+        scaled = self._check()
+        model = scaled.model
         X, y = validate_data(
             self, X, y, accept_sparse="csr", dtype=np.float64, y_numeric=not model.is_classifier,
-            multi_output=not model.is_classifier and machine.has_ridge,
+            multi_output=not model.is_classifier and scaled.has_ridge,
         )  # fmt: skip
         splitter = check_cv(self.cv, y, classifier=is_classifier(self.estimator))
         folds = Folds.from_splits(splitter.split(X, y, groups), X.shape[0])
@@ -326,10 +333,10 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         model = _seeded(model, random)
         parameters = frozenset(self.parameters)
         descent = Descent(model, problem, X, folds, parameters, is_tied=not self.per_feature)
-        machine = replace(machine, model=model)
-        grid = grid_of(self.start, self.parameters, machine, X)
+        scaled = replace(scaled, model=model)
+        grid = grid_of(self.start, self.parameters, scaled, X)
         given = None if sample_weight is None else weights
-        return OuterDescents(machine, descent, y, given, self.scoring, grid), outers
+        return OuterDescents(scaled, descent, y, given, self.scoring, grid), outers
 
     @property
     def _shrinkages(self) -> tuple[float, ...]:
@@ -344,7 +351,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
 
     def _descents(self, walks: OuterDescents, outers: Sequence[Outer]) -> Descents:
         """What the descents cost; refused if it does not fit."""
-        descent, model = walks.descent, walks.machine.model
+        descent, model = walks.descent, walks.scaled.model
         n, d = descent.X.shape
         rank = model.operator.rank_for(n, d) if isinstance(model.operator, Nystrom) else n
         work = Workload(n, rank, 1, descent.problem.y.shape[1], descent.folds.groups)
@@ -371,7 +378,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             "data": {"X": walks.descent.X, "y": walks.y, "sample_weight": walks.weights},
             "folds": {"cv": walks.descent.folds},
             "candidates": {"estimator": self.estimator, "start": walks.grid},
-            "options": {**asked, "operator": walks.machine.model.operator},
+            "options": {**asked, "operator": walks.scaled.model.operator},
         }
         with opened_file(self.journal, fingerprint_of(parts)) as journal:
             yield journal
@@ -428,12 +435,6 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         self.fold_weights_ = np.array([shares_of(walks.descent, gamma) for gamma in own])
         self.summary_ = summary_of(self.path_, len(choice.scores))
 
-    def _tune(self, walks: OuterDescents, best: Point) -> Estimator:
-        """The estimator of the best point, which is not fitted yet."""
-        estimator = walks.machine.configured(best, walks.rows, self.scoring)
-        self.best_params_ = walks.machine.tuned(estimator, best)
-        return estimator
-
     @property
     def _fitted(self) -> Estimator:
         check_is_fitted(self, "best_index_")
@@ -476,21 +477,22 @@ def _seeded(model: Model, random: np.random.RandomState) -> Model:
 # -- Where a descent may begin: what was given, or a small isotropic grid -------------------------
 
 
+# The grid of starts, in which all features have one gamma: gammas relative to that of
+# ``gamma="scale"``, and ridges. It is coarse, as the descent refines what it finds.
 START_GAMMAS = np.logspace(-2.0, 0.8, 5)
-# The isotropic grid: gammas relative to that of ``gamma="scale"``, and ridges.
 START_RIDGES = np.logspace(-5.0, 2.0, 8)
 
 
 def grid_of(
-    start: Literal["auto"] | Params, parameters: Sequence[str], machine: ScaledModel, X: Matrix
+    start: Literal["auto"] | Params, parameters: Sequence[str], scaled: ScaledModel, X: Matrix
 ) -> Params:
     """The gammas and ridges that are tried first; what is not tuned is the estimator's own."""
     own: Params = {
-        "gamma": [getattr(machine.estimator, "gamma", 1.0)],
-        "alpha": [getattr(machine.estimator, "alpha", 1.0)],
+        "gamma": [getattr(scaled.estimator, "gamma", 1.0)],
+        "alpha": [getattr(scaled.estimator, "alpha", 1.0)],
     }
     if start == "auto":
-        gammas = _centre(machine.model, X) * (1.0 if machine.is_linear else START_GAMMAS)
+        gammas = _centre(scaled.model, X) * (1.0 if scaled.is_linear else START_GAMMAS)
         wide = {"gamma": np.atleast_1d(gammas), "alpha": START_RIDGES}
         own |= {name: wide[name] for name in parameters}
     else:

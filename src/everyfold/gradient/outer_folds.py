@@ -1,4 +1,8 @@
-"""Walks along the gradient on all rows and on those of outer folds, from starts they share."""
+"""Descents on all rows and without each outer fold, and the choice between their points.
+
+The descents begin at the best points of one small grid, get weaker shrinkage one after the other,
+and are scored by the rows that were left out.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +33,9 @@ from everyfold.kernels.pairwise import dense
 from everyfold.linalg.memory import keep_pages
 from everyfold.operators import Nystrom
 
+# With more folds than MOST_OUTER_FOLDS, OUTER_FOLDS sets of them are left out by the outer
+# cross-validation: each set costs descents of its own.
 OUTER_FOLDS = 5
-# With more folds than this, these many sets of them are left out by the outer cross-validation.
 MOST_OUTER_FOLDS = 10
 
 
@@ -99,7 +104,7 @@ class Walked:
     losses: Sequence[float] = ()
 
     def __add__(self, more: Walked) -> Walked:
-        """What comes next, in place of a start that was not looked at yet."""
+        """What comes next, in place of a start that has no score yet."""
         points = [*self.points[: len(self.scores)], *more.points]
         return Walked(points, [*self.scores, *more.scores], [*self.losses, *more.losses])
 
@@ -135,7 +140,7 @@ class OuterDescents:
 
     Attributes
     ----------
-    machine : Machine
+    scaled : ScaledModel
     descent : Descent
         On all rows.
     y, weights : arrays
@@ -146,7 +151,7 @@ class OuterDescents:
         Where walks may start: gammas and ridges.
     """
 
-    machine: ScaledModel
+    scaled: ScaledModel
     descent: Descent
     y: Targets
     weights: Array | None
@@ -176,16 +181,25 @@ class OuterDescents:
         For a dense kernel and few folds it is one search: inner folds of outer folds are further
         removals from the same factorisations.
         """
+        starts: list[Point] = []
         shared = self._shared_splits(outers)
         if shared is not None:
-            return self._shared(shared)
-        starts: list[Point] = []
+            splits = [split for own in shared for split in own]
+            found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
+            table, first = found.cv_results_, 0
+            for own in shared:
+                last = first + len(own)
+                scores = [table[f"split{i}_test_score"] for i in range(first, last)]
+                number = int(np.argmax(np.mean(scores, axis=0)))
+                starts.append(self._point(table["params"][number]))
+                first = last
+            return starts, found.plan_
         plan = None
         for held in (np.empty(0, dtype=np.intp), *(outer.held for outer in outers)):
-            own = self.without(held) if held.size else self
-            found = search_for(own._judged, own.grid, own.rows.splits, own.scoring, own.rows)
+            part = self.without(held) if held.size else self
+            found = search_for(part._judged, part.grid, part.rows.splits, part.scoring, part.rows)
             plan = plan or found.plan_
-            starts.append(own._point(found.cv_results_["params"][best_of(found)]))
+            starts.append(part._point(found.cv_results_["params"][best_of(found)]))
         assert plan is not None
         return starts, plan
 
@@ -199,7 +213,7 @@ class OuterDescents:
     @property
     def _judged(self) -> Estimator:
         """The estimator of the grid: every candidate is evaluated on the full kernel, if it may."""
-        model = self.machine.model
+        model = self.scaled.model
         return fast_version_of(
             replace(model, operator="dense") if model.operator == "auto" else model
         )
@@ -207,7 +221,7 @@ class OuterDescents:
     def _shared_splits(self, outers: Sequence[Outer]) -> list[list[tuple[Index, Index]]] | None:
         """The folds of all rows and of each outer fold; None if they are not to be shared."""
         folds = self.descent.folds
-        if len(outers) != len(folds) or isinstance(self.machine.model.operator, Nystrom):
+        if len(outers) != len(folds) or isinstance(self.scaled.model.operator, Nystrom):
             return None
         groups = [self.rows.splits]
         for outer in outers:
@@ -215,17 +229,6 @@ class OuterDescents:
             groups.append([(rows[f.train], rows[f.test]) for f in folds.among(rows)])
         smallest = min(len(test) for splits in groups for _, test in splits)
         return groups if smallest > 1 else None  # single rows may have other scores
-
-    def _shared(self, groups: list[list[tuple[Index, Index]]]) -> tuple[list[Point], SearchPlan]:
-        splits = [split for own in groups for split in own]
-        found = search_for(self._judged, self.grid, splits, self.scoring, self.rows)
-        table = found.cv_results_
-        scores = np.array([table[f"split{i}_test_score"] for i in range(len(splits))])
-        ends = np.cumsum([len(own) for own in groups])
-        means = [part.mean(axis=0) for part in np.split(scores, ends[:-1])]
-        best = [int(np.argmax(mean)) for mean in means]
-        points = [self._point(table["params"][number]) for number in best]
-        return points, found.plan_
 
     def _point(self, params: Params) -> Point:
         gamma = np.broadcast_to(np.asarray(params["gamma"]), (self.descent.X.shape[1],))
@@ -254,11 +257,23 @@ class OuterDescents:
                 yield k, walked[k] + known
         if not left:
             return
-        work = partial(_walk, self, outers, walked, shrinkages, max_iter)
+        work = partial(self._walk_numbered, outers, walked, shrinkages, max_iter)
         for k, more in map_unordered(work, left, n_jobs, self.descent.folds.n, pieces=len(left)):
             if journal is not None:
                 journal.append_record(names[k], [more.record()])
             yield k, walked[k] + more
+
+    def _walk_numbered(
+        self,
+        outers: Sequence[Outer],
+        walked: Sequence[Walked],
+        shrinkages: Sequence[float],
+        max_iter: int,
+        k: int,
+    ) -> Walked:
+        """One of the walks, in whatever process."""
+        keep_pages()
+        return self.walk(outers[k], walked[k], shrinkages, max_iter)
 
     def walk(
         self, outer: Outer, before: Walked, shrinkages: Sequence[float], max_iter: int
@@ -275,11 +290,11 @@ class OuterDescents:
         points = points[len(before.scores) :]
         fitted = [own._fitted(point) for point in points]
         scores = [self._score(estimator, outer) for estimator in fitted]
-        if not (self.machine.has_ridge and self.machine.model.is_classifier):
+        if not (self.scaled.has_ridge and self.scaled.model.is_classifier):
             return Walked(points, scores)
         return Walked(points, scores, [self._loss(estimator, outer) for estimator in fitted])
 
-    def settle(
+    def finish(
         self,
         start: Point,
         found: Sequence[Walked],
@@ -306,8 +321,8 @@ class OuterDescents:
         return points
 
     def _fitted(self, point: Point) -> Estimator:
-        estimator = self.machine.configured(point, self.rows, self.scoring)
-        return self.machine.fit(estimator, self.descent.X, self.y, self.weights)
+        estimator = self.scaled.configured(point, self.rows, self.scoring)
+        return self.scaled.fit(estimator, self.descent.X, self.y, self.weights)
 
     def _score(self, estimator: Estimator, outer: Outer) -> float:
         """What a model scores on the rows that were left out of it."""
@@ -326,27 +341,15 @@ class OuterDescents:
         """Weights, where scikit-learn's searches hand them on to the scorer."""
         if self.weights is None:
             return {}
-        asked = grid_search(fast_version_of(self.machine.model), self.grid, None, self.scoring)
+        asked = grid_search(fast_version_of(self.scaled.model), self.grid, None, self.scoring)
         return dict(asked._get_routed_params_for_fit({"sample_weight": self.weights}).scorer.score)
-
-
-def _walk(
-    walks: OuterDescents,
-    outers: Sequence[Outer],
-    walked: Sequence[Walked],
-    shrinkages: Sequence[float],
-    max_iter: int,
-    k: int,
-) -> Walked:
-    """One of the walks, in whatever process."""
-    keep_pages()
-    return walks.walk(outers[k], walked[k], shrinkages, max_iter)
 
 
 # -- Which point of a path is chosen by the scores of outer folds, and the path in words ----------
 
 
-# Standard errors by which a point has to be better; if one fold alone differs, it is just one.
+# Standard errors by which a point has to be better. If one fold alone differs, its gain is exactly
+# one standard error, which is not to be enough.
 MARGIN = 1.0 + 1e-9
 
 

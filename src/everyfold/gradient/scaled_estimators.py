@@ -1,4 +1,8 @@
-"""What gets the scales of a descent: estimators that take them, or scaled columns before one."""
+"""Estimators with the gammas that a descent has found.
+
+Estimators of this library take one gamma per feature. SVC and SVR take one gamma for all features,
+so that they become the last step of a Pipeline that multiplies the columns first.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,8 @@ from everyfold.losses import Squared
 from everyfold.operators import Dense, Nystrom
 from everyfold.search.grid import FastGridSearchCV
 
-# The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y.
+# The Cs that an SVM with new scales chooses from; of SVR, relative to the deviation of y. A wide
+# range is cheap: all Cs of a fold are one path.
 PENALTIES = np.logspace(-1.0, 3.0, 9)
 
 _KERNELS = ("rbf", "laplacian", "polynomial", "poly", "linear")
@@ -93,13 +98,13 @@ class ScaledModel:
     is_linear: bool
 
     def configured(self, point: Point, rows: FitRows, scoring: Scorer) -> Estimator:
-        """The estimator with the scales of a point; its twin, if its own class takes one gamma.
+        """The estimator with the scales of a point; or ours, if its class takes one gamma.
 
         An SVM stands behind scaled columns, with the best C by the folds of these rows.
         """
         if not self.has_ridge:
-            machine = self._bare.set_params(C=self._penalty(point, rows, scoring))
-            return make_pipeline(ScaledColumns(np.sqrt(point.gamma)), machine)
+            svm = self._bare.set_params(C=self._penalty(point, rows, scoring))
+            return make_pipeline(ScaledColumns(np.sqrt(point.gamma)), svm)
         choice, params = self.model.choice, params_of(point)
         takes_arrays = is_ours(self.estimator)
         if self.is_linear:
@@ -155,7 +160,7 @@ def grid_search(
 def search_for(
     estimator: Estimator, grid: Params, splits: Splitter, scoring: Scorer, rows: FitRows
 ) -> FastGridSearchCV:
-    """The same, done; nothing is remarked on."""
+    """The same, fitted; its remarks on the grid are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # an edge of the grid is left behind
         found = grid_search(estimator, grid, splits, scoring)
@@ -180,15 +185,15 @@ def params_of(point: Point) -> Params:
     return {"gamma": gamma, "alpha": point.ridge}
 
 
-def read_machine(estimator: Estimator) -> ScaledModel:
+def read_scaled_model(estimator: Estimator) -> ScaledModel:
     """How an estimator is tuned; says what to use instead of one that cannot be."""
     name = type(estimator).__name__
     for attribute, words in _WRAPPED.items():
         if hasattr(estimator, attribute):
             raise ValueError(f"FastGradientSearchCV: {name} {words}")
     model = read_estimator(estimator)
-    is_machine = not model.loss.is_smooth
-    if is_machine:
+    is_svm = not model.loss.is_smooth
+    if is_svm:
         model = _squared(model)
     for is_so, words in _objections(estimator, model):
         if is_so:
@@ -196,7 +201,7 @@ def read_machine(estimator: Estimator) -> ScaledModel:
     is_linear = model.choice.kernel == "linear"
     if is_linear:
         model = replace(model, choice=KernelChoice("polynomial", 1.0, 1, 0.0))
-    return ScaledModel(estimator, model, not is_machine, is_linear)
+    return ScaledModel(estimator, model, not is_svm, is_linear)
 
 
 _WRAPPED = {
@@ -234,7 +239,11 @@ def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
         (model.chooses_ridge, "chooses its own alpha; use Ridge"),
         (model.voting is not None, "has multi_class='ovo'; use multi_class='ovr'"),
         (model.class_weight == "balanced", "has class_weight='balanced'; pass a dict of weights"),
-        (_has_penalty(estimator), "has C; use alpha = 1 / (2 C)"),
+        # C is the ridge by another name, which "alpha" would not replace.
+        (
+            is_ours(estimator) and getattr(estimator, "C", None) is not None,
+            "has C; use alpha = 1 / (2 C)",
+        ),
         (len(model.ridges) > 1, "has several ridges; use one alpha"),
         (
             not takes_operator,
@@ -245,11 +254,6 @@ def _objections(estimator: Estimator, model: Model) -> list[tuple[bool, str]]:
             f"has operator={operator!r}, which has no gradient; use Nystrom(n_landmarks) alone",
         ),
     ]
-
-
-def _has_penalty(estimator: Estimator) -> bool:
-    """Whether a machine of this library has its ridge by another name."""
-    return is_ours(estimator) and getattr(estimator, "C", None) is not None
 
 
 def _is_plain(operator: Nystrom) -> bool:

@@ -43,14 +43,12 @@ from everyfold.papers.circulant_response import (
     spell_counts,
 )
 
-# How many pairs of rows a distance is measured on.
+# How many pairs of rows a distance is measured on: it is the median of a sample, so that binding
+# takes O(1) of them for any number of rows.
 _PAIRS = 1000
 
-# Neighbours at this share of the distance of random rows or more are no neighbours.
-#
-# Benchmark sets in random order have 0.97 to 1.05 on average over the levels, arranged ones at
-# most
-# 0.88.
+# Neighbours at this share of the distance of random rows or more are no neighbours. Benchmark sets
+# in random order have 0.97 to 1.05 on average over the levels, arranged ones at most 0.88.
 _AS_FAR_AS_ANY = 0.95
 
 
@@ -210,7 +208,16 @@ class Circulant(Structure):
 
     def _grid(self, n: int) -> Grid:
         if self.factors == "auto":
-            return self._balanced(n)
+            factors = balance(n, self.levels)
+            if len(factors) < self.levels:
+                warn(
+                    f"n_samples={n} has no {self.levels} factors > 1, so the circulant matrix has "
+                    f"the factors {factors}: all rows are kept, for "
+                    f"{spell_counts(Grid(factors))} folds only. For others, take a sub-sample: "
+                    f"Circulant(levels={self.levels}).sample({n}, n_folds=...)",
+                    CirculantWarning,
+                )
+            return Grid(factors)
         grid = Grid(tuple(int(factor) for factor in self.factors))
         if grid.n != n:
             raise ValueError(
@@ -218,18 +225,6 @@ class Circulant(Structure):
                 f"use 'auto' or, for example, factors={balance(n, len(self.factors))}"
             )
         return grid
-
-    def _balanced(self, n: int) -> Grid:
-        factors = balance(n, self.levels)
-        if len(factors) < self.levels:
-            warn(
-                f"n_samples={n} has no {self.levels} factors > 1, so the circulant matrix has the "
-                f"factors {factors}: all rows are kept, for {spell_counts(Grid(factors))} folds "
-                f"only. For others, take a sub-sample: Circulant(levels={self.levels}).sample({n}, "
-                "n_folds=...)",
-                CirculantWarning,
-            )
-        return Grid(factors)
 
     def _steps(self, grid: Grid, measured: Sequence[float]) -> tuple[float, ...]:
         if self.steps == "auto":

@@ -35,13 +35,13 @@ from everyfold.operators.response import (
 # -- Rows read as the points of a periodic grid, and Fourier transforms over it -------------------
 # Row i of n = n_0 · … · n_{p−1} stands at the multi-index (j_0, …, j_{p−1}) with i in C order. A
 # p-level circulant matrix depends on the difference of two multi-indices only, each component
-# modulo
-# its factor, so the Fourier transform over the grid diagonalises it.
+# modulo its factor, so the Fourier transform over the grid diagonalises it.
 
 
 Spectrum = NDArray[np.complex128]
 
-# Factors whose largest is at most this many times the smallest count as balanced.
+# Factors whose largest is at most this many times the smallest count as balanced: a smaller number
+# drops more rows, a larger one allows levels with few points.
 BALANCED = 4.0
 
 
@@ -213,11 +213,6 @@ def balance(n: int, levels: int) -> tuple[int, ...]:
     return tuple(sorted((first, *balance(n // first, levels - 1))))
 
 
-def is_balanced(factors: Sequence[int], levels: int) -> bool:
-    """Whether there are as many factors as asked for, and of similar size."""
-    return len(factors) == levels and max(factors) <= BALANCED * min(factors)
-
-
 def nearest_factors(n: int, levels: int, n_folds: int | None = None) -> tuple[int, ...]:
     """Factors of the largest number up to n that aligns with ``n_folds`` and is balanced otherwise.
 
@@ -231,7 +226,7 @@ def nearest_factors(n: int, levels: int, n_folds: int | None = None) -> tuple[in
         return (n_folds, *rest)
     for m in range(n, 1, -1):
         factors = balance(m, levels)
-        if is_balanced(factors, levels):
+        if len(factors) == levels and max(factors) <= BALANCED * min(factors):
             return factors
     raise ValueError(f"n_samples={n} is too small for {levels} levels; use fewer levels")
 
@@ -239,7 +234,7 @@ def nearest_factors(n: int, levels: int, n_folds: int | None = None) -> tuple[in
 # Clipping more than this share of the spectrum is worth a warning.
 CLIPPED_SHARE = 0.01
 
-# How many frequencies are handled at a time where the result is a sum.
+# How many frequencies are handled at a time where the result is a sum, so that they stay in cache.
 _PIECE = 1 << 14
 
 

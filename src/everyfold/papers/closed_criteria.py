@@ -1,4 +1,8 @@
-"""Criteria without folds: one number from one fit on all rows."""
+"""Criteria without folds: one number from one fit on all rows.
+
+Users pass them as ``criterion=``, by a name or as an instance. None of them is leave-one-out in
+general, and each docstring says which definition is taken.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +23,14 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Quadratic
 from everyfold.solvers import Problem, solve_path
 
-# -- Fits on all rows as closed criteria read them, whether the loss is smooth or has a kink ------
+# -- Fits on all rows, of losses that are smooth and of those with a kink -------------------------
 
 
 # What rows at a kink give way, as a share of the kernel's diagonal: enough for a system to be well
 # posed, and too little to be seen.
 PINNED = 1e-8
 
-# libsvm's usual one.
+# libsvm's usual tolerance, of the fits of losses with a kink.
 TOLERANCE = 1e-3
 
 _HINT = "HuberHinge or SmoothEpsilon with a small h"
@@ -111,7 +115,7 @@ def _check_libsvm(problem: Problem) -> None:
     loss = problem.loss
     if not problem.intercept:
         raise ValueError(
-            f"intercept=False is not available with {loss}: libsvm's machines have an intercept; "
+            f"intercept=False is not available with {loss}: libsvm's SVMs have an intercept; "
             f"use intercept=True, or a smooth loss such as {_HINT}"
         )
     if not isinstance(loss, Hinge | EpsilonInsensitive):
@@ -168,12 +172,12 @@ class FromFit(Closed):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float]
     ) -> Iterator[Array]:
         """See base class."""
-        for machine in fit_all(problem, operator, ridges, self.tolerance):
-            value = self._value(problem, operator, machine)
-            yield value if machine.is_converged else np.full_like(value, np.inf)
+        for fit in fit_all(problem, operator, ridges, self.tolerance):
+            value = self._value(problem, operator, fit)
+            yield value if fit.is_converged else np.full_like(value, np.inf)
 
     @abstractmethod
-    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, fit: CriterionFit) -> Array:
         """The criterion of each target, given the fit."""
 
 
@@ -183,7 +187,7 @@ def _mean(problem: Problem, rows: Array) -> Array:
 
 
 class _OfHinge(FromFit):
-    """A criterion of support vector machines, with a sharp hinge or a rounded one."""
+    """A criterion of SVMs, with a sharp hinge or a rounded one."""
 
     def reason_against(self, loss: Loss) -> str:
         """See base class."""
@@ -209,10 +213,10 @@ class GACV(_OfHinge):
     treated like those at the kink. The hinge itself is fitted by libsvm. **Cost** that of the fits.
     """
 
-    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, fit: CriterionFit) -> Array:
         check_labels(problem, "GACV")
-        m = problem.y * machine.u
-        push = np.abs(machine.a) * operator.diagonal()[:, None]
+        m = problem.y * fit.u
+        push = np.abs(fit.a) * operator.diagonal()[:, None]
         # Only rows with a force push. For the hinge those are m <= 1; rounding its kink moves some
         # of them just beyond 1, which must not make them free.
         penalty = np.where(m < -1.0, 2.0 * push, push)
@@ -233,14 +237,14 @@ class SpanRule(_OfHinge):
 
     stiffness: float = 1e4
 
-    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, fit: CriterionFit) -> Array:
         check_labels(problem, "SpanRule")
         stiffness = self.stiffness if problem.loss.is_smooth else 1.0
         spans = [
-            _span(problem, operator, machine.rho, stiffness * machine.s[:, k])
+            _span(problem, operator, fit.rho, stiffness * fit.s[:, k])
             for k in range(problem.y.shape[1])
         ]
-        held = problem.y * (machine.u - np.column_stack(spans) * machine.a)
+        held = problem.y * (fit.u - np.column_stack(spans) * fit.a)
         return _mean(problem, np.where(held < 0.0, 1.0, np.where(held == 0.0, 0.5, 0.0)))
 
 
@@ -269,8 +273,8 @@ class _OfSpectrum(FromFit):
         for value in super().evaluate(problem, operator, ridges):
             yield value + penalty
 
-    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
-        return _mean(problem, problem.loss.value(problem.y, machine.u))
+    def _value(self, problem: Problem, operator: SupportsResponse, fit: CriterionFit) -> Array:
+        return _mean(problem, problem.loss.value(problem.y, fit.u))
 
     @abstractmethod
     def _penalty(self, operator: SupportsResponse, rows: Index) -> float:
@@ -333,6 +337,7 @@ class EigenvaluePerturbation(_OfSpectrum):
 # How far a radius may be from the smallest one, relative to it.
 _GAP = 1e-9
 
+# Steps after which the search for the sphere ends anyway; each takes 3 n flops.
 _STEPS = 1_000_000
 
 
@@ -359,12 +364,12 @@ class RadiusMargin(FromFit):
             return ""
         return "its slack must be squared; use LSSVC or KernelClassifier(loss='squared_hinge')"
 
-    def _value(self, problem: Problem, operator: SupportsResponse, machine: CriterionFit) -> Array:
+    def _value(self, problem: Problem, operator: SupportsResponse, fit: CriterionFit) -> Array:
         rows = np.flatnonzero(problem.w)
         check_labels(problem, "RadiusMargin")
-        slack = machine.rho / problem.w[rows]
+        slack = fit.rho / problem.w[rows]
         K = operator.restrict(rows).matmat(np.eye(len(rows)))
-        a, u = machine.a[rows], machine.u[rows]
+        a, u = fit.a[rows], fit.u[rows]
         # Forces of an intercept balance, so that aᵀ K a = aᵀ u.
         norm = np.einsum("ij,ij->j", a, u) + slack @ a**2
         value: Array = squared_radius(K + np.diag(slack)) * norm / len(rows)

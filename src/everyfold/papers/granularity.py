@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Literal
 
+# The share by which rounding may spoil the bound where it is met with equality.
 _ROUNDING = 1e-12
 
 

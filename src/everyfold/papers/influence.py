@@ -76,10 +76,10 @@ class InfluenceResponse(Response):
         self.condition = exact.condition
 
     @cached_property
-    def _twin(self) -> LowRankResponse:
+    def _low_response(self) -> LowRankResponse:
         """N, the response of the low-rank kernel."""
-        (twin,) = self._low.respond_path(self._quadratic, [self.rho], "cholesky")
-        return twin
+        (response,) = self._low.respond_path(self._quadratic, [self.rho], "cholesky")
+        return response
 
     # -- the fit -----------------------------------------------------------------------------------
 
@@ -105,8 +105,8 @@ class InfluenceResponse(Response):
 
     def _answer(self, KB: Array, B: Array) -> Array:
         """M̃ B, given the products K B with the full kernel; about 8 n c flops a column."""
-        apart = (KB - self._low.matmat(B)) / (2.0 * self.rho)
-        return apart + self._twin.matmat(B - self.curvature[:, None] * apart)
+        difference = (KB - self._low.matmat(B)) / (2.0 * self.rho)
+        return difference + self._low_response.matmat(B - self.curvature[:, None] * difference)
 
     def matmat(self, B: Array) -> Array:
         """See base class; 2 n² flops a column."""
@@ -139,10 +139,12 @@ class InfluenceResponse(Response):
 
     def _own_answer(self, rows: Index, B: Array) -> Array:
         """M̃_SS B; 2 n m flops and 6 n c a column."""
-        G, V = self._twin.G, self._low.V
-        apart = (product(self._K[rows].T, B) - product(V, product(V[rows].T, B))) / (2 * self.rho)
-        inner = product(G[rows].T, B) - product(G.T, self.curvature[:, None] * apart)
-        return apart[rows] + 0.5 * product(G[rows], inner)
+        G, V = self._low_response.G, self._low.V
+        difference = (product(self._K[rows].T, B) - product(V, product(V[rows].T, B))) / (
+            2 * self.rho
+        )
+        inner = product(G[rows].T, B) - product(G.T, self.curvature[:, None] * difference)
+        return difference[rows] + 0.5 * product(G[rows], inner)
 
     @cached_property
     def _transfer(self) -> Array:
@@ -150,21 +152,23 @@ class InfluenceResponse(Response):
 
         :math:`\tilde M_{RS} = (K - \tilde K)_{RS}/2\rho + \tfrac12 G_R T_S`.
         """
-        G, V = self._twin.G, self._low.V
+        G, V = self._low_response.G, self._low.V
         pulled = self.curvature[:, None] * G
-        apart = product(self._K, pulled).T - product(product(pulled.T, V), V.T)
-        return G.T - apart / (2.0 * self.rho)
+        difference = product(self._K, pulled).T - product(product(pulled.T, V), V.T)
+        return G.T - difference / (2.0 * self.rho)
 
     def block(self, rows: Index, columns: Index) -> Array:
         """See base class; 4 c flops an entry."""
         V = self._low.V
-        apart = (self._K[np.ix_(rows, columns)] - V[rows] @ V[columns].T) / (2.0 * self.rho)
-        return apart + 0.5 * self._twin.G[rows] @ self._transfer[:, columns]
+        difference = (self._K[np.ix_(rows, columns)] - V[rows] @ V[columns].T) / (2.0 * self.rho)
+        return difference + 0.5 * self._low_response.G[rows] @ self._transfer[:, columns]
 
     def diagonal(self) -> Array:
         """See base class."""
-        apart = (self._K.diagonal() - self._low.diagonal()) / (2.0 * self.rho)
-        diagonal: Array = apart + 0.5 * np.einsum("ij,ji->i", self._twin.G, self._transfer)
+        difference = (self._K.diagonal() - self._low.diagonal()) / (2.0 * self.rho)
+        diagonal: Array = difference + 0.5 * np.einsum(
+            "ij,ji->i", self._low_response.G, self._transfer
+        )
         return diagonal
 
     def residual_blocks(self, rows: Index) -> Array:
@@ -195,11 +199,11 @@ class InfluenceResponse(Response):
 
     def radius(self, rows: Index) -> Array:
         """See base class: that of the low-rank kernel, at most 3 n c² flops for a partition."""
-        return self._twin.radius(rows)
+        return self._low_response.radius(rows)
 
     def rates(self, theta: Array, seed: int) -> Array:
         """See base class: likewise, 4 n c flops a column and step."""
-        return self._twin.rates(theta, seed)
+        return self._low_response.rates(theta, seed)
 
 
 OPERATORS["t-FBIF"] = InfluenceMatrix

@@ -83,8 +83,8 @@ def huber_hinge_scorer(h: float = 0.05, pos_label: Label | None = None) -> Score
     >>> from everyfold import HuberSVC, cross_val_score
     >>> from sklearn.datasets import load_breast_cancer
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> machine = HuberSVC(gamma=1e-5, h=0.05)
-    >>> cross_val_score(machine, X[:200], y[:200], cv=2, scoring=huber_hinge_scorer(0.05)).round(2)
+    >>> model = HuberSVC(gamma=1e-5, h=0.05)
+    >>> cross_val_score(model, X[:200], y[:200], cv=2, scoring=huber_hinge_scorer(0.05)).round(2)
     array([-0.22, -0.24])
     """
     HuberHinge(h)  # checks h

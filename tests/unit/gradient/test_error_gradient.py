@@ -94,7 +94,7 @@ def brute(kernel, *rest, **how):
 def ours(kernel, Y, w, intercept, folds, structure=Dense()):  # noqa: B008  # immutable
     problem = Problem(Y, w, Squared(), intercept)
     operator = structure.bind(find_kernel(kernel, gamma=GAMMA, X=X), X)
-    return HeldOutError().evaluate(problem, operator, RIDGE, folds)
+    return HeldOutError(problem, folds).evaluate(operator, RIDGE)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_finite_differences_of_scikit_learn(kernel, machine, cv):
 def test_routes_agree(route):
     problem = Problem(Y, W, Squared(), True)
     operator = Dense().bind(find_kernel("rbf", gamma=GAMMA), X)
-    one = HeldOutError(route=route).evaluate(problem, operator, RIDGE, FOLDS["k"])
-    other = HeldOutError().evaluate(problem, operator, RIDGE, FOLDS["k"])
+    one = HeldOutError(problem, FOLDS["k"], route).evaluate(operator, RIDGE)
+    other = HeldOutError(problem, FOLDS["k"]).evaluate(operator, RIDGE)
     assert_allclose(one.log_gamma, other.log_gamma, rtol=1e-8)
     assert_allclose(one.log_ridge, other.log_ridge, rtol=1e-8)
 
@@ -194,7 +194,7 @@ def test_single_gamma_has_the_sum():
     one = find_kernel("rbf", gamma=0.3)
     many = find_kernel("rbf", gamma=[0.3] * D)
     found = [
-        HeldOutError().evaluate(problem, Dense().bind(kernel, X), RIDGE, FOLDS["k"])
+        HeldOutError(problem, FOLDS["k"]).evaluate(Dense().bind(kernel, X), RIDGE)
         for kernel in (one, many)
     ]
     assert_allclose(found[0].log_gamma, found[1].log_gamma, rtol=1e-9)
@@ -231,4 +231,4 @@ def test_what_has_no_gradient_is_refused(change, words):
     parts |= change
     problem = Problem(Y, W, parts["loss"], True, parts["ridge_scaling"])
     with pytest.raises((ValueError, TypeError), match=words):
-        HeldOutError().evaluate(problem, parts["operator"], parts["ridge"], parts["folds"])
+        HeldOutError(problem, parts["folds"]).evaluate(parts["operator"], parts["ridge"])

@@ -1,4 +1,7 @@
-"""What descents cost: planned before the work, beside the search for their start."""
+"""What the descents of a gradient search cost.
+
+The costs are estimated before the work, and added to the plan of the search for the starts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.squared_loss import squared
 from everyfold.linalg.memory import check_workers
 
-# Evaluations of a descent; between 3 and the most that are allowed.
+# Gradients of a descent that an estimate assumes: descents end after 3 or more, and after the most
+# that are allowed at the latest. It only changes the printed estimate.
 TYPICAL_GRADIENTS = 8
 
 
@@ -28,10 +32,10 @@ def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cos
     return Cost(cost.kernel + made + judged.seconds + products, memory)
 
 
-# What needs less memory, whichever machine is asked for: not all of them have an operator.
+# What needs less memory, whichever estimator was passed: not all of them have an operator.
 _LOW_RANK = (
-    "or a machine of low rank: LSSVC(operator=Nystrom(1000)), or LSSVR(operator=Nystrom(1000)) for "
-    "numbers"
+    "or an estimator of low rank: LSSVC(operator=Nystrom(1000)), or "
+    "LSSVR(operator=Nystrom(1000)) for numbers"
 )
 
 
