@@ -153,7 +153,7 @@ def test_journals_that_are_none(study):
     refused(run(study, *SEARCH, "--journal", "o.csv", "--out", "o.csv"), "is that of --out, too")
     table = (study / "study.csv").read_bytes()
     (study / "table").write_bytes(table)
-    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "exists and is not a journal")
+    refused(run(study, *SEARCH, "--journal", "table", "--resume"), "exists and is not a checkpoint")
     assert (study / "table").read_bytes() == table
     os.mkfifo(study / "pipe")
     refused(run(study, *SEARCH, "--journal", "pipe"), "--journal pipe is not a regular file")

@@ -146,9 +146,9 @@ def test_forged_journals_raise_the_error_of_journals(known, tmp_path, seed):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"a,b\n1,2\n", "is not a journal; choose the name"),
-        ("everyfold-journal-2 ".encode("utf-16"), "is not a journal; choose the name"),
-        (b"\x00" * 100, "is not a journal; choose the name"),
+        (b"a,b\n1,2\n", "is not a checkpoint; choose the name"),
+        ("everyfold-journal-2 ".encode("utf-16"), "is not a checkpoint; choose the name"),
+        (b"\x00" * 100, "is not a checkpoint; choose the name"),
         (b"everyfold-journal-1 x\n", "another version of everyfold; choose another file"),
         (line({"fingerprint": 1}, MAGIC) + b"x\n", "damaged in its first line"),
         (line({"fingerprint": {"data": 1}}, MAGIC) * 2, "damaged in its first line"),

@@ -139,7 +139,7 @@ def test_a_damaged_record_is_done_again(tmp_path, runs):
 def test_a_file_of_another_kind_is_left_as_it_is(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="exists and is not a journal"):
+    with pytest.raises(ValueError, match="exists and is not a checkpoint"):
         searched(path)
     assert path.read_text() == "a,b\n1,2\n"
     with pytest.raises(ValueError, match="not a regular file"):
@@ -220,7 +220,7 @@ def test_unchanged_code_goes_on(runs_of_scripts, name):
 def test_code_that_cannot_be_recognised_is_refused(runs_of_scripts, name):
     raised, calls = runs_of_scripts[name]
     *_, words = edited_scripts.REFUSED[name]
-    assert raised.startswith("JournalError: a journal cannot tell whether the global")
+    assert raised.startswith("JournalError: a checkpoint cannot tell whether the global")
     assert words in raised
     assert "cannot pickle" in raised
     assert "the function `score` of module __main__ uses it" in raised

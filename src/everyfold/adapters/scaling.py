@@ -1,11 +1,15 @@
-"""A StandardScaler in front of a model on a source of rows: its means and variances from sums."""
+"""A `StandardScaler` in front of a model on a source of rows.
+
+Its means and variances come from one pass, for the training rows of every fold; the rows are then
+scaled block by block.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from functools import partial, reduce
 from operator import add
-from typing import Any, Generic
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -40,34 +44,21 @@ def scaling_of(scaler: StandardScaler, moments: Moments) -> Scaling:
     return Scaling.standard(moments, with_mean=scaler.with_mean, with_std=scaler.with_std)
 
 
-@dataclass(frozen=True)
-class _Measuring:
-    rule: FoldRule
-
-    def __call__(self, source: RowSource) -> FoldMoments:
-        found: FoldMoments | None = None
-        for block in source.blocks(rows_at_a_time(source.n_features)):
-            more = FoldMoments.of(block.X, self.rule.numbers(block))
-            found = more if found is None else found + more
-        assert found is not None
-        return found
-
-
 def find_moments(source: RowSource, rule: FoldRule) -> FoldMoments:
     """Means and variances of the columns of every fold's rows, from one pass."""
-    found: FoldMoments = source.reduce(_Measuring(rule), add)
+    found: FoldMoments = source.reduce(partial(_measure, rule), add)
     return found
 
 
-@dataclass(frozen=True)
-class _Scaled(Generic[Result]):
-    """Work on rows after they have been scaled."""
+def _measure(rule: FoldRule, source: RowSource) -> FoldMoments:
+    blocks = source.blocks(rows_at_a_time(source.n_features))
+    return reduce(add, (FoldMoments.of(block.X, rule.numbers(block)) for block in blocks))
 
-    work: Callable[[RowSource], Result]
-    scaling: Scaling
 
-    def __call__(self, source: RowSource) -> Result:
-        return self.work(ScaledRows(source, self.scaling))
+def _work_scaled(
+    work: Callable[[RowSource], Result], scaling: Scaling, source: RowSource
+) -> Result:
+    return work(ScaledRows(source, scaling))
 
 
 class ScaledRows(RowSource):
@@ -82,14 +73,13 @@ class ScaledRows(RowSource):
         return f"ScaledRows({self.source!r})"
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
-        for block in self.source.blocks(size):
-            yield Piece(self.scaling(block.X), block.y, block.sample_weight, block.fold)
+        raise NotImplementedError("rows are scaled block by block")
 
     def _take(self, rows: Array) -> Array:
         return self.scaling(self.source.take(rows))
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """See base class: those of the source, whatever part of its rows they are."""
+        """See base class: those of the source, which may be every so-manyth of its blocks only."""
         for block in self.source.blocks(size):
             piece = Piece(self.scaling(block.X), block.y, block.sample_weight, block.fold)
             yield check(piece, block.start, self.n_features, None)
@@ -101,7 +91,7 @@ class ScaledRows(RowSource):
         threads: int = 1,
     ) -> Result:
         """See base class: where the rows are."""
-        return self.source.reduce(_Scaled(work, self.scaling), merge, threads)
+        return self.source.reduce(partial(_work_scaled, work, self.scaling), merge, threads)
 
 
 def fit_to_source(estimator: Estimator, source: RowSource, **params: Any) -> Estimator:
@@ -109,6 +99,7 @@ def fit_to_source(estimator: Estimator, source: RowSource, **params: Any) -> Est
 
     **Cost**: that of the estimator, and one more pass for the scaler.
     """
+    # Subclasses of Pipeline may do anything in fit.
     if type(estimator) is not Pipeline:
         return estimator.fit(source, **params)
     for k, (name, step) in enumerate(estimator.steps[:-1]):

@@ -1,8 +1,15 @@
-"""A journal of finished units, so that a search goes on after its process has died.
+"""A checkpoint of finished units, so that a search goes on after its process has died.
 
-A file of lines. Each is a checksum and a JSON text: the first says which search it is, every other
-has the outcomes of one unit, on disk before the next one counts. Nothing in it is executed when it
-is read: a file that somebody else wrote can give wrong numbers, but run nothing.
+The checkpoint is a file of lines. Each is a checksum and a JSON text: the first says which search
+it is, every other has the outcomes of one unit, on disk before the next one counts. Nothing in it
+is executed when it is read: a file that somebody else wrote can give wrong numbers, but runs
+nothing.
+
+It is no SQLite database, because that is not safe on network drives, where the home folders of
+clusters are: SQLite rewrites pages in place and depends on byte-range locks, which are unreliable
+there. Lines are only appended. The worst that can happen to one is that it is torn, which its
+checksum shows and which costs one unit; the lock of the file only keeps two searches from
+appending at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ from dataclasses import fields
 from importlib.metadata import PackageNotFoundError, version
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from everyfold._progress import warn
 from everyfold._typing import Params, Splitter
@@ -35,7 +42,7 @@ _MAGIC = _NAME + b"2 "
 
 
 class Journal:
-    """The finished units of one search in a file.
+    """The checkpoint of one search: its finished units, in a file.
 
     Attributes
     ----------
@@ -67,25 +74,28 @@ class Journal:
                     f"journal={str(self._path)!r} is damaged in its first line, which identifies "
                     "the search; remove the file, or choose another name"
                 )
-            self._compare(header["fingerprint"], asked)
-            self._read_places(lines)
-        self.found = len(self._places)
-
-    def _read_places(self, lines: Iterator[tuple[int, Json]]) -> None:
-        damaged = []
-        for place, record in lines:
-            if record is None:
-                damaged.append(place)
-            elif isinstance(record, dict) and isinstance(record.get("unit"), str):
-                self._places[record["unit"]] = place
-            else:
-                raise self._forged(place)
+            words = difference(header["fingerprint"], asked)
+            if words:
+                raise JournalError(
+                    f"journal={str(self._path)!r} belongs to another search: it differs in "
+                    f"{'; '.join(words)}. Call the search as before to continue it, or choose "
+                    "another file to start anew"
+                )
+            damaged = []
+            for place, record in lines:
+                if record is None:
+                    damaged.append(place)
+                elif isinstance(record, dict) and isinstance(record.get("unit"), str):
+                    self._places[record["unit"]] = place
+                else:
+                    raise self._forged(place)
         if damaged:
             more = f" and {len(damaged) - 1} more places" if len(damaged) > 1 else ""
             warn(
                 f"journal={str(self._path)!r} is damaged at byte {damaged[0]}{more}: what was "
                 "written there is evaluated again"
             )
+        self.found = len(self._places)
 
     def find(self, unit: Unit, folds_of: Callable[[int], int | None]) -> list[Outcome] | None:
         """The outcomes of a unit, if it was finished before; candidates have so many folds."""
@@ -101,6 +111,7 @@ class Journal:
         place = self._places.get(key)
         if place is None:
             return None
+        # Read again, and not kept: the outcomes of all units may be many.
         with self._path.open("rb") as reader:
             reader.seek(place)
             line = reader.readline()
@@ -129,6 +140,7 @@ class Journal:
                 line = line[self._file.write(line) :]
             os.fsync(self._file.fileno())
         except OSError as error:
+            # Half a line would be in the way of the next one.
             with suppress(OSError):
                 self._file.truncate(place)
             words = f"journal={str(self._path)!r} cannot be written ({error.strerror or error})"
@@ -141,8 +153,14 @@ class Journal:
     def _lines(self, reader: BufferedReader) -> Iterator[tuple[int, Json]]:
         """Where each record begins, and what it says, None if that is damaged; drops a torn end."""
         start = reader.read(len(_MAGIC))
-        if not _MAGIC.startswith(start):
-            self._refuse(start)
+        if not _MAGIC.startswith(start):  # a shorter start is a header that was torn
+            raise JournalError(
+                f"journal={str(self._path)!r} was written by another version of everyfold; "
+                "choose another file to start anew"
+                if start.startswith(_NAME)
+                else f"journal={str(self._path)!r} exists and is not a checkpoint; choose the "
+                "name of a file that does not exist"
+            )
         reader.seek(0)
         place, waiting = 0, None
         while line := reader.readline():
@@ -155,7 +173,7 @@ class Journal:
             except (ValueError, RecursionError):
                 raise self._forged(place) from None
             waiting = place, record
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n"):  # the process died while it wrote this
                 waiting = place, None
             place += len(line)
         if waiting is None:
@@ -165,46 +183,32 @@ class Journal:
         else:
             yield waiting
 
-    def _refuse(self, start: bytes) -> NoReturn:
-        if start.startswith(_NAME):
-            raise JournalError(
-                f"journal={str(self._path)!r} was written by another version of everyfold; "
-                "choose another file to start anew"
-            )
-        raise JournalError(
-            f"journal={str(self._path)!r} exists and is not a journal; choose the name of a "
-            "file that does not exist"
-        )
-
     def _forged(self, place: int) -> JournalError:
         return JournalError(
             f"journal={str(self._path)!r} has something at byte {place} that this search has not "
             "written; remove the file, or choose another name"
         )
 
-    def _compare(self, known: Fingerprint, asked: Fingerprint) -> None:
-        words = difference(known, asked)
-        if words:
-            raise JournalError(
-                f"journal={str(self._path)!r} belongs to another search: it differs in "
-                f"{'; '.join(words)}. Call the search as before to continue it, or choose "
-                "another file to start anew"
-            )
-
 
 @contextmanager
 def opened(
     path: str | os.PathLike[str] | None, request: Request, data: Data
 ) -> Iterator[Journal | None]:
-    """The journal of a search, locked as long as it is open; None if there is no path.
+    """The checkpoint of a search, locked as long as it is open; None if there is no path.
 
-    The lock is the operating system's and goes with the process, however that ends.
+    What is drawn anew in every call is refused: no call would go on with the outcomes of another.
     """
     if path is None:
         yield None
         return
-    _check_repeatable(request)
-    keeps_failures = request.options.error_score != "raise"
+    check_folds_repeat(request.cv)
+    options = request.options
+    if options.random_state is None and options.seeds.are_drawn:
+        raise JournalError(
+            "random_state=None draws different landmarks in every call, so that a checkpoint "
+            "cannot be continued; pass an integer, such as random_state=0"
+        )
+    keeps_failures = options.error_score != "raise"
     with opened_file(path, fingerprint(request, data), keeps_failures=keeps_failures) as journal:
         yield journal
 
@@ -213,15 +217,11 @@ def opened(
 def opened_file(
     path: str | os.PathLike[str], asked: Fingerprint, *, keeps_failures: bool = True
 ) -> Iterator[Journal]:
-    """The journal of whatever has this fingerprint, locked as long as it is open."""
-    with _file(Path(path)) as file:
-        _lock(file, path)
-        journal = Journal(Path(path), file, keeps_failures=keeps_failures)
-        journal.start(asked)
-        yield journal
+    """The checkpoint of whatever has this fingerprint, locked as long as it is open.
 
-
-def _file(path: Path) -> FileIO:
+    The lock is the operating system's and goes with the process, however that ends.
+    """
+    path = Path(path)
     if path.exists() and not path.is_file():
         raise JournalError(f"journal={str(path)!r} is not a regular file; choose another name")
     if not path.parent.is_dir():
@@ -229,36 +229,25 @@ def _file(path: Path) -> FileIO:
             f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
         )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    return FileIO(descriptor, "r+b")  # without a buffer that a full disk would leave behind
-
-
-def _lock(file: FileIO, path: str | os.PathLike[str]) -> None:
-    try:
-        lock(file)
-    except BlockingIOError as error:
-        raise JournalError(
-            f"journal={str(path)!r} is in use by another search; wait until it ends, or choose "
-            "another file"
-        ) from error
-
-
-def _check_repeatable(request: Request) -> None:
-    """Refuse what is drawn anew in every call, so that none would go on with another's journal."""
-    check_folds_repeat(request.cv)
-    seeds = request.options.seeds
-    if request.options.random_state is None and seeds.are_drawn:
-        raise JournalError(
-            "random_state=None draws different landmarks in every call, so that a journal "
-            "cannot be continued; pass an integer, such as random_state=0"
-        )
+    # Without a buffer, which a full disk would leave something in.
+    with FileIO(descriptor, "r+b") as file:
+        try:
+            lock(file)
+        except BlockingIOError as error:
+            raise JournalError(
+                f"journal={str(path)!r} is in use by another search; wait until it ends, or choose "
+                "another file"
+            ) from error
+        journal = Journal(path, file, keeps_failures=keeps_failures)
+        journal.start(asked)
+        yield journal
 
 
 def check_folds_repeat(cv: Splitter) -> None:
     """Refuse a splitter that draws other folds in every call."""
-    is_drawn = getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True)
-    if is_drawn:
+    if getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True):
         raise JournalError(
-            f"cv={cv!r} draws different folds in every call, so that a journal cannot be "
+            f"cv={cv!r} draws different folds in every call, so that a checkpoint cannot be "
             "continued; give it a random_state"
         )
 
@@ -341,6 +330,7 @@ def difference(one: Fingerprint, other: Fingerprint) -> list[str]:
     Code that only one of them has is named if nothing else differs. Another version of Python
     compiles all code to something else.
     """
+    pythons = [each.get("versions", {}).get("python") for each in (one, other)]
     words, alone = [], []
     for part in dict.fromkeys([*one, *other]):
         a, b = one.get(part, {}), other.get(part, {})
@@ -350,24 +340,15 @@ def difference(one: Fingerprint, other: Fingerprint) -> list[str]:
             names = [name for name in names if name not in alone]
         if part == "versions":
             names = [f"{name} {a[name]}, now {b[name]}" for name in names]
-        if part == "code" and not _is_same_python(one, other):
-            continue
         if part == "code":
-            names = [f"{name} has changed since" for name in names if not _is_told(name, names)]
+            if pythons[0] != pythons[1]:
+                continue
+            # A module is not named beside something in it that has changed.
+            modules = {f"the module `{name.rpartition(' of module ')[2]}`" for name in names}
+            names = [f"{name} has changed since" for name in names if name not in modules]
         if names:
             words.append(f"{part} ({', '.join(names)})")
     return words or ([f"code ({', '.join(alone)})"] if alone else [])
-
-
-def _is_same_python(one: Fingerprint, other: Fingerprint) -> bool:
-    versions = [each.get("versions", {}).get("python") for each in (one, other)]
-    return versions[0] == versions[1]
-
-
-def _is_told(name: str, names: Sequence[str]) -> bool:
-    """Whether it is a module, and something that is in it is among the names."""
-    module = name.removeprefix("the module `").removesuffix("`")
-    return module != name and any(other.endswith(f" of module {module}") for other in names)
 
 
 def unit_key(unit: Unit) -> str:
@@ -397,6 +378,6 @@ def _folds(data: Data) -> object:
     """All that says which rows are fitted and predicted."""
     if data.stream is not None:
         return data.stream.rule
-    if not data.tasks:
+    if not data.tasks:  # all candidates are refitted
         return list(data.splits)
     return list({id(task.folds): task.folds for task in data.tasks}.values())

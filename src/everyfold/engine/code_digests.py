@@ -1,4 +1,8 @@
-"""Digests of values of any kind, and by name of the code that they run, equal in every process."""
+"""Digests of values of any kind, and of the code that they run, equal in every process.
+
+A checkpoint must not give the scores of code that has changed since. So functions, classes and the
+globals that they read are followed and digested, each under a name that an error can show.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +55,10 @@ Names: TypeAlias = Params
 
 
 class JournalError(ValueError):
-    """A journal that cannot be used: of another search, in use, or no journal at all."""
+    """A checkpoint that cannot be used: of another search, in use, or no checkpoint at all."""
 
 
-# Numbers of an array that is not contiguous that are copied at a time.
+# Numbers of an array that is not contiguous that are copied at a time: 128 MB.
 _BLOCK = 2**24
 
 _ATOMS = (type(None), bool, float, complex, str, EllipsisType, NotImplementedType)
@@ -117,7 +121,7 @@ class Digests:
                 self._feed(hasher, value)
         except Exception as error:
             raise JournalError(
-                f"a journal cannot recognise {name}, a {type(value).__name__}, again in another "
+                f"a checkpoint cannot recognise {name}, a {type(value).__name__}, again in another "
                 f"process ({_short(error)}); leave journal out, or pass functions and objects that "
                 "can be pickled"
             ) from error
@@ -134,7 +138,7 @@ class Digests:
             except Exception as error:
                 reason = _short(error.__cause__ or error)
                 raise JournalError(
-                    f"a journal cannot tell whether {name} is the same in another process "
+                    f"a checkpoint cannot tell whether {name} is the same in another process "
                     f"({reason}){f', but {reader} uses it' if reader else ''}; leave journal out, "
                     "or create what cannot be pickled inside of the function that needs it"
                 ) from error
@@ -154,27 +158,26 @@ class Digests:
             hasher.update(b"%d;" % len(value) + value)
         elif kind is np.ndarray or isinstance(value, np.memmap):
             self._feed_array(hasher, value)
-        elif id(value) in self._entered:
+        elif id(value) in self._entered:  # a value that contains itself
             hasher.update(b"cycle;")
         else:
             if kind.__module__ != "builtins":
                 self._referred(kind)
+            # Subclasses of containers may do anything, and count as objects.
+            is_plain = kind.__module__ in ("builtins", "collections")
             self._entered.add(id(value))
             try:
-                self._feed_composite(hasher, value)
+                if isinstance(value, Mapping | MappingProxyType) and is_plain:
+                    items = {self._part(key): item for key, item in value.items()}
+                    self._feed_all(hasher, [(key, items[key]) for key in sorted(items)])
+                elif isinstance(value, Set) and is_plain:
+                    self._feed_all(hasher, sorted(self._part(item) for item in value))
+                elif isinstance(value, list | tuple | range | deque) and is_plain:
+                    self._feed_all(hasher, value)
+                else:
+                    hasher.update(self._object(value))
             finally:
                 self._entered.discard(id(value))
-
-    def _feed_composite(self, hasher: blake2b, value: Value) -> None:
-        if isinstance(value, Mapping | MappingProxyType) and _is_plain(value):
-            items = {self._part(key): item for key, item in value.items()}
-            self._feed_all(hasher, [(key, items[key]) for key in sorted(items)])
-        elif isinstance(value, Set) and _is_plain(value):
-            self._feed_all(hasher, sorted(self._part(item) for item in value))
-        elif isinstance(value, list | tuple | range | deque) and _is_plain(value):
-            self._feed_all(hasher, value)
-        else:
-            hasher.update(self._object(value))
 
     def _feed_all(self, hasher: blake2b, items: Iterable[object]) -> None:
         found = list(items)
@@ -184,6 +187,8 @@ class Digests:
 
     def _feed_array(self, hasher: blake2b, array: AnyArray) -> None:
         hasher.update(f"{array.dtype.str}{array.dtype.names}{array.shape}".encode())
+        # Not joblib.hash: it copies a whole array that is not contiguous, and pickles objects,
+        # whose code would then not be followed.
         if array.dtype.hasobject:
             self._feed_all(hasher, array.ravel().tolist())
         elif array.flags.c_contiguous or array.ndim < 2:
@@ -205,6 +210,7 @@ class Digests:
         if key not in self._known:
             hasher = blake2b(digest_size=16)
             self._feed(hasher, self._contents(value))
+            # The value is kept, too: while it is, no other can have its id.
             self._known[key] = value, hasher.digest()
         return self._known[key][1]
 
@@ -225,7 +231,9 @@ class Digests:
         if isinstance(value, property):
             return value.fget, value.fset, value.fdel
         if isinstance(value, CellType):
-            return value.cell_contents if _is_filled(value) else None
+            with suppress(ValueError):  # an empty cell
+                return value.cell_contents
+            return None
         if isinstance(value, ReferenceType):
             return value()
         if isinstance(value, _WITHOUT_MEANING) or value is sys.stdout or value is sys.stderr:
@@ -275,12 +283,11 @@ class Digests:
         make, arguments, state, items, pairs = (*found, None, None, None)[:5]
         if isinstance(state, dict):
             kind = type(value)
-            lasting = [
-                name
-                for name in state
+            state = {
+                name: own
+                for name, own in state.items()
                 if not isinstance(getattr(kind, str(name), None), cached_property)
-            ]
-            state = {name: state[name] for name in lasting}
+            }
         return make, arguments, state, list(items or ()), list(pairs or ())
 
     # -- code --------------------------------------------------------------------------------------
@@ -294,7 +301,11 @@ class Digests:
             kind = "class" if isinstance(item, type) else "function"
         place = item.__globals__.get("__name__") if kind == "function" else home
         if _is_installed(place):
-            self._note_package(str(place))
+            package = str(place).partition(".")[0]
+            version = getattr(sys.modules.get(package), "__version__", None)
+            if isinstance(version, str) and package not in sys.stdlib_module_names:
+                self.packages[package] = version
+            # A function made while the program runs, by a decorator say, is not known by its name.
             is_lasting = kind != "function" or (_is_installed(home) and _found(home, own) is item)
             return (home, own) if is_lasting else (home, own, self._function(item))
         if id(item) not in self._names:
@@ -314,12 +325,6 @@ class Digests:
         self._waiting.append((name, self._reader, parts))
         return name
 
-    def _note_package(self, module: str) -> None:
-        package = module.partition(".")[0]
-        found = getattr(sys.modules.get(package), "__version__", None)
-        if isinstance(found, str) and package not in sys.stdlib_module_names:
-            self.packages[package] = found
-
     def _function(self, function: FunctionType) -> object:
         """Its instructions, defaults, closure and attributes; globals have names of their own."""
         if not _is_installed(function.__globals__.get("__name__")):
@@ -331,6 +336,7 @@ class Digests:
     def _class(self, item: type) -> object:
         """Its bases, its metaclass and its own attributes; methods have names of their own."""
         home = sys.modules.get(item.__module__)
+        # Nothing in a compiled class can be read: the file of its module counts.
         if home is not None and _is_compiled(home):
             return self._referred(home)
         own = {name: part for name, part in vars(item).items() if name not in _OF_CLASSES}
@@ -472,17 +478,6 @@ def _is_installed_file(path: str) -> bool:
     return path in ("built-in", "frozen") or any(
         real.is_relative_to(Path(place).resolve()) for place in places if place
     )
-
-
-def _is_filled(cell: CellType) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
-def _is_plain(value: object) -> bool:
-    return type(value).__module__ in ("builtins", "collections")
 
 
 def _short(error: BaseException) -> str:

@@ -1,4 +1,8 @@
-"""Outcomes as JSON and back, with every bit; what was read is checked to be what was written."""
+"""Outcomes as JSON and back, with every bit of their numbers.
+
+What is read from a checkpoint is checked against the annotations of the records, since somebody
+else may have written it.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,7 @@ def encoded(value: Json) -> Json:
     if type(value).__name__ in _RECORDS:
         own = {f.name: encoded(getattr(value, f.name)) for f in fields(value) if f.init}
         return {type(value).__name__: own}
+    # Of an error only the words: unpickling it would run code.
     if isinstance(value, Failure):
         return {"Failure": [f"{type(value.error).__name__}: {value.error}", value.trace]}
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
@@ -55,19 +60,16 @@ def decoded(value: Json) -> Json:
         words, trace = content
         return Failure(RuntimeError(words), trace)
     if kind == "array":
-        return _array(*content)
+        name, shape, packed = content
+        dtype = np.dtype(name)
+        size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
+        # No more is unpacked than the array has, whatever somebody else wrote.
+        raw = zlib.decompressobj().decompress(base64.b64decode(packed), max(size, 1))
+        found = np.frombuffer(bytearray(raw), dtype).reshape(shape)
+        return found if shape else found[()]  # a number has no shape
     if kind == "dict":
         return {decoded(k): decoded(v) for k, v in content}
     return {"list": list, "tuple": tuple}[kind](decoded(item) for item in content)
-
-
-def _array(name: str, shape: Sequence[int], packed: str) -> Json:
-    """An array, or a number where there is no shape."""
-    dtype = np.dtype(name)
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    raw = zlib.decompressobj().decompress(base64.b64decode(packed), max(size, 1))
-    found = np.frombuffer(bytearray(raw), dtype).reshape(shape)
-    return found if shape else found[()]
 
 
 def check_outcomes(
@@ -75,7 +77,7 @@ def check_outcomes(
 ) -> None:
     """Raise ValueError unless these can be the outcomes of a unit.
 
-    ``folds_of`` says how many folds a candidate has, None where only a pass over rows tells.
+    ``folds_of`` says how many folds a candidate has, None where only a pass over rows shows it.
     """
     found = [outcome for outcome in outcomes if isinstance(outcome, Outcome)]
     if len(found) < len(outcomes) or sorted(o.number for o in found) != sorted(unit.numbers):
@@ -85,20 +87,18 @@ def check_outcomes(
             if not _is_of(getattr(outcome, name), hint):
                 raise ValueError(f"{name} is of another type")
         count = len(unit.folds) if unit.folds is not None else folds_of(outcome.number)
-        _check_lengths(outcome, len(outcome.folds) if unit.look or count is None else count)
-
-
-def _check_lengths(outcome: Outcome, count: int) -> None:
-    """Raise ValueError unless there is one of everything for every fold."""
-    one_each = outcome.folds, outcome.scores, outcome.is_exact, outcome.condition, outcome.radius
-    some = [each for each in (outcome.train_scores, outcome.times) if each is not None]
-    if outcome.folds.ndim != 1 or any(len(each) != count for each in (*one_each, *some)):
-        raise ValueError(f"these are not the outcomes of {count} folds")
-    for scores in (outcome.scores, outcome.train_scores):
-        if isinstance(scores, FoldScores):
-            columns = *scores.columns.values(), scores.is_known
-            if any(column is not None and column.shape != (count,) for column in columns):
-                raise ValueError(f"these are not the scores of {count} folds")
+        if unit.look or count is None:
+            count = len(outcome.folds)
+        # There is one of everything for every fold.
+        own = outcome.folds, outcome.scores, outcome.is_exact, outcome.condition, outcome.radius
+        some = [each for each in (outcome.train_scores, outcome.times) if each is not None]
+        if outcome.folds.ndim != 1 or any(len(each) != count for each in (*own, *some)):
+            raise ValueError(f"these are not the outcomes of {count} folds")
+        for scores in (outcome.scores, outcome.train_scores):
+            if isinstance(scores, FoldScores):
+                columns = *scores.columns.values(), scores.is_known
+                if any(column is not None and column.shape != (count,) for column in columns):
+                    raise ValueError(f"these are not the scores of {count} folds")
 
 
 @cache

@@ -1,4 +1,8 @@
-"""A source of rows as an evaluation sees it: how it is read, who judges, and kernels on it."""
+"""A source of rows as a search sees it: how it is read, its folds and scorers, and its kernels.
+
+A `Stream` takes the place of the arrays of a search; `PassKernel` has what one pass found about a
+kernel, and `Predictor` is the part of it that is sent to where rows are predicted.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +26,14 @@ from everyfold.operators.features import Standardised
 from everyfold.operators.gram import FoldErrors, FoldSums, Start, Sums
 from everyfold.operators.response import RidgeModels
 
+# Folds that costs and memory are estimated with where only a pass over the rows shows how many
+# there are: a usual number.
 _ASSUMED_FOLDS = 10
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A source of rows, how its targets and folds are read, and who judges.
+    """A source of rows, how its targets and folds are read, and its scorers.
 
     Attributes
     ----------
@@ -83,6 +89,7 @@ class Stream:
             return [self._view(choose_map(first.model, source, most_rows), members)]
         whole = scaling_of(scaler, self.moments.total)
         features = choose_map(first.model, ScaledRows(source, whole), most_rows)
+        # The map that is summed takes rows as they are in the source, and scales them itself.
         if not self.is_per_fold(first):
             return [self._view(Standardised.of(features, whole), members)]
         found = []
@@ -167,7 +174,7 @@ class PassKernel:
         found = []
         for sums in self.sums:
             of_view = sums.errors({fold: self.models[fold] for fold in sums.folds})
-            if of_view is None:
+            if of_view is None:  # a second pass computes them from values
                 return None
             found.append(of_view)
         return found[0] if len(found) == 1 else FoldErrors.joined(found)

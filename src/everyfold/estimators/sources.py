@@ -1,4 +1,7 @@
-"""Models on a source of rows: what can be fitted there, to which targets, batch by batch."""
+"""Models that are fitted to a source of rows: which ones can be, and their sums over its blocks.
+
+Kernel ridge models with a low-rank kernel follow from sums over rows, so that one pass suffices.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ class Reader:
 
     @property
     def sample(self) -> AnyArray:
-        """Dummy targets, used to look up metrics."""
+        """Dummy targets, used to find metrics."""
         return np.zeros(2) if self.classes is None else self.classes
 
     def target(self, y: Targets) -> Target:
@@ -222,6 +225,7 @@ class Summing:
                 "the weight (sample_weight, times class_weight) is zero for every row of the "
                 "source; at least one must be positive"
             )
+        # The sums of raw columns become those of features by the matrix T of the map.
         mixing = [view.features.T if view.start.is_raw else None for view in self.views]
         whole = [replace(sums, T=T) for sums, T in zip(found.sums, mixing, strict=True)]
         return replace(found, sums=whole)

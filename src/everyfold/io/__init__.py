@@ -1,4 +1,8 @@
-"""Where rows come from, and which of them are left out together."""
+"""Sources of rows, and which rows are left out together.
+
+A source gives rows in blocks, as often as asked and always the same: arrays, files, folders of
+files, iterators and Dask collections all look alike to the rest of the package.
+"""
 
 from everyfold.folds import Fold, Folds
 from everyfold.io.arrays import ArrayRows, IteratedRows

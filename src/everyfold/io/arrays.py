@@ -1,4 +1,7 @@
-"""Rows of arrays, of memory maps and of iterators."""
+"""Sources of rows that Python holds: arrays, memory maps, data frames and iterators.
+
+Arrays give blocks that are views where they can be; an iterator is started again for every pass.
+"""
 
 from __future__ import annotations
 
@@ -62,6 +65,7 @@ class ArrayRows(RowSource):
             X = X.tocsr()
         elif not hasattr(X, "shape"):
             X = np.asarray(X)
+        # X stays as it is, memory maps above all: every block is converted when it is read.
         columns = [c if c is None else np.asarray(c) for c in (y, sample_weight, fold)]
         self._data = Piece(X, *columns)
         shape = tuple(np.shape(X))
@@ -152,8 +156,8 @@ class IteratedRows(RowSource):
     def identity(self) -> Params:
         """See base class."""
         raise StreamError(
-            f"{self!r} cannot be recognised in another process, as a journal must; write the rows "
-            "to a Parquet file, or leave journal out"
+            f"{self!r} cannot be recognised in another process, as a checkpoint must; write the "
+            "rows to a Parquet file, or leave journal out"
         )
 
     def _peek(self) -> Piece:
@@ -161,10 +165,12 @@ class IteratedRows(RowSource):
         try:
             first = next(pieces, None)
         finally:
+            # What the generator has open is closed now, and not when it is garbage collected.
             if not self._is_once:
                 _close(pieces)
         if first is None:
             raise StreamError("there are no rows; the iterator ends at once")
+        # An iterator does not give its first piece again, so that it is kept for the only pass.
         self._peeked = [first] if self._is_once else []
         piece = _as_piece(first)
         if len(np.shape(piece.X)) != 2:

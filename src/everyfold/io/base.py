@@ -1,4 +1,9 @@
-"""What a source of rows is: any number of passes in blocks, which must agree."""
+"""The base class of sources of rows.
+
+A source can be read in any number of passes, in blocks of any size. Every pass is compared with the
+first one, so that rows that change between passes raise an error instead of giving wrong scores.
+The module also has what several threads need to share one pass.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +39,13 @@ from everyfold.io.samples import SAMPLE
 
 Result = TypeVar("Result")
 
-# Files are read in pieces of this many numbers at least, however small the blocks asked for, and of
-# this many rows at most, so that large blocks do not exist twice.
+# Files are read in pieces of this many numbers at least, however small the blocks asked for, since
+# every piece has its overhead; and of this many rows at most, so that large blocks, which are put
+# together from pieces, do not exist twice.
 _SMALLEST_PIECE = 2**16
 _LONGEST_PIECE = 2**16
-# Numbers that a block put together from pieces has room for at first: 32 MB.
+# Numbers that the memory of a block put together from pieces is for at first: 32 MB. A smaller
+# number would copy large blocks more often, a larger one waste memory where there are few rows.
 _FIRST_BUFFER = 2**22
 
 
@@ -72,7 +79,7 @@ class RowSource(ABC):
     first_row: int = 0
     most_rows: int = SAMPLE
     watch: Callable[[int, int | None], None] | None = None
-    """Told how many rows of a pass are done, and of how many; not in other processes."""
+    """Called with how many rows of a pass are done, and of how many; not in other processes."""
     _first: Tally | None = None
     _stamps: dict[Path, Stamp] | None = None
     _taken: dict[bytes, AnyArray] | None = None
@@ -91,6 +98,7 @@ class RowSource(ABC):
 
     def identity(self) -> Params:
         """What the same rows are known by in another process: files by size and time of writing."""
+        # What a source learns or is given later does not say which rows it has.
         late = {"_first", "_stamps", "_taken", "n_rows", "first_row", "watch"}
         known = {name: value for name, value in vars(self).items() if name not in late}
         files = {str(path): Stamp.of(path) for path in self._files()}
@@ -146,6 +154,7 @@ class RowSource(ABC):
             numbers = row_numbers(rows, self.n_rows)
             if self._taken is None:
                 return self._take(numbers)
+            # Only the last rows are kept: kernels of a pass draw their landmarks from the same.
             key = numbers.tobytes()
             if key not in self._taken:
                 self._taken = {key: self._take(numbers)}
@@ -153,7 +162,7 @@ class RowSource(ABC):
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Rows that are taken again, with no others in between, are read once; nobody writes."""
+        """Read rows that are taken again, with no others in between, once; do not write to them."""
         self._taken = {}
         try:
             yield
@@ -179,7 +188,7 @@ class RowSource(ABC):
 
     @contextmanager
     def _steady(self) -> Iterator[None]:
-        """Refuse files that changed since the first look at them, or that change meanwhile."""
+        """Refuse files that changed since they were first seen, or that change meanwhile."""
         self._compare_files()
         try:
             yield
@@ -208,6 +217,7 @@ class RowSource(ABC):
             block = check(piece, start, self.n_features, self.names)
             if not len(block):
                 continue
+            # A piece of a column of floats may look whole by chance; the first piece decides.
             if first.startswith("y of numbers") and block.y.dtype.kind in "iu":
                 block = replace(block, y=block.y.astype(np.float64))
             first = first or form(block)
@@ -258,6 +268,7 @@ class _Share(RowSource):
         """See base class: those whose turn it is."""
         turns, self._turns = self._turns, None
         assert turns is not None, "there is one pass"
+        # Copies: a reader may use the memory of a block again while another thread works on it.
         return turns.of(self._number, lambda: (block.copy() for block in self._source.blocks(size)))
 
     def _pieces(self, size: int) -> Generator[Piece, None, None]:
@@ -276,6 +287,7 @@ def gather(pieces: Iterable[tuple[int, AnyArray]], rows: AnyArray, n_features: i
     ascending, done = rows[order], 0
     if not len(rows):
         return X
+    # Pieces come in the order of the rows, so that each needs only the rows sorted up to its end.
     for start, piece in pieces:
         stop = int(np.searchsorted(ascending, start + len(piece)))
         X[order[done:stop]] = piece[ascending[done:stop] - start]
@@ -474,23 +486,22 @@ class Turns(Generic[Item]):
 
     def of(self, number: int, begin: Callable[[], Iterator[Item]]) -> Iterator[Item]:
         """The items of a thread; whose turn is first begins the iterator."""
-        while (item := self._next(number, begin)) is not None:
-            yield item
-
-    def _next(self, number: int, begin: Callable[[], Iterator[Item]]) -> Item | None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._is_over or self._turn % self._count == number)
-            if self._is_over:
-                return None
-            self._is_over = True  # unless there is another item
-            try:
-                self._items = begin() if self._items is None else self._items
-                item = next(self._items, None)
-                self._is_over = item is None
-            finally:
-                self._turn += 1
-                self._changed.notify_all()
-            return item
+        item: Item | None = None
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over or self._turn % self._count == number)
+                if self._is_over:
+                    return
+                self._is_over = True  # unless there is another item
+                try:
+                    self._items = begin() if self._items is None else self._items
+                    item = next(self._items, None)
+                    self._is_over = item is None
+                finally:
+                    self._turn += 1
+                    self._changed.notify_all()
+            if item is not None:
+                yield item
 
     def stop(self) -> None:
         """Have all threads come to an end."""
@@ -510,7 +521,7 @@ def by_threads(
 ) -> Answer:
     """What works on the items of some turns give, each in a thread, merged in their order.
 
-    The first is done by the thread that asks, which is the one that progress is told in.
+    The first is done by the calling thread, which is the one that reports progress.
     """
 
     def guarded(work: Callable[[], Answer]) -> Answer:
@@ -520,6 +531,7 @@ def by_threads(
             turns.stop()
             raise
 
+    # A thread that fails stops the others: they would wait forever for its turn to pass.
     with closing(turns), ThreadPoolExecutor(len(works) - 1) as pool:
         others = [pool.submit(guarded, work) for work in works[1:]]
         found = guarded(works[0])

@@ -1,4 +1,8 @@
-"""Rows in batches, each with the sets of rows that are left out together."""
+"""Blocks of rows, the checks of what a storage gives, and batches with the folds of their rows.
+
+A `Piece` is what a storage gives, unchecked; a `Block` is the same checked and in float64; a
+`Batch` has its rows sorted by fold, ready to be added up.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +24,11 @@ NEVER = -1
 # The set of all rows, where sets overlap.
 TOTAL = -2
 
-# Of what is summed of a batch: one number for each of its rows and columns.
+# Of what is summed of a batch: one number for each of its rows and columns. Larger batches make the
+# products of matrices a little faster; every thread holds one.
 BLOCK_BYTES = 32_000_000
 
+# Rows that are read at a time at most, however few columns they have.
 MOST_ROWS = 65_536
 
 
@@ -91,9 +97,10 @@ def array_batches(
     for start in told(range(0, n, height)):
         part = slice(start, min(n, start + height))
         weight = None if w is None else w[part]
-        if not is_disjoint:
+        if not is_disjoint:  # no order puts the rows of every set together: positions instead
             yield Batch(X[part], z[part], weight, _overlapping(ascending, part))
             continue
+        # Rows of a fold that are together need no copy; others are sorted once.
         order, found = by_fold(fold[part])
         if order is None:
             yield Batch(X[part], z[part], weight, found)
@@ -157,7 +164,7 @@ class Block:
         return len(self.X)
 
     def copy(self) -> Block:
-        """The same in arrays of its own, which nobody writes to."""
+        """The same in arrays of its own, which no reader writes to."""
         weight, fold = (v if v is None else v.copy() for v in (self.sample_weight, self.fold))
         return Block(self.X.copy(), self.y.copy(), weight, fold, self.start)
 
@@ -240,7 +247,7 @@ def _target(y: AnyArray, rows: range) -> AnyArray:
             f"{span(rows)}: y has type {y.dtype} and shape {y.shape}; it must be numbers, or "
             "one-dimensional labels"
         )
-    elif y.dtype.kind == "O":
+    elif y.dtype.kind == "O":  # only objects can be None, NA or NaN beside labels
         missing = [i for i, label in enumerate(y) if _is_missing(label)]
         if missing:
             row = rows[missing[0]]
@@ -310,7 +317,7 @@ def column_names(X: Matrix) -> tuple[str, ...] | None:
 
 
 def form(block: Block) -> str:
-    """What a block has, apart from its rows."""
+    """What a block has besides its rows."""
     kinds = {"f": "numbers", "i": "whole numbers", "u": "whole numbers", "b": "truth values"}
     y = (
         f"{block.y.shape[1]} columns"

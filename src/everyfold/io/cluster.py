@@ -1,4 +1,8 @@
-"""A Dask cluster: what is sent there once, chains of work that stay where they are, lost parts."""
+"""Work on a Dask cluster: maps over items, and sums over partitions that stay where they are.
+
+Data that all tasks need are sent to each worker once. What a worker had when it died is computed
+again by the others, and errors of the connection are raised as `ClusterError`, with the remedy.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ _FAN_IN = 8
 # the results of dead workers again, but not what was sent to them, whose tasks it cancels; and
 # submit(retries=...) would repeat the errors of users' functions, which are not a matter of luck.
 _TRIES = 3
-# Seconds that a cluster without workers is waited for.
+# Seconds that a cluster without workers is waited for: batch systems take a while to start some.
 _PATIENCE = 60.0
 
 
@@ -174,7 +178,7 @@ class Cluster:
         return [address for i in range(most) for address, count in counts.items() if i < count]
 
     def _cancel(self, futures: list[Lazy]) -> None:
-        """Have nobody work on these any longer, if there is a cluster to tell."""
+        """Stop all work on these, if the cluster is still there."""
         if self._client.status == "running":
             self._client.cancel(futures, force=True)
 
@@ -202,19 +206,19 @@ class Cluster:
         work: Callable[[Item], Result],
         merge: Callable[[Result, Result], Result],
         groups: Sequence[Sequence[Item]],
-        tell: Callable[[Item], None] | None = None,
+        report: Callable[[Item], None] | None = None,
     ) -> Result:
         """``work`` of all items, put together by ``merge``.
 
         Items of a group are worked on one after the other, each result added to what is there, so
         that few of them are held at a time and none travels; groups are then merged as a tree.
         Futures that an item ``needs`` come to its worker and are handed to ``item.having``.
-        ``tell`` is called with every item that got done.
+        ``report`` is called with every item that got done.
         """
         for tries in reversed(range(_TRIES)):
             try:
                 with self.sent((work, merge)) as functions, self._speaking():
-                    found: Result = self._reduced(functions, groups, tell)
+                    found: Result = self._reduced(functions, groups, report)
                     return found
             except CancelledError:
                 if not tries or self._client.status != "running":
@@ -225,7 +229,7 @@ class Cluster:
         self,
         functions: Lazy,
         groups: Sequence[Sequence[Item]],
-        tell: Callable[[Item], None] | None,
+        report: Callable[[Item], None] | None,
     ) -> Lazy:
         every: list[Lazy] = []
 
@@ -239,8 +243,8 @@ class Cluster:
                 found: Lazy = None
                 for item in group:
                     found = submit(_step, item, getattr(item, "needs", {}), found)
-                    if tell is not None:
-                        found.add_done_callback(partial(_report_done, tell, item))
+                    if report is not None:
+                        found.add_done_callback(partial(_report_done, report, item))
                 ends.append(found)
             while len(ends) > 1:
                 parts = [ends[i : i + _FAN_IN] for i in range(0, len(ends), _FAN_IN)]
@@ -270,6 +274,7 @@ class Cluster:
         except (CommClosedError, RPCClosed, TimeoutError) as error:
             raise ClusterError(_LOST) from error
         except (Exception, CancelledError) as error:
+            # A closed client raises whatever its threads were at.
             if self._client.status == "running":
                 raise
             raise ClusterError(_LOST) from error
@@ -282,12 +287,13 @@ _LOST = (
 )
 
 
-def _report_done(tell: Callable[[Item], None], item: Item, future: Lazy) -> None:
+def _report_done(report: Callable[[Item], None], item: Item, future: Lazy) -> None:
     if future.status == "finished":
-        tell(item)
+        report(item)
 
 
 def _step(functions: tuple[Lazy, Lazy], item: Lazy, needs: dict[Lazy, Lazy], before: Lazy) -> Lazy:
+    # The result so far is an argument, so that the scheduler runs a chain where its result is.
     work, merge = functions
     found = work(item.having(needs) if needs else item)
     return found if before is None else merge(before, found)

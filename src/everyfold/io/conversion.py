@@ -1,4 +1,8 @@
-"""Sources of rows that need not fit in memory: read in blocks, the same rows in every pass."""
+"""From what users pass to a source of rows: `as_source`.
+
+It chooses the class by the type of the argument or the ending of the file name, and refuses options
+that do not apply to it.
+"""
 
 from __future__ import annotations
 
@@ -84,20 +88,16 @@ def _file(path: Path, given: Params) -> RowSource:
             f"{path} is not a kind of file that can be read in blocks: its name must end in "
             f"{', '.join(ENDINGS)}; of a .npy file, give np.load(path, mmap_mode='r')"
         )
-    return kind(path, **_options(kind, f"{path}", given))  # type: ignore[call-arg]
-
-
-def _options(kind: type[RowSource], called: str, given: Params) -> Params:
-    """What a file is read by, if nothing is too much or missing."""
     if kind is SvmlightRows:
-        _allow(given, called, "n_features", needs="n_features")
+        _allow(given, f"{path}", "n_features", needs="n_features")
     else:
-        _allow(given, called, "target", "sample_weight", "fold", needs="target")
-    return given
+        _allow(given, f"{path}", "target", "sample_weight", "fold", needs="target")
+    return kind(path, **given)  # type: ignore[call-arg]
 
 
 def _folder(paths: Paths, given: Params) -> RowSource:
     called = f"{paths}" if isinstance(paths, str | Path) else "a list of files"
+    # The files are not listed here, so that their kind follows from the options.
     if "n_features" in given:
         _allow(given, called, "n_features")
     elif "target" not in given:

@@ -1,4 +1,8 @@
-"""Rows of Dask collections and of folders on a Dask cluster: passes run where the rows are."""
+"""Rows of Dask collections, and of folders that the workers of a Dask cluster read.
+
+A pass runs where the rows are: every worker adds up its own partitions, and only the sums are sent.
+Without a cluster, partitions are computed in this process, one after the other.
+"""
 
 from __future__ import annotations
 
@@ -151,16 +155,16 @@ class DaskRows(RowSource):
         return cluster.reduce(work, merge, cluster.chains(parts), self._counted())
 
     def _counted(self) -> Callable[[_Partition], None] | None:
-        """What reports the partitions that are done, if somebody listens."""
+        """What reports the partitions that are done, if progress is watched."""
         watch, done = self.watch, [0]
         if watch is None:
             return None
 
-        def tell(part: _Partition) -> None:
+        def report(part: _Partition) -> None:
             done[0] += part.n_rows or 0
             watch(done[0], self.n_rows)
 
-        return tell
+        return report
 
     def reduce(
         self,
@@ -169,6 +173,7 @@ class DaskRows(RowSource):
         threads: int = 1,
     ) -> Result:
         """See base class: by the workers of the cluster; by threads only where there is none."""
+        # Workers have threads of their own, each with a partition.
         if threads > 1 and self.cluster is None:
             return super().reduce(work, merge, threads)
         result: Result
@@ -417,6 +422,7 @@ def _culled(
     from dask.delayed import delayed
 
     piece = delayed(make, pure=False)(*parts, **columns)
+    # The graph of one partition alone: tasks are sent one by one.
     graph = dict(piece.__dask_graph__().cull({piece.key}))
     graph = {key: node for key, node in graph.items() if key not in known}
     wanted = {key for node in graph.values() for key in node.dependencies}

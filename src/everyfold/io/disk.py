@@ -1,4 +1,8 @@
-"""Files that are on disk before they count: whole ones by their names, and locks of them."""
+"""Files that count only once they are complete and on disk, and locks of files.
+
+A file is written under another name and renamed at the end, so that a process that dies or a full
+disk never leaves half of one.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ except ImportError:  # no POSIX system: partial files of dead runs stay, and not
 
 def is_special(path: Path) -> bool:
     """Whether it is a device, a pipe or the like, which nothing may take the place of."""
+    # Names such as /dev/stdout may be links to regular files, and are no less streams for that.
     is_stream = path.is_absolute() and path.parts[1:2] in (("dev",), ("proc",))
     return is_stream or (path.exists() and not path.is_file() and not path.is_dir())
 
@@ -39,25 +44,20 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         return
     target = path.resolve()
     with partial_file(target) as partial:
-        with _naming(path), partial.open("r+b") as file:
-            if target.exists():
-                partial.chmod(stat.S_IMODE(target.stat().st_mode))
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with partial.open("r+b") as file:
+                if target.exists():
+                    partial.chmod(stat.S_IMODE(target.stat().st_mode))
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            if error.errno is None or error.filename is not None:
+                raise
+            # That of a full disk does not name the file.
+            raise OSError(error.errno, error.strerror, str(path)) from error
         partial.replace(target)
     sync_folder(target.parent)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Say which file it is that cannot be written; a full disk does not."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno is None or error.filename is not None:
-            raise
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def sync_folder(path: Path) -> None:
@@ -98,6 +98,7 @@ def remove_dead(target: Path) -> None:
     """Remove partial files of the target whose processes have ended."""
     for old in target.parent.glob(f"{glob.escape(_beginning(target))}*.partial"):
         is_ours = re.fullmatch(r"\d+\.partial", old.name.removeprefix(_beginning(target)))
+        # The lock of a living process cannot be had, and its file stays.
         if fcntl is not None and is_ours and old.is_file() and not old.is_symlink():
             with suppress(OSError), _locked(old):
                 old.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""Which fold a row of a source belongs to, by its number or by a column: no shuffle needed."""
+"""Which fold each row of a source belongs to.
+
+The fold follows from the number of the row or from a column, block by block, so that no list of all
+rows is needed and nothing is shuffled.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,17 @@ from everyfold._typing import Index, Splitter
 from everyfold.io.base import RowSource
 from everyfold.io.blocks import Block
 
+# The same as scikit-learn's.
 DEFAULT_FOLDS = 5
 
 
 class FoldRule(ABC):
-    """The fold of every row; −1 is a row that is never held out."""
+    """The fold of every row; −1 is a row that is never held out.
 
-    @property
-    @abstractmethod
-    def n_folds(self) -> int | None:
-        """The number of folds, None if only the rows tell."""
+    ``n_folds`` is the number of folds, None if only the rows show it.
+    """
+
+    n_folds: int | None
 
     @abstractmethod
     def numbers(self, block: Block) -> Index:
@@ -31,34 +36,24 @@ class FoldRule(ABC):
 
 @dataclass(frozen=True)
 class Consecutive(FoldRule):
-    """t runs of consecutive rows, as scikit-learn's ``KFold`` without shuffling."""
+    """Runs of consecutive rows, as scikit-learn's ``KFold`` without shuffling."""
 
     n: int
-    t: int
-
-    @property
-    def n_folds(self) -> int | None:
-        """See base class."""
-        return self.t
+    n_folds: int
 
     def numbers(self, block: Block) -> Index:
         """See base class."""
-        sizes = np.full(self.t, self.n // self.t, dtype=np.intp)
-        sizes[: self.n % self.t] += 1
+        sizes = np.full(self.n_folds, self.n // self.n_folds, dtype=np.intp)
+        sizes[: self.n % self.n_folds] += 1
         rows = np.arange(block.start, block.start + len(block))
         return np.searchsorted(np.cumsum(sizes), rows, side="right")
 
 
-@dataclass(frozen=True)
 class GivenFolds(FoldRule):
     """A number for every row."""
 
-    fold: Index
-
-    @property
-    def n_folds(self) -> int | None:
-        """See base class."""
-        return len(np.unique(self.fold[self.fold >= 0]))
+    def __init__(self, fold: Index) -> None:
+        self.fold, self.n_folds = fold, len(np.unique(fold[fold >= 0]))
 
     def numbers(self, block: Block) -> Index:
         """See base class."""
@@ -68,10 +63,7 @@ class GivenFolds(FoldRule):
 class Column(FoldRule):
     """The fold column of the source."""
 
-    @property
-    def n_folds(self) -> int | None:
-        """See base class."""
-        return None
+    n_folds = None
 
     def numbers(self, block: Block) -> Index:
         """See base class."""
@@ -82,10 +74,7 @@ class Column(FoldRule):
 class Everything(FoldRule):
     """No folds: a fit on all rows."""
 
-    @property
-    def n_folds(self) -> int | None:
-        """See base class."""
-        return 0
+    n_folds = 0
 
     def numbers(self, block: Block) -> Index:
         """See base class."""

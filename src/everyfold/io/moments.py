@@ -1,4 +1,7 @@
-"""Means and variances of columns from sums over rows, and what rows are scaled by with them."""
+"""Means and variances of columns, added up over blocks and over folds.
+
+They give the scaling of a `StandardScaler` for the training rows of every fold from one pass.
+"""
 
 from __future__ import annotations
 
@@ -34,6 +37,8 @@ class Moments:
 
     def __add__(self, other: Moments) -> Moments:
         count = self.count + other.count
+        # About the means of their own rows, sums of squares lose no digits; what the two means
+        # differ by is added.
         step = other.mean - self.mean
         share = other.count / count
         return Moments(
@@ -77,6 +82,8 @@ class FoldMoments:
 
     def rest(self, fold: int) -> Moments:
         """Of all rows but those of a fold."""
+        # Added up, and not subtracted from the total, which would lose digits; in a fixed order, so
+        # that results do not depend on who was ready first.
         others = [self.parts[k] for k in sorted(self.parts) if k != fold]
         if not others:
             raise ValueError(f"cv: fold {fold} leaves no training rows; use smaller folds")
@@ -95,6 +102,7 @@ class Scaling:
         """What makes means 0 and variances 1; columns that are constant up to rounding stay."""
         mean, variance, n = moments.mean, moments.variance, moments.count
         eps = np.finfo(np.float64).eps
+        # scikit-learn's bound on what rounding leaves of a constant column.
         is_constant = variance <= n * eps * variance + (n * mean * eps) ** 2
         scale = np.where(is_constant, 1.0, np.sqrt(variance))
         ones = np.ones_like(mean)

@@ -1,4 +1,7 @@
-"""Rows that are held in memory, as feature maps look at them."""
+"""What feature maps see of the rows they are chosen from: their number, and some of them.
+
+Landmarks are drawn from arrays, and from sources, by the same code through this protocol.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,8 @@ from numpy.typing import NDArray
 
 from everyfold._typing import Matrix
 
-# Rows, drawn uniformly, that landmarks of more rows than that are chosen from.
+# Rows, drawn uniformly, that landmarks of more rows than that are chosen from: more of them make
+# better landmarks, and take more memory and time.
 SAMPLE = 20_000
 
 

@@ -1,4 +1,8 @@
-"""Rows of LIBSVM files, read piece by piece."""
+"""Rows of files in the format of LIBSVM and SVMlight, read in pieces.
+
+scikit-learn parses the lines; this module cuts the file, finds out whether indices start at 0 or 1,
+and says which line is wrong.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ from scipy import sparse
 from everyfold.io.base import RowSource, naming, piece_rows
 from everyfold.io.blocks import NoMemoryError, Piece, StreamError, positive
 
-# Bytes that are read at a time.
+# Bytes that are read at a time where the text is searched.
 _TEXT_BYTES = 2**20
 
 _OPENERS: dict[str, Callable[[Path, Literal["rb"]], Any]] = {
@@ -97,21 +101,20 @@ class SvmlightRows(RowSource):
     def find_base(self) -> int:
         """The first index, 0 or 1; the text is searched for it once."""
         if self._base is None:
-            self._base = self._searched()
+            with self._open() as file:
+                while lines := file.readlines(_TEXT_BYTES):
+                    text = b"".join(lines)
+                    # Searching the text is fast; only where that finds something, comments have
+                    # to be left out.
+                    if (b" 0:" in text or b"\t0:" in text) and any(map(_has_index_0, lines)):
+                        self._base = 0
+                        return 0
+            self._base = 1
         return self._base
 
     def begin_with(self, base: int) -> None:
-        """Let the first index be this, if nobody has said what it is."""
+        """Let the first index be this, unless zero_based says what it is."""
         self._base = base if self._is_open else self._base
-
-    def _searched(self) -> int:
-        with self._open() as file:
-            while lines := file.readlines(_TEXT_BYTES):
-                text = b"".join(lines)
-                # Searching the text is fast; only where that hits, comments have to be told apart.
-                if (b" 0:" in text or b"\t0:" in text) and any(map(_has_index_0, lines)):
-                    return 0
-        return 1
 
     def span(self) -> tuple[int, int]:
         """The smallest and the largest index of all rows; (1, 0) if there is none.
@@ -140,6 +143,7 @@ def _parse(lines: list[bytes], start: int, n_features: int, base: int) -> Piece:
         refuse_line(lines, start, n_features, base)
         stop = start + len(lines) - 1
         raise StreamError(f"lines {start} to {stop} are malformed ({error})") from error
+    # The parser reads on where an index is out of range, so that this is checked afterwards.
     if X.shape[1] > n_features + base or X.indices.min(initial=base) < base:
         refuse_line(lines, start, n_features, base)
     shape = (len(y), n_features)

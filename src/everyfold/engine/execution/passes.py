@@ -133,7 +133,7 @@ def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
 
 @contextmanager
 def _isolated(stream: Stream, members: Sequence[Candidate], failures: Failures) -> Iterator[None]:
-    """Note an error as that of some candidates, unless it is everyone's or is to be raised."""
+    """Keep an error as that of some candidates, unless it is of all or is to be raised."""
     try:
         yield
     except (MemoryError, StructureError, StreamError, ClusterError, _BadFolds):
@@ -158,6 +158,7 @@ def _kernels(
         for of_view in sums:
             models |= _fold_models(stream, members, of_view)
         return [PassKernel(members, views, sums, models)]
+    # One ridge of several failed, and it is not known which.
     if len(members) == 1:
         failures |= failed
         return []
@@ -272,7 +273,7 @@ def scores_from_sums(
     for kernel in kernels:
         errors = kernel.errors()
         if errors is None or not errors.weight.all():  # scikit-learn knows what weight 0 is worth
-            return None
+            return None  # a second pass has the values themselves
         table = score_errors(stream.metrics, errors)
         if table is None:
             return None
@@ -292,6 +293,7 @@ def score_values(
     stream: Stream, kernels: Sequence[PassKernel], height: int, *, is_weighted: bool
 ) -> Table:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
+    # With weights, scikit-learn's scorers decide what they do with them, from all values together.
     metrics = {} if is_weighted else stream.metrics
     is_added = metrics and all(m is not None and is_mean(m) for m in metrics.values())
     values = _values_of(stream, kernels, height)

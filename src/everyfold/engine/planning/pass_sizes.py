@@ -1,4 +1,7 @@
-"""Candidates on a source of rows, cut into passes: as many kernels each as memory allows."""
+"""Candidates on a source of rows, cut into passes.
+
+A pass has as many kernels as memory allows and, with a checkpoint, as many as take half a minute.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +25,12 @@ from everyfold.io.samples import SAMPLE
 from everyfold.linalg.blas import thread_budget
 from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, fits, sample_rows
 
-# What the sums of one pass may take, if it is less than their share of free memory.
+# What the sums of one pass may take, if it is less than their share of free memory. More would
+# save passes, less memory.
 MOST_BYTES = 1_000_000_000
 
-# Seconds after which a pass should end where a journal keeps what was finished.
+# Seconds after which a pass should end where a checkpoint keeps what was finished: shorter passes
+# lose less when a search dies, but read the rows more often.
 LONGEST = 30.0
 
 
@@ -33,50 +38,37 @@ def cut_passes(data: Data, workers: int) -> list[Unit]:
     """The passes over a source, given how many of them may run at a time."""
     stream, elsewhere = data.stream, data.stream.source.workers()
     memory = None if elsewhere is None else elsewhere.memory
-    room = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
+    most_bytes = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
     kernels = _kernels(data)
     needed = [sums_bytes(_summed(stream, own).width, stream.n_folds) for own in kernels]
-    drawn = _drawn(stream, kernels)
-    room /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(room))))
+    # The number of rows that landmarks are chosen from: the same in all passes.
+    drawn = sample_rows(stream.source.n_features, widest(data))
+    # Passes that run at the same time share the memory.
+    most_bytes /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(most_bytes))))
     batches: list[list[list[Candidate]]] = [[]]
     taken, spent = 0, 0.0
     for members, own in zip(kernels, needed, strict=True):
         seconds = _cost(stream, [members], drawn).seconds if stream.has_journal else 0.0
-        if batches[-1] and (taken + own > room or spent + seconds > LONGEST):
+        if batches[-1] and (taken + own > most_bytes or spent + seconds > LONGEST):
             batches.append([])
             taken, spent = 0, 0.0
         batches[-1].append(members)
         taken, spent = taken + own, spent + seconds
     # How many threads add up shows in the last digits, and depends on what memory is free: a search
-    # that a journal lets go on has one, and with it the digits of one that was not interrupted.
+    # with a checkpoint has one, and with it the digits of one that was not interrupted.
     is_alone = elsewhere is not None or stream.has_journal or 1 < workers <= len(batches)
-    threads = 1 if is_alone else _threads(data, workers)
-    return [_affordable(stream, batch, drawn, threads) for batch in batches]
-
-
-def _threads(data: Data, workers: int) -> int:
-    """How many threads there are for the blocks of a pass: as many as there may be workers or BLAS.
-
-    None has fewer than two blocks.
-    """
-    blocks = (data.stream.source.n_rows or 0) // block_height(data)
-    return max(1, min(max(workers, thread_budget()), int(cpu_count()), blocks // 2))
-
-
-def _affordable(
-    stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int
-) -> Unit:
-    """A pass by as many threads as half of the free memory holds the batches and sums of."""
-    room = 2 * SHARE_OF_MEMORY * available_memory()
-    while threads > 1 and _cost(stream, batch, drawn, threads).memory > room:
-        threads -= 1
-    return _unit(stream, batch, drawn, threads)
-
-
-def _drawn(stream: Stream, kernels: Sequence[Sequence[Candidate]]) -> int:
-    """How many rows landmarks are chosen from, here: the same in all passes."""
-    widest = max(_summed(stream, own).width for own in kernels)
-    return sample_rows(stream.source.n_features, widest)
+    blocks = (stream.source.n_rows or 0) // block_height(data)
+    most = 1
+    if not is_alone:  # as many as there may be workers or BLAS, and no fewer than two blocks each
+        most = max(1, min(max(workers, thread_budget()), int(cpu_count()), blocks // 2))
+    half = 2 * SHARE_OF_MEMORY * available_memory()
+    units = []
+    for batch in batches:
+        threads = most
+        while threads > 1 and _cost(stream, batch, drawn, threads).memory > half:
+            threads -= 1
+        units.append(_unit(stream, batch, drawn, threads))
+    return units
 
 
 def _kernels(data: Data) -> list[list[Candidate]]:
@@ -109,11 +101,11 @@ def _cost(
     """What a pass for some kernels costs."""
     source, kernels = stream.source, [_summed(stream, members) for members in batch]
     shape, passes = (source.n_rows or 0, source.n_features), 1 if stream.is_one_pass else 2
-    sample = _looked_at(stream, batch, drawn)
+    sample = _sampled_rows(stream, batch, drawn)
     return source_pass(shape, kernels, stream.n_folds, passes, sample, threads)
 
 
-def _looked_at(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
+def _sampled_rows(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
     n = stream.source.n_rows or drawn
     return max(structure_of(members[0].model).looks_at(n, drawn) for members in batch)
@@ -131,7 +123,7 @@ def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, thre
 def sample_notes(data: Data, units: Sequence[Unit]) -> list[str]:
     """Say where landmarks are drawn from fewer rows than usual."""
     drawn, rows = units[0].drawn, data.stream.source.n_rows or SAMPLE
-    if drawn >= min(SAMPLE, rows) or not _looked_at(data.stream, _kernels(data), drawn):
+    if drawn >= min(SAMPLE, rows) or not _sampled_rows(data.stream, _kernels(data), drawn):
         return []
     return [
         f"landmarks are drawn from {drawn} rows, and not from {min(SAMPLE, rows)}, which with "
@@ -185,14 +177,14 @@ def has_stand_in(data: Data, candidate: Candidate) -> bool:
 
 def stand_in_notes(data: Data) -> list[str]:
     """Say what is fitted in place of an estimator that cannot be fitted to the rows."""
-    if data.stream is None and fits(data.n, data.n):
-        return []
+    why = "cannot be fitted to a source of rows"
+    if data.stream is None:
+        if fits(data.n, data.n):
+            return []
+        why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
     found = (c.parts.final for c in data.candidates.values() if has_stand_in(data, c))
     estimator = next(found, None)
     if estimator is None:
         return []
     kind = "KernelClassifier" if is_classifier(estimator) else "KernelRegressor"
-    why = "cannot be fitted to a source of rows"
-    if data.stream is None:
-        why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
     return [f"{type(estimator).__name__} {why}; best_estimator_ is the {kind} of the same model"]
