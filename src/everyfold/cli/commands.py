@@ -167,7 +167,7 @@ def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
     intervals = None if job.extras.interval is None else job.conformal(fitted)
     if job.extras.proba:
         fitted = job.calibrated(fitted)
-    modelfile.save(path, job.choice, job.data, params, modelfile.StoredModel(fitted, intervals))
+    modelfile.save(path, job.choice, job.data, params, fitted, intervals)
     return f"{job.choice}, {output.as_words(params)}"
 
 
