@@ -1,4 +1,4 @@
-"""The manners of a Unix tool: messages on stderr, exit codes, and never a traceback.
+"""Messages on stderr, exit codes as Unix tools have them, and never a traceback.
 
 typer prints the errors below and ends the process with their exit codes.
 """
@@ -27,7 +27,7 @@ class BadInput(typer.BadParameter):
     """Something the user can put right: a file, an option, a value. Exit code 2."""
 
     def show(self, file: IO[str] | None = None) -> None:
-        """Print the message, in the way of all messages here."""
+        """Print the message like all others of the command line."""
         say(f"error: {_one_line(self.message)}")
 
 
@@ -85,7 +85,8 @@ def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
             yield
             sys.stdout.flush()
     except BrokenPipeError as error:
-        # Nobody reads any more: what is still buffered goes nowhere, and nobody complains.
+        # The reader has gone, as `| head` does. What is still buffered goes nowhere, or Python
+        # would complain at its end; 141 is what a shell reports of SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from error
     except KeyboardInterrupt as error:

@@ -3,7 +3,7 @@
 Nothing is unpickled: skops builds objects of the types it trusts and of those named here, and
 refuses a file with any other. Types alone make no file harmless, so that sizes, signs and finite
 numbers are checked, too: libsvm reads as far as the sizes say that it is given, and a few wrong
-numbers would give predictions that nobody could tell from right ones. The format is documented in
+numbers would give predictions that look right. The format is documented in
 ``docs/cli.md``.
 """
 
@@ -30,9 +30,9 @@ from sklearn.svm import SVC, SVR
 import everyfold
 from everyfold._typing import AnyArray, Estimator, Matrix, Params
 from everyfold.cli.errors import BadInput, naming
-from everyfold.cli.input import check_archive, read_bytes
 from everyfold.cli.models import ChosenModel
-from everyfold.cli.settings import check_level
+from everyfold.cli.readers import check_archive, read_bytes
+from everyfold.cli.study import check_level
 from everyfold.cli.table import Layout, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.kept_models import FoldRefits, Shared

@@ -1,4 +1,9 @@
-"""The models of the command line, their parameters, and grids of them: given, usual or grown."""
+"""The models of the command line, their parameters, and grids of them: given, usual or grown.
+
+A ``ChosenModel`` is what ``--model``, ``--kernel`` and the target come to; it makes the estimator
+and knows its parameters. The second half reads ``--grid``, and has default grids, half a decade
+between two values, around what the data suggest.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,8 @@ Grid: TypeAlias = dict[str, list[Value]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic", "huber-svc", "quadratic-svr")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
-# Of a parameter, of a grid, and of a polynomial.
+# What a typing error would exceed, of a parameter, of a grid, and of a polynomial: beyond a degree
+# of 100 powers overflow.
 MOST_VALUES, MOST_CANDIDATES, MOST_DEGREE = 10_000, 1_000_000, 100
 
 # From so many numbers on, a target with a single other cell is one with a bad cell.
