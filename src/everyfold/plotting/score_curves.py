@@ -1,4 +1,7 @@
-"""Scores over one parameter."""
+"""Scores over one parameter, and over the rank of the kernel matrix.
+
+Both plots have one line for each candidate or combination of the other parameters.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +122,7 @@ class CVCurveDisplay:
         display = cls(lines=lines, best=best, order=order, **names)
         return display.plot(ax=ax)
 
-    def _look(self, ax: Axes) -> None:
+    def _show_the_best(self, ax: Axes) -> None:
         """Show what is near the best: hopeless scores must not flatten the lines of all others."""
         scores = np.concatenate([scores for _, _, scores, _ in self.lines])
         errors = np.concatenate([errors for *_, errors in self.lines])
@@ -159,7 +162,7 @@ class CVCurveDisplay:
             place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
             place = place if len(handles) > MOST_BANDS else {"loc": "best"}
             ax.legend(handles=handles, frameon=False, fontsize="small", **place)
-        self._look(ax)
+        self._show_the_best(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 

@@ -1,4 +1,8 @@
-"""The numbers of a search that are worth a picture."""
+"""The scores and parameters of ``cv_results_``, as plots and reports read them.
+
+``ScoreTable`` works with every fitted search, also scikit-learn's own. The rest of the module turns
+numbers, parameters and names into short words.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from everyfold._progress import printable, rounded
 from everyfold._typing import AnyArray, Array, Mask, Params, Search
 
+# Parameters that come first, as the one along which a curve is read.
 RIDGES = ("alpha", "C")
-
 
 # Axes of matplotlib, which need not be installed.
 Axes: TypeAlias = Any
@@ -38,7 +42,7 @@ def new_axes() -> Axes:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The numbers of a search that are worth a picture."""
+    """The scores of a search by one metric, and the parameters of its candidates."""
 
     results: Params
     metric: str

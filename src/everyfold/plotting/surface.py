@@ -1,4 +1,7 @@
-"""The cross-validation surface over two parameters."""
+"""The cross-validation surface over two parameters.
+
+A grid is drawn as cells, a random search as points. Colours resolve the scores near the best.
+"""
 
 from __future__ import annotations
 

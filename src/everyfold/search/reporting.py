@@ -1,4 +1,8 @@
-"""The report of a search, and its view in notebooks."""
+"""The report of a search, and its view in notebooks.
+
+``findings_of`` asks a fitted search for what a report needs and its attributes do not have, in
+words where it is not known. The page itself is made by ``everyfold.report``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,8 @@ from everyfold.report.page import Findings, page
 from everyfold.search.assessment import HonestScore
 from everyfold.search.fit_inputs import FitInputs
 
-# Of the call that repeats a search.
+# Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn
+# prints estimators.
 MOST_LETTERS = 4000
 
 
@@ -124,7 +129,7 @@ def findings_of(
     honest: HonestScore | None = None,
     title: str | None = None,
 ) -> Findings:
-    """What a search says of itself; in words where something is not known."""
+    """What a report needs beside the attributes; in words where something is not known."""
     held = _without_values(search)
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
