@@ -86,7 +86,7 @@ class ReportedSearch(ResultView):
         predictions, the rows that were predicted wrongly, all candidates in a table that can be
         sorted and filtered, the plan, and the call that repeats the search. If the search lacks
         something (folds, held-out values, a winner), that part is left out, and the page says why.
-        Plots need matplotlib.
+        The page needs jinja2 (``everyfold[report]``), its plots matplotlib.
 
         Parameters
         ----------
