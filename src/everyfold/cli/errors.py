@@ -60,7 +60,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "did you mean 'svc'? Known are svc, svr"
     """
     a, names = word.lower(), list(known)
-    # How alike two words are, swapped letters above wrong ones.
+    # How alike two words are, swapped letters ("scv") above wrong ones.
     alike = [
         difflib.SequenceMatcher(None, a, b.lower()).ratio() + 0.1 * (sorted(a) == sorted(b.lower()))
         for b in names
@@ -119,6 +119,7 @@ def _speak_warnings(is_quiet: bool) -> None:
             say(f"warning: {words}")
 
     warnings.simplefilter("default")
+    # Who runs a command can change nothing about these: they are for who writes Python.
     for hidden in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning):
         warnings.simplefilter("ignore", hidden)
     warnings.showwarning = show  # type: ignore[assignment]

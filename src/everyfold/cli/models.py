@@ -281,6 +281,7 @@ def _default(name: str, choice: ChosenModel, data: TableData, seed: int) -> list
     if choice.ridge_scaling == "mean":  # the same ridges
         n = data.shape[0]
         scale = scale * n if name == "C" else scale / n
+    # Powers of ten from where to where.
     low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
     if name == "gamma":
         scale = central_gamma(choice, data, seed)
@@ -333,6 +334,7 @@ def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
 def _beyond(values: Sequence[Value], side: str) -> list[Value]:
     """Three values further at the same ratio, or none if the values are not of that kind."""
     numbers = _numbers(values)
+    # Zero and negative values have no ratio, and degrees no values between.
     if numbers[0] <= 0 or isinstance(numbers[0], int):
         return []
     near, end = (numbers[1], numbers[0]) if side == "smallest" else (numbers[-2], numbers[-1])

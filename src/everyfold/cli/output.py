@@ -83,7 +83,7 @@ def check_plot(path: Path | None, job: Job) -> None:
     except ImportError as error:
         remedy = "which is not installed; run pip install 'everyfold[plot]'"
         raise BadInput(f"--plot needs matplotlib, {remedy}") from error
-    matplotlib.use("Agg")
+    matplotlib.use("Agg")  # needs no display, as over ssh
     known = FigureCanvasBase.get_supported_filetypes()
     if path.suffix.lstrip(".").lower() not in known:
         raise BadInput(f"--plot {path}: the name must end in one of {', '.join(sorted(known))}")
@@ -110,7 +110,7 @@ def records(outcome: StudyResult) -> list[Params]:
     )
     splits = [key for i in range(folds) if (key := f"split{i}_test_score") in results]
     place = results["rank_test_score"].astype(float)
-    place[outcome.search.best_index_] = 0
+    place[outcome.search.best_index_] = 0  # of ties the one that was taken
     return [
         {
             "rank": int(results["rank_test_score"][k]),
@@ -136,6 +136,7 @@ def show_table(outcome: StudyResult, top: int) -> None:
         cells += [_score(row[name]) for name in ("mean_test_score", "standard_error")]
         cells += ["yes" if row["is_exact"] else "no", _score(row["confirmed_test_score"])]
         table.add_row(*(Text(cell) for cell in cells[: len(header)]))
+    # A pipe has no width, and rich would break lines at 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     with console.capture() as captured:
         console.print(table)
@@ -218,7 +219,7 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[
     with writing(path) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
         csv.writer(text, lineterminator="\n").writerows(table)
-        text.detach()
+        text.detach()  # closing it would close the file before it is on the disk
 
 
 def _harmless(cell: object) -> object:

@@ -219,10 +219,11 @@ def _copied(raw: bytes) -> pa.Buffer:
 def _read_text(raw: bytes, kind: str, has_header: bool | None) -> InputTable:
     text = _decode(raw)
     first_line = next((line for line in text.splitlines() if line.strip()), "")
+    # The delimiter that is most frequent in the first line; a space only if none of the three is.
     best = max(",;\t", key=first_line.count)
     delimiter = best if best in first_line else " " if " " in first_line.strip() else ","
     delimiter = "\t" if kind == "tsv" else delimiter
-    if delimiter == " ":
+    if delimiter == " ":  # any number of spaces is one delimiter, as in columns that are aligned
         text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     check_width(first_line.count(delimiter) + 1)
     cells = _split(text, delimiter, first_line.count(delimiter) + 1)
@@ -333,6 +334,7 @@ def _read_parquet(raw: bytes) -> InputTable:
 def _check_parquet(metadata: Any) -> None:
     """Raise if a Parquet file has, by its own metadata, more than the memory allows."""
     check_width(metadata.num_columns)
+    # What it holds unpacked by its own words; and as numbers, if dictionaries make it small.
     packed = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     check_size(
         max(packed, 8 * metadata.num_rows * metadata.num_columns), "unpacked, the table holds"

@@ -342,6 +342,8 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
 
 def _check_scoring(name: str, task: str, y: Column) -> None:
     """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
+    # A scorer that cannot score a constant prediction cannot score any: the search would fail after
+    # all its work.
     guess = (DummyClassifier if task == "classification" else DummyRegressor)()
     rows = np.zeros((len(y), 1))
     try:
@@ -388,6 +390,7 @@ def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
     text = options.cv or "10"
     if text == "loo":
         return "loo", 0, 1
+    # 10, 10x5, group:5 and time:5; nothing else matches.
     found = _FOLDS.fullmatch(text)
     if found is None or int(found["count"]) < 2:
         known = "a number of folds from 2 on, 10x5 (ten times five folds), group:5, time:5 or loo"
@@ -594,6 +597,7 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     except JournalError as error:
         raise BadInput(str(error).replace("journal=", "--journal ", 1)) from error
     except (ValueError, TypeError) as error:
+        # Before there was anything to show, it is an option or the data that is wrong.
         if hasattr(search, "shown"):
             raise
         raise BadInput(str(error)) from error

@@ -182,6 +182,8 @@ class InputTable:
         if width not in (layout.n_features, layout.width):
             was = f"the model was fitted on {layout.n_features} features"
             raise BadInput(f"the data have {width} columns, but {was}")
+        # A file without the target has exactly the features, in their order; one with it has the
+        # columns of the training file.
         every = range(layout.n_features)
         places = every if width == layout.n_features else layout.positions or every
         return self._matrix(places, layout.may_miss)
@@ -275,6 +277,7 @@ class InputMatrix:
         n, d = self.X.shape
         if len(y) != n:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
+        # Sparse rows that fit are faster and can be centred as a dense matrix.
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
         _check_matrix(X, may_miss)
         base = 1 if self.index_base is None else self.index_base
@@ -296,6 +299,7 @@ class InputMatrix:
 
     def _aligned(self, layout: Layout) -> csr_matrix:
         """The matrix by the indices of the training file, of which this one may lack some."""
+        # Files whose first index is 1 are shifted by one where the training file began with 0.
         shift = (self.index_base or 0) - layout.index_base
         if shift < 0:
             raise BadInput("the data have an index 0, but the model's training file began with 1")

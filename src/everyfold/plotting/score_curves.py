@@ -26,6 +26,10 @@ from everyfold.plotting.score_table import (
 # With more lines than that only the best has a band, and their names stand beside the picture.
 MOST_BANDS = 6
 
+# The axis ends so many standard errors below the best: far enough to see how scores fall, and near
+# enough to see differences between good ones.
+ERRORS_SHOWN = 20.0
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CVCurveDisplay:
@@ -129,7 +133,7 @@ class CVCurveDisplay:
         if not np.isfinite(scores).any():
             return
         top = int(np.nanargmax(scores))
-        low = scores[top] - 20.0 * errors[top]
+        low = scores[top] - ERRORS_SHOWN * errors[top]
         lowest = np.nanmin(np.where(np.isfinite(scores), scores - errors, np.nan))
         if lowest < low < scores[top]:
             ax.set_ylim(low, scores[top] + 2.0 * errors[top])
@@ -288,7 +292,7 @@ class RankCurveDisplay:
         ax.set_xscale("log", base=2)
         ticks: list[int] = []
         for rank in sorted({int(rank) for _, ranks, _ in self.lines for rank in ranks}):
-            if not ticks or rank > 1.2 * ticks[-1]:
+            if not ticks or rank > 1.2 * ticks[-1]:  # labels of nearer ranks would overlap
                 ticks.append(rank)
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()

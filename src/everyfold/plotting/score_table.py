@@ -116,6 +116,7 @@ def label_of(search: Search, metric: str | None = None) -> str:
 
 def is_numeric(values: AnyArray) -> bool:
     """Whether values are numbers, and not all the same."""
+    # True and False are numbers to NumPy, and have no axis.
     if any(isinstance(value, bool | np.bool_) for value in values):
         return False
     try:
@@ -130,7 +131,7 @@ def is_log_spaced(values: Array) -> bool:
     if (values <= 0.0).any() or len(values) < 3:
         return bool((values > 0.0).all() and values.max() / values.min() >= 10.0)
     steps, ratios = np.diff(values), np.diff(np.log(values))
-    if values.max() / values.min() >= 1000.0:
+    if values.max() / values.min() >= 1000.0:  # a linear axis would show the largest only
         return True
     return bool(ratios.std() / ratios.mean() < steps.std() / steps.mean())
 

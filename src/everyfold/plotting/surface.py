@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.cm import ScalarMappable
 
 
+# The colours begin so many standard errors below the best, so that they resolve its neighbourhood;
+# at this quantile of the scores where there are no errors.
+ERRORS_COLOURED, LOWEST_QUANTILE = 10.0, 0.05
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class CVSurfaceDisplay:
     """The cross-validation surface over two parameters.
@@ -170,9 +175,9 @@ class CVSurfaceDisplay:
             float(np.nanmin(self.scores)),
             np.unravel_index(int(np.nanargmax(self.scores)), self.scores.shape),
         )
-        low = float(self.scores[top] - 10.0 * self.errors[top])
+        low = float(self.scores[top] - ERRORS_COLOURED * self.errors[top])
         if not low < self.scores[top]:
-            low = float(np.nanquantile(self.scores, 0.05))
+            low = float(np.nanquantile(self.scores, LOWEST_QUANTILE))
         return max(low, lowest), low > lowest
 
     def _points(self, ax: Axes, cmap: str, low: float | None) -> ScalarMappable:
