@@ -12,7 +12,6 @@ import numpy as np
 
 from everyfold._typing import Array, Params, Search
 from everyfold.plotting.score_table import (
-    RIDGES,
     Axes,
     ScoreTable,
     is_log_spaced,
@@ -104,7 +103,7 @@ class CVCurveDisplay:
         display : CVCurveDisplay
         """
         table = ScoreTable.of(search, metric)
-        numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
+        numeric = table.numeric()
         if x is None and not numeric:
             raise ValueError(
                 "a curve needs a numeric parameter with several values, but none was searched; "
@@ -275,7 +274,11 @@ class RankCurveDisplay:
             )
         best = sorted(several, key=lambda k: -several[k][max(several[k])])[:max_lines]
         params = table.results["params"]
-        lines = [(params_words(params[k]), *_path(several[k])) for k in best]
+        lines = []
+        for k in best:
+            ranks = sorted(several[k])
+            scores = np.array([several[k][rank] for rank in ranks])
+            lines.append((params_words(params[k]), np.array(ranks, dtype=np.float64), scores))
         display = cls(lines=lines, metric=table.label, n_rows=search.plan_.rows)
         return display.plot(ax=ax)
 
@@ -301,9 +304,3 @@ class RankCurveDisplay:
         ax.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _path(scores: dict[int, float]) -> tuple[Array, Array]:
-    """Ranks in their order, and their scores."""
-    ranks = np.array(sorted(scores), dtype=np.float64)
-    return ranks, np.array([scores[int(rank)] for rank in ranks])

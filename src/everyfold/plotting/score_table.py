@@ -91,8 +91,9 @@ class ScoreTable:
         return np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
 
     def numeric(self) -> list[str]:
-        """The searched parameters that are numbers throughout and take several values."""
-        return [name for name in self.names if is_numeric(self.column(name))]
+        """The searched parameters that are numbers and take several values, the ridge first."""
+        found = [name for name in self.names if is_numeric(self.column(name))]
+        return sorted(found, key=lambda name: short(name) not in RIDGES)
 
 
 def metrics_of(results: Params) -> list[str]:

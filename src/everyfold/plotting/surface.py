@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Search
-from everyfold.plotting.score_table import RIDGES, Axes, ScoreTable, is_log_spaced, new_axes, short
+from everyfold.plotting.score_table import Axes, ScoreTable, is_log_spaced, new_axes, short
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -240,8 +240,6 @@ class CVSurfaceDisplay:
 
 def _two_parameters(table: ScoreTable, x: str | None, y: str | None) -> tuple[str, str]:
     numeric = table.numeric()
-    # The ridge comes first, as the parameter along which a curve is read.
-    numeric.sort(key=lambda name: short(name) not in RIDGES)
     for name in (x, y):
         if name is not None and name not in numeric:
             table.column(name)

@@ -130,7 +130,7 @@ def findings_of(
     title: str | None = None,
 ) -> Findings:
     """What a report needs beside the attributes; in words where something is not known."""
-    held = _without_values(search)
+    held = _why_no_values(search)
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
@@ -144,7 +144,7 @@ def findings_of(
     )
 
 
-def _without_values(search: Search) -> str:
+def _why_no_values(search: Search) -> str:
     """Why there are no held-out values; empty if there are."""
     if search.plan_.is_closed:
         return "a criterion of the fit on all rows takes the place of folds"
@@ -176,7 +176,7 @@ def _call(search: Search) -> str:
     shown = copy(search)
     for name in ("param_grid", "param_distributions"):
         if hasattr(search, name):
-            setattr(shown, name, _said(getattr(search, name)))
+            setattr(shown, name, _as_written(getattr(search, name)))
     return f"search = {shown.__repr__(N_CHAR_MAX=MOST_LETTERS)}\n{search._given.call}"
 
 
@@ -190,12 +190,12 @@ class _Words:
         return self.words
 
 
-def _said(value: Any) -> Any:
+def _as_written(value: Any) -> Any:
     """Values of a grid as one would write them: arrays as lists, distributions by their names."""
     if isinstance(value, dict):
-        return {name: _said(values) for name, values in value.items()}
+        return {name: _as_written(values) for name, values in value.items()}
     if isinstance(value, list) and value and all(isinstance(grid, dict) for grid in value):
-        return [_said(grid) for grid in value]
+        return [_as_written(grid) for grid in value]
     if isinstance(value, np.ndarray):
         return _Words(str(value.tolist()))
     if hasattr(value, "dist") and hasattr(value, "args"):
