@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from everyfold.cli import commands as app
 from everyfold.cli.errors import BadInput
-from everyfold.cli.files import check_outputs
+from everyfold.cli.output import check_outputs
 from everyfold.io.disk import writing
 
 

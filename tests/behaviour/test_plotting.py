@@ -339,3 +339,11 @@ def test_one_fit_has_no_standard_error():
     names = [text.get_text() for text in display.figure_.legends[0].get_texts()]
     assert names == ["winner"]
     assert "std. error" not in CVCurveDisplay.from_search(search).ax_.get_ylabel()
+
+
+def test_an_area_below_one_is_not_rounded_to_one():
+    truth, values = np.repeat([0, 1], 50), np.arange(100.0)
+    values[[49, 50]] = values[[50, 49]]
+    display = OutOfFoldDisplay(kind="roc", truth=truth, values=values).plot()
+    names = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert names[0] == "1 (AUC = 0.9996)"

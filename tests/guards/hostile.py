@@ -560,8 +560,8 @@ def wrongs(number, models, folder, *, as_process=False, seconds=60):
     try:
         with (
             warnings.catch_warnings(),
-            patch("everyfold.cli.input.most_bytes", lambda: MOST_BYTES),
-            patch("everyfold.cli.input._PATIENCE", 0.1),
+            patch("everyfold.cli.readers.most_bytes", lambda: MOST_BYTES),
+            patch("everyfold.cli.readers._PATIENCE", 0.1),
         ):
             warnings.simplefilter("default")
             runner = run_process if as_process and "bomb" not in made.family else run

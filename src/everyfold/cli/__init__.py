@@ -1,4 +1,8 @@
-"""The command line: ``everyfold search``, ``plan``, ``fit``, ``predict``; and its model files."""
+"""The command line: ``everyfold search``, ``plan``, ``fit``, ``predict``; and its model files.
+
+``main`` is the entry point, which names a missing package before it imports any; ``load_model``
+reads in Python what ``--save`` has written.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from everyfold.cli.model_file import SavedModel
-
-__all__ = ["load_model", "main"]
 
 _NEEDED = ("typer", "rich", "pyarrow", "skops", "jinja2")
 

@@ -1,4 +1,8 @@
-"""The commands: what they are called, what their help says, and what they do in which order."""
+"""The commands: what they are called, what their help says, and what they do in which order.
+
+Results go to standard output, messages to standard error. Everything that can be checked is checked
+before the work begins; what was finished is shown and written if something ends it.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +21,11 @@ from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli import model_file as modelfile
 from everyfold.cli import output
 from everyfold.cli.errors import BadInput, CommandFailure, UsageError, naming, say
-from everyfold.cli.files import check_outputs
-from everyfold.cli.folders import is_folder, rows_of, speaking
+from everyfold.cli.folders import as_bad_input, is_folder, rows_of
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
 from everyfold.cli.readers import read_file
-from everyfold.cli.study import Job, StudyResult, extras_of, read_job, read_model, run_rounds
+from everyfold.cli.study import Job, StudyResult, read_job, read_model, run_rounds
 from everyfold.io.blocks import rows_at_a_time
 from everyfold.search.hints import edge_words
 
@@ -91,7 +94,7 @@ def search(options: SearchOptions) -> None:
 def _prepare(options: SearchOptions) -> Job:
     """Check and read everything, files to be written included."""
     names = *_WRITERS, "journal"
-    check_outputs({name: getattr(options, name) for name in names}, options.data)
+    output.check_outputs({name: getattr(options, name) for name in names}, options.data)
     job = read_job(options)
     output.check_plot(options.plot, job)
     _introduce(job, options)
@@ -101,7 +104,7 @@ def _prepare(options: SearchOptions) -> Job:
 def _keep_finished(outcome: StudyResult, options: SearchOptions) -> None:
     """Show and write what was finished before something ended the search."""
     if options.journal is not None and options.journal.exists():
-        _tell(f"finished kernels are in {options.journal}: --resume goes on with them", options)
+        _note(f"finished kernels are in {options.journal}: --resume goes on with them", options)
     if hasattr(outcome.search, "best_index_"):
         _report(outcome, options, is_complete=False)
         _write(outcome, options, ("save", "out"))
@@ -119,12 +122,12 @@ def _write(outcome: StudyResult, options: SearchOptions, names: Iterable[str]) -
         except (OSError, ValueError) as error:
             failures.append(f"--{name} {path} was not written: {error}")
         else:
-            _tell(f"wrote {path}: {words}", options)
+            _note(f"wrote {path}: {words}", options)
     if failures:
         raise CommandFailure("; ".join(failures))
 
 
-def _tell(words: str, options: SearchOptions | FitOptions) -> None:
+def _note(words: str, options: SearchOptions | FitOptions) -> None:
     if not options.quiet:
         say(words)
 
@@ -134,7 +137,7 @@ def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
     if job.choice.task == "classification":
         target += f" with {pluralise(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
-    _tell(f"{job.choice}: {pluralise(n, 'row')}, {pluralise(d, 'feature')}, {target}", options)
+    _note(f"{job.choice}: {pluralise(n, 'row')}, {pluralise(d, 'feature')}, {target}", options)
 
 
 def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) -> None:
@@ -164,10 +167,10 @@ def _save(path: Path, outcome: StudyResult) -> str:
 
 
 def _save_model(path: Path, job: Job, params: Params, fitted: Estimator) -> str:
-    intervals = None if job.extras.interval is None else job.conformal(fitted)
-    if job.extras.proba:
+    intervals = None if job.interval is None else job.conformal(fitted)
+    if job.proba:
         fitted = job.calibrated(fitted)
-    modelfile.save(path, job.choice, job.data, params, modelfile.StoredModel(fitted, intervals))
+    modelfile.save(path, job.choice, job.data, params, fitted, intervals)
     return f"{job.choice}, {output.as_words(params)}"
 
 
@@ -210,9 +213,9 @@ def fit(options: FitOptions) -> None:
     """
     if options.save is None:
         raise BadInput("fit needs --save MODEL.skops, where to write the model")
-    check_outputs({"save": options.save}, options.data)
+    output.check_outputs({"save": options.save}, options.data)
     data, choice = read_model(options)
-    job = Job(data, choice, extras=extras_of(options))
+    job = Job(data, choice, proba=options.proba, interval=options.interval, seed=options.seed)
     params: Params = {}
     for text in options.param:
         name, values = parse_assignment("--param", text, choice)
@@ -226,7 +229,7 @@ def fit(options: FitOptions) -> None:
         fitted = job.fitted(params)
     except (ValueError, TypeError) as error:
         raise BadInput(str(error)) from error
-    _tell(f"wrote {options.save}: {_save_model(options.save, job, params, fitted)}", options)
+    _note(f"wrote {options.save}: {_save_model(options.save, job, params, fitted)}", options)
 
 
 def predict(options: PredictOptions) -> None:
@@ -243,7 +246,7 @@ def predict(options: PredictOptions) -> None:
       everyfold predict model.skops new.csv --interval 0.9
       everyfold predict model.skops folder/ --out predictions.csv
     """
-    check_outputs({"out": options.out}, options.data)
+    output.check_outputs({"out": options.out}, options.data)
     model = modelfile.load(options.model_file)
     if is_folder(options.data):
         return _predict_folder(model, options)
@@ -265,7 +268,7 @@ def _predict_folder(model: modelfile.SavedModel, options: PredictOptions) -> Non
             ids = {} if row_id is None else {row_id: block.y.tolist()}
             yield ids | _answers(model, block.X, options)
 
-    with speaking(options.data):
+    with as_bad_input(options.data):
         found = answered()
         first = next(found)
         every = (zip(*columns.values(), strict=True) for columns in chain([first], found))

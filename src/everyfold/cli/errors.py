@@ -1,4 +1,4 @@
-"""The manners of a Unix tool: messages on stderr, exit codes, and never a traceback.
+"""Messages on stderr, exit codes as Unix tools have them, and never a traceback.
 
 typer prints the errors below and ends the process with their exit codes.
 """
@@ -27,7 +27,7 @@ class BadInput(typer.BadParameter):
     """Something the user can put right: a file, an option, a value. Exit code 2."""
 
     def show(self, file: IO[str] | None = None) -> None:
-        """Print the message, in the way of all messages here."""
+        """Print the message like all others of the command line."""
         say(f"error: {_one_line(self.message)}")
 
 
@@ -60,7 +60,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
     "did you mean 'svc'? Known are svc, svr"
     """
     a, names = word.lower(), list(known)
-    # How alike two words are, swapped letters above wrong ones.
+    # How alike two words are, swapped letters ("scv") above wrong ones.
     alike = [
         difflib.SequenceMatcher(None, a, b.lower()).ratio() + 0.1 * (sorted(a) == sorted(b.lower()))
         for b in names
@@ -85,7 +85,8 @@ def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
             yield
             sys.stdout.flush()
     except BrokenPipeError as error:
-        # Nobody reads any more: what is still buffered goes nowhere, and nobody complains.
+        # The reader has gone, as `| head` does. What is still buffered goes nowhere, or Python
+        # would complain at its end; 141 is what a shell reports of SIGPIPE.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(141) from error
     except KeyboardInterrupt as error:
@@ -118,6 +119,7 @@ def _speak_warnings(is_quiet: bool) -> None:
             say(f"warning: {words}")
 
     warnings.simplefilter("default")
+    # Who runs a command can change nothing about these: they are for who writes Python.
     for hidden in (DeprecationWarning, PendingDeprecationWarning, FutureWarning, ResourceWarning):
         warnings.simplefilter("ignore", hidden)
     warnings.showwarning = show  # type: ignore[assignment]

@@ -1,8 +1,12 @@
-"""A folder, or a pattern of names, as data: rows that are read in blocks, and a sample of them."""
+"""A folder, or a pattern of names, as data: rows that are read in blocks, and a sample of them.
+
+The rows themselves are a ``FolderRows``; options that need all rows at once are refused. Default
+grids and the kind of the target are taken from the sample.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +18,17 @@ from everyfold._typing import AnyArray, Array, Params
 from everyfold.cli.errors import BadInput
 from everyfold.cli.models import ChosenModel, decide_task
 from everyfold.cli.options import ModelOptions
-from everyfold.cli.table import Layout, TableData, find_column
+from everyfold.cli.table import Layout, Roles, TableData, assign_columns, find_column
 from everyfold.io import FolderRows, StreamError
 from everyfold.io.blocks import rows_at_a_time
 from everyfold.io.svmlight import SvmlightRows
 from everyfold.io.tables import ENDINGS, find_files, is_many, kind_of, one_kind
 
-# Rows that default grids and the kind of the target are taken from, at most twice as many; fewer
-# of them where they are wide.
+# Rows that default grids and the kind of the target are taken from: at least the first number, at
+# most twice as many; fewer where they are wide, but not below the second.
 SAMPLE, LEAST = 20_000, 1000
 
-# Of svmlight files: blocks are dense.
+# Of svmlight files in a folder: their blocks are dense, 0.8 MB a row at this width.
 MOST_FEATURES = 100_000
 
 
@@ -35,7 +39,7 @@ def is_folder(path: Path) -> bool:
 
 def read_folder(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """The rows of a folder with a sample of them, and what is to be predicted."""
-    with speaking(options.data):
+    with as_bad_input(options.data):
         is_sparse = _is_sparse(options.data)
         roles, layout = (_sparse_roles if is_sparse else _roles)(options)
         _refuse(options)
@@ -53,7 +57,7 @@ def rows_of(path: Path, layout: Layout, row_id: str | None) -> tuple[str | None,
 
     Ids are the target of the rows: the column named, or that of the training.
     """
-    with speaking(path):
+    with as_bad_input(path):
         if _is_sparse(path):
             return None, _sparse_rows(path, layout, row_id)
         if layout.names is None:
@@ -64,7 +68,7 @@ def rows_of(path: Path, layout: Layout, row_id: str | None) -> tuple[str | None,
         wanted: Params = {"features": list(layout.names)}
         names = FolderRows(str(path), target=None, **wanted).columns
         if row_id is not None:
-            row_id = _find(names, "--id", row_id)
+            row_id = names[find_column(names, len(names), "--id", row_id)]
         elif layout.id in names:
             row_id = layout.id
         return row_id, FolderRows(str(path), target=row_id, labels="text", **wanted)
@@ -99,7 +103,7 @@ def _sparse_roles(options: ModelOptions) -> tuple[Params, Layout]:
 
 
 @contextmanager
-def speaking(path: Path) -> Iterator[None]:
+def as_bad_input(path: Path) -> Iterator[None]:
     """Raise what is wrong with files of rows as bad input."""
     try:
         yield
@@ -134,25 +138,13 @@ def _refuse(options: ModelOptions) -> None:
 def _roles(options: ModelOptions) -> tuple[Params, Layout]:
     """Which column is what, for the source, and where a model finds its features."""
     names = list(FolderRows(str(options.data), target=None, features=None).columns)
-    taken = {_find(names, "--drop", name) for name in options.drop}
-    beside: Params = {}
-    if options.weights is not None:
-        beside["sample_weight"] = _find(names, "--weights", options.weights)
-    row_id = None if options.id is None else _find(names, "--id", options.id)
-    left = [name for name in names if name not in {*taken, *beside.values(), row_id}]
-    if not left:
-        raise BadInput("no columns are left; give fewer --drop")
-    target = left[-1] if options.target is None else _find(names, "--target", options.target)
-    features = [name for name in left if name != target]
-    if not features:
-        raise BadInput("there is a target but no feature; the files need two columns or more")
-    positions = tuple(names.index(name) for name in features)
-    layout = Layout(len(features), tuple(features), positions, len(names), target, id=row_id)
-    return {"target": target, "features": features, **beside}, layout
-
-
-def _find(names: Sequence[str], option: str, name: str) -> str:
-    return names[find_column(names, len(names), option, name)]
+    roles = Roles(options.target, None, options.weights, options.id, options.drop)
+    positions, goal, beside = assign_columns(names, len(names), roles)
+    features = tuple(names[i] for i in positions)
+    row_id = names[beside["id"]] if "id" in beside else None
+    layout = Layout(len(features), features, positions, len(names), names[goal], id=row_id)
+    weights = {"sample_weight": names[beside["weights"]]} if "weights" in beside else {}
+    return {"target": names[goal], "features": list(features), **weights}, layout
 
 
 def _sample(source: FolderRows) -> tuple[Array, AnyArray]:

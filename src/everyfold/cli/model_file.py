@@ -1,7 +1,10 @@
 """Model files: the fitted estimator and where its features are found, as skops keeps them.
 
 Nothing is unpickled: skops builds objects of the types it trusts and of those named here, and
-refuses a file with any other. The format is documented in ``docs/cli.md``.
+refuses a file with any other. Types alone make no file harmless, so that sizes, signs and finite
+numbers are checked, too: libsvm reads as far as the sizes say that it is given, and a few wrong
+numbers would give predictions that look right. The format is documented in
+``docs/cli.md``.
 """
 
 from __future__ import annotations
@@ -11,19 +14,25 @@ import json
 import shlex
 import warnings
 import zipfile
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
 
 import everyfold
 from everyfold._typing import AnyArray, Estimator, Matrix, Params
 from everyfold.cli.errors import BadInput, naming
-from everyfold.cli.input import check_archive, read_bytes
-from everyfold.cli.model_checks import check_contents
 from everyfold.cli.models import ChosenModel
-from everyfold.cli.settings import check_level
+from everyfold.cli.readers import check_archive, read_bytes
+from everyfold.cli.study import check_level
 from everyfold.cli.table import Layout, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.kept_models import FoldRefits, Shared
@@ -47,32 +56,42 @@ from everyfold.operators.random_fourier import RandomFourier, WaveFeatures
 from everyfold.search.calibration import FastCalibratedClassifierCV
 
 FORMAT, VERSION = "everyfold model", 2
-_GENERAL = (KernelClassifier, KernelRegressor)  # in the place of what takes no source of rows
-_ESTIMATORS = (LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR, *_GENERAL)
-_KERNELS = (RBF, Laplacian, Polynomial, Linear, Cosine)
-_OPERATORS = (Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion)
-_FOLDS = (FastCrossConformalRegressor, Shared, FoldRefits)
-_OTHERS = (Labels, FastCalibratedClassifierCV, csr_matrix, np.dtype, *_FOLDS)
-_TYPES = (*_ESTIMATORS, *_KERNELS, *_OPERATORS, *_OTHERS)
+
+_OURS = (
+    *(LSSVC, LSSVR, KernelLogisticClassifier, HuberSVC, QuadraticSVR),
+    *(KernelClassifier, KernelRegressor),  # in the place of what takes no source of rows
+    *(RBF, Laplacian, Polynomial, Linear, Cosine),
+    *(Nystrom, RandomFourier, WaveFeatures, KernelExpansion, LinearExpansion, MapExpansion),
+    *(FastCrossConformalRegressor, Shared, FoldRefits, Labels, FastCalibratedClassifierCV),
+    *(csr_matrix, np.dtype),
+)
+_SKLEARN = (Pipeline, StandardScaler, SimpleImputer, SVC, SVR, KernelRidge)
+
+
+def _type_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
 # The types that a file may have besides those that skops itself trusts.
 TRUSTED = [
-    *(f"{t.__module__}.{t.__qualname__}" for t in _TYPES),
+    *map(_type_name, _OURS),
     *(f"sklearn.calibration.{name}" for name in ("_CalibratedClassifier", "_SigmoidCalibration")),
 ]
 
-
-@dataclass(frozen=True)
-class StoredModel:
-    """A fitted estimator, and what its intervals come from if there are any."""
-
-    estimator: Estimator
-    intervals: FastCrossConformalRegressor | None = None
+# Attributes by the sign that every fit gives them.
+_POSITIVE = {"C", "gamma", "_gamma", "h", "scale_", "tol", "degree", "n_features_in_"}
+_NOT_NEGATIVE = {"alpha", "epsilon", "var_", "conformity_scores_", "_fold_of", "_n_support"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class SavedModel(StoredModel):
-    """A fitted estimator, where its features are found, and whether its rows are sparse."""
+class SavedModel:
+    """A fitted estimator, what its intervals come from, and where its features are found.
 
+    ``has_sparse_rows`` says whether it was fitted to a sparse matrix.
+    """
+
+    estimator: Estimator
+    intervals: FastCrossConformalRegressor | None
     layout: Layout
     has_sparse_rows: bool
 
@@ -111,16 +130,27 @@ class SavedModel(StoredModel):
 
 
 def save(
-    path: Path, choice: ChosenModel, data: TableData, params: Params, fitted: StoredModel
+    path: Path,
+    choice: ChosenModel,
+    data: TableData,
+    params: Params,
+    estimator: Estimator,
+    intervals: FastCrossConformalRegressor | None,
 ) -> None:
     """Write a model file."""
     from skops.io import dump
 
     record = {
-        **{"format": FORMAT, "version": VERSION, "everyfold": everyfold.__version__},
-        **{"model": choice.model, "kernel": choice.kernel, "parameters": params},
-        **{"is_sparse": is_sparse(data.X), "layout": asdict(data.layout)},
-        **{"estimator": fitted.estimator, "intervals": fitted.intervals},
+        "format": FORMAT,
+        "version": VERSION,
+        "everyfold": everyfold.__version__,
+        "model": choice.model,
+        "kernel": choice.kernel,
+        "parameters": params,
+        "is_sparse": is_sparse(data.X),
+        "layout": asdict(data.layout),
+        "estimator": estimator,
+        "intervals": intervals,
     }
     with writing(path) as file:
         dump(record, file, compression=zipfile.ZIP_DEFLATED)
@@ -157,10 +187,13 @@ def _build(record: Params) -> SavedModel:
         if estimator.n_features_in_ != layout.n_features:
             counts = f"{estimator.n_features_in_} features, but {layout.n_features} in its layout"
             raise ValueError(f"the estimator has {counts}")
-        is_sparse = bool(record["is_sparse"])
-        found = estimator, record.get("intervals")
-        model = SavedModel(*found, layout=layout, has_sparse_rows=is_sparse)
-        check_contents(record, TRUSTED, layout.n_features)
+        model = SavedModel(
+            estimator=estimator,
+            intervals=record.get("intervals"),
+            layout=layout,
+            has_sparse_rows=bool(record["is_sparse"]),
+        )
+        _check_contents(record, layout.n_features)
         _try_out(model)
         return model
     except (BadInput, MemoryError):
@@ -195,3 +228,95 @@ def _refuse_arrays(raw: bytes, path: Path) -> None:
         return
     new = f"fit again by everyfold fit DATA {' '.join(words)} --save {path.stem}.skops"
     raise BadInput(f"the model file has format version 1, which is no longer read; {new}")
+
+
+# -- what a fit leaves behind ----------------------------------------------------------------------
+
+
+def _check_contents(record: object, n_features: int) -> None:
+    """Raise ValueError, with the place, at the first thing that no fit would leave behind."""
+    known = {*TRUSTED, *map(_type_name, _SKLEARN)}
+    waiting, seen = [("", record)], set[int]()
+    while waiting:
+        place, value = waiting.pop()
+        if id(value) in seen:
+            continue
+        try:
+            parts = _parts(value, known)
+            _check_numbers(place.rpartition(".")[2], value)
+            _check_sizes(value, n_features)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise ValueError(f"{place.lstrip('.') or 'the file'}: {error}") from error
+        if parts is not None:  # numbers and texts are shared, and checked by the name of each place
+            seen.add(id(value))
+            waiting += reversed([(f"{place}{name}", part) for name, part in parts])
+
+
+def _parts(value: Any, known: set[str]) -> Iterable[tuple[str, Any]] | None:
+    """What a value consists of; None of a number, a text or an array."""
+    numbers = (int, float, np.bool_, np.integer, np.floating)
+    others = (str, np.str_, np.dtype, np.ndarray, type(None))
+    if isinstance(value, (*numbers, *others)) or is_sparse(value):
+        return None
+    if isinstance(value, list | tuple | set | frozenset):
+        return [(f"[{i}]", part) for i, part in enumerate(value)]
+    if not isinstance(value, dict) and _type_name(type(value)) not in known:
+        raise ValueError(f"no model has a {type(value).__name__}")
+    fields = value if isinstance(value, dict) else vars(value)
+    return [(f".{name}", part) for name, part in fields.items()]
+
+
+def _check_numbers(name: str, value: Any) -> None:
+    """Numbers are finite, of the sign that their name asks for, and matrices are what they say."""
+    if is_sparse(value):
+        value.check_format(full_check=True)
+        value = value.data
+    if isinstance(value, int) and not -(2**63) < value < 2**63:
+        raise ValueError("has a number beyond 64 bits")
+    if isinstance(value, np.ndarray):
+        is_text = value.dtype.kind == "O" and all(isinstance(v, str) for v in value.ravel())
+        if value.dtype.kind not in "fiubU" and not is_text:
+            raise ValueError(f"has an array of type {value.dtype}")
+        if value.dtype.kind not in "fiub":
+            return
+    elif not isinstance(value, int | float | np.number):
+        return
+    if not np.all(np.isfinite(value)) and name != "missing_values":  # NaN is what they may be
+        raise ValueError("has a number that is NaN or infinite")
+    if name in _POSITIVE and not np.all(value > 0):
+        raise ValueError("has a number that is not positive")
+    if name in _NOT_NEGATIVE and not np.all(value >= 0):
+        raise ValueError("has a negative number")
+
+
+def _check_sizes(value: Any, n_features: int) -> None:
+    """The sizes of a fitted object agree with each other and with the number of features."""
+    own = vars(value) if hasattr(value, "__dict__") else {}
+    if own.get("n_features_in_", n_features) != n_features:
+        raise ValueError(f"has {own['n_features_in_']} features, and the file {n_features}")
+    wanted: Params = {}
+    for name in ("mean_", "scale_", "var_", "statistics_"):
+        if isinstance(own.get(name), np.ndarray):
+            wanted[name] = (n_features,)
+    for rows, coef in (("X_fit_", "dual_coef_"), ("X", "coef")):
+        if rows in own and coef in own:
+            wanted[rows] = (len(own[coef]), n_features)
+    if "_fold_of" in own:
+        wanted["_fold_of"] = own["conformity_scores_"].shape
+    if isinstance(value, SVC | SVR) and "support_" in own:
+        counts, n = value._n_support, len(value.support_)
+        m = len(counts)
+        if m < 2 or value.kernel not in ("rbf", "poly", "linear"):
+            raise ValueError("is not one of the SVMs of a model file")
+        if isinstance(value, SVC) and (counts.sum() != n or len(value.classes_) != m):
+            raise ValueError("has classes without their support vectors")
+        wanted |= {
+            "support_": (n,),
+            "support_vectors_": (n, n_features),
+            "_dual_coef_": (m - 1, n),
+            "_intercept_": (m * (m - 1) // 2,),
+            "_n_support": (m,),
+        }
+    for name, shape in wanted.items():
+        if own[name].shape != shape:
+            raise ValueError(f"{name} has shape {own[name].shape}, not {shape}")

@@ -1,4 +1,9 @@
-"""The models of the command line, their parameters, and grids of them: given, usual or grown."""
+"""The models of the command line, their parameters, and grids of them: given, usual or grown.
+
+A ``ChosenModel`` is what ``--model``, ``--kernel`` and the target come to; it makes the estimator
+and knows its parameters. The second half reads ``--grid``, and has default grids, half a decade
+between two values, around what the data suggest.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,8 @@ Grid: TypeAlias = dict[str, list[Value]]
 
 MODELS = ("svc", "svr", "ridge", "lssvm", "logistic", "huber-svc", "quadratic-svr")
 KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
-# Of a parameter, of a grid, and of a polynomial.
+# What a typing error would exceed, of a parameter, of a grid, and of a polynomial: beyond a degree
+# of 100 powers overflow.
 MOST_VALUES, MOST_CANDIDATES, MOST_DEGREE = 10_000, 1_000_000, 100
 
 # From so many numbers on, a target with a single other cell is one with a bad cell.
@@ -275,6 +281,7 @@ def _default(name: str, choice: ChosenModel, data: TableData, seed: int) -> list
     if choice.ridge_scaling == "mean":  # the same ridges
         n = data.shape[0]
         scale = scale * n if name == "C" else scale / n
+    # Powers of ten from where to where.
     low, high = {"alpha": (-4, 2), "C": (-2, 3), "gamma": (-2, 1)}[name]
     if name == "gamma":
         scale = central_gamma(choice, data, seed)
@@ -327,6 +334,7 @@ def grow(grid: Grid, at: dict[str, str]) -> tuple[Grid, list[Grid]]:
 def _beyond(values: Sequence[Value], side: str) -> list[Value]:
     """Three values further at the same ratio, or none if the values are not of that kind."""
     numbers = _numbers(values)
+    # Zero and negative values have no ratio, and degrees no values between.
     if numbers[0] <= 0 or isinstance(numbers[0], int):
         return []
     near, end = (numbers[1], numbers[0]) if side == "smallest" else (numbers[-2], numbers[-1])

@@ -1,4 +1,7 @@
-"""The options of the commands, as records. A field is an option; its default tells typer of it."""
+"""The options of the commands, as records: a field is an option, its default describes it to typer.
+
+``as_command`` makes the function that typer calls out of a record and the work to do with it.
+"""
 
 from __future__ import annotations
 

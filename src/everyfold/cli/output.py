@@ -1,4 +1,8 @@
-"""What a search prints and writes: a table, the plan, JSON, CSV, a picture, a page."""
+"""What the commands print and write: a table, the plan, JSON, CSV, a plot, a report.
+
+Files are checked before the work, so that a search of an hour does not end with one that cannot be
+written.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,10 @@ import csv
 import io
 import json
 import math
+import os
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -21,12 +26,12 @@ from rich.table import Table
 from rich.text import Text
 
 import everyfold
-from everyfold._progress import pluralise, printable
+from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.errors import BadInput
 from everyfold.cli.study import Job, StudyResult
 from everyfold.cli.table import is_number
-from everyfold.io.disk import writing
+from everyfold.io.disk import is_special, partial_file, remove_dead, writing
 from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay
 from everyfold.search.hints import edge_words
 from everyfold.search.reporting import findings_of, write_report
@@ -35,6 +40,63 @@ _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
 # What a cell begins with that a spreadsheet computes.
 _FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+
+
+# -- before the work -------------------------------------------------------------------------------
+
+
+def check_outputs(outputs: Mapping[str, Path | None], read: Path) -> None:
+    """Raise now if a file could not be written after the work; remove what dead runs left."""
+    taken = {Path(os.path.realpath(read)): "the file that is read"}
+    for name, path in outputs.items():
+        if path is None:
+            continue
+        option, target = f"--{name} {path}", Path(os.path.realpath(path))
+        try:
+            if not is_special(path) and target in taken:
+                raise BadInput(f"{option} is {taken[target]}; give another name")
+            taken[target] = f"that of --{name}, too"
+            if path.is_dir():
+                raise BadInput(f"{option} is a directory; give the name of a file")
+            if target.is_symlink():
+                raise BadInput(f"{option} cannot be written: its symbolic links go in a circle")
+            folder = target.parent if path.is_symlink() else path.parent
+            if not folder.is_dir():
+                raise BadInput(f"{option} cannot be written: there is no directory {folder}")
+            if path.exists() and not os.access(path, os.W_OK):
+                raise BadInput(f"{option} cannot be written: permission denied")
+            if not is_special(path):
+                remove_dead(target)
+                with partial_file(target):  # it can be made, and goes at once
+                    pass
+        except OSError as error:
+            raise BadInput(f"{option} cannot be written: {error.strerror}") from error
+
+
+def check_plot(path: Path | None, job: Job) -> None:
+    """Raise now if the picture could not be drawn after the work."""
+    if path is None:
+        return
+    try:
+        import matplotlib
+        from matplotlib.backend_bases import FigureCanvasBase
+    except ImportError as error:
+        remedy = "which is not installed; run pip install 'everyfold[plot]'"
+        raise BadInput(f"--plot needs matplotlib, {remedy}") from error
+    matplotlib.use("Agg")  # needs no display, as over ssh
+    known = FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.lstrip(".").lower() not in known:
+        raise BadInput(f"--plot {path}: the name must end in one of {', '.join(sorted(known))}")
+    if not _numeric(job):
+        raise BadInput("--plot needs a numeric parameter with several values in the grid")
+
+
+def _numeric(job: Job) -> list[str]:
+    several = {name: values for name, values in job.grid.items() if len(values) > 1}
+    return [n for n, values in several.items() if all(isinstance(v, int | float) for v in values)]
+
+
+# -- after it --------------------------------------------------------------------------------------
 
 
 def records(outcome: StudyResult) -> list[Params]:
@@ -48,7 +110,7 @@ def records(outcome: StudyResult) -> list[Params]:
     )
     splits = [key for i in range(folds) if (key := f"split{i}_test_score") in results]
     place = results["rank_test_score"].astype(float)
-    place[outcome.search.best_index_] = 0
+    place[outcome.search.best_index_] = 0  # of ties the one that was taken
     return [
         {
             "rank": int(results["rank_test_score"][k]),
@@ -74,6 +136,7 @@ def show_table(outcome: StudyResult, top: int) -> None:
         cells += [_score(row[name]) for name in ("mean_test_score", "standard_error")]
         cells += ["yes" if row["is_exact"] else "no", _score(row["confirmed_test_score"])]
         table.add_row(*(Text(cell) for cell in cells[: len(header)]))
+    # A pipe has no width, and rich would break lines at 80 columns.
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     with console.capture() as captured:
         console.print(table)
@@ -83,7 +146,7 @@ def show_table(outcome: StudyResult, top: int) -> None:
 
 
 def _score(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.4f}"
+    return "" if math.isnan(value) else rounded(value, 4)
 
 
 def _brief(value: object) -> str:
@@ -156,7 +219,7 @@ def write_csv(path: Path | None, header: Sequence[str], rows: Iterable[Sequence[
     with writing(path) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
         csv.writer(text, lineterminator="\n").writerows(table)
-        text.detach()
+        text.detach()  # closing it would close the file before it is on the disk
 
 
 def _harmless(cell: object) -> object:
@@ -222,29 +285,6 @@ def decisions(decided: AnyArray, classes: AnyArray) -> dict[str, list[float]]:
 
 def _cell(value: object) -> object:
     return "none" if value is None else "" if value != value else value  # NaN is not itself
-
-
-def check_plot(path: Path | None, job: Job) -> None:
-    """Raise now if the picture could not be drawn after the work."""
-    if path is None:
-        return
-    try:
-        import matplotlib
-        from matplotlib.backend_bases import FigureCanvasBase
-    except ImportError as error:
-        remedy = "which is not installed; run pip install 'everyfold[plot]'"
-        raise BadInput(f"--plot needs matplotlib, {remedy}") from error
-    matplotlib.use("Agg")
-    known = FigureCanvasBase.get_supported_filetypes()
-    if path.suffix.lstrip(".").lower() not in known:
-        raise BadInput(f"--plot {path}: the name must end in one of {', '.join(sorted(known))}")
-    if not _numeric(job):
-        raise BadInput("--plot needs a numeric parameter with several values in the grid")
-
-
-def _numeric(job: Job) -> list[str]:
-    several = {name: values for name, values in job.grid.items() if len(values) > 1}
-    return [n for n, values in several.items() if all(isinstance(v, int | float) for v in values)]
 
 
 def write_plot(path: Path, outcome: StudyResult) -> str:

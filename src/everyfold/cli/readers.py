@@ -1,16 +1,28 @@
-"""Reading data files: CSV and Parquet by pyarrow, svmlight by scikit-learn, and NumPy's own."""
+"""Reading data files: CSV and Parquet by pyarrow, svmlight by scikit-learn, and NumPy's own.
+
+A file is read into memory as bytes first, from a regular file, a pipe or standard input, and
+refused if it is larger than the memory allows, also once it is unpacked. Then a reader by the kind
+of the file makes columns of it.
+"""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
+import os
 import re
+import select
+import stat
 import sys
+import time
 import zipfile
 import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,10 +33,10 @@ from sklearn.datasets import load_svmlight_file
 
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.errors import BadInput, naming
-from everyfold.cli.input import check_archive, check_size, read_bytes, unpacked
-from everyfold.cli.table import Apart, Column, InputTable, is_number
+from everyfold.cli.table import Column, InputMatrix, InputTable, is_number
 from everyfold.io.blocks import StreamError
 from everyfold.io.svmlight import refuse_line
+from everyfold.linalg.memory import available_memory
 
 _MISSING = pa.array(["", "na", "n/a", "nan", "null", "none", "?"])
 # What damaged files of NumPy, and pyarrow's own errors, are.
@@ -33,16 +45,140 @@ _DAMAGE = (
     *(MemoryError, NotImplementedError),  # a size or a method that nobody wrote
 )
 
-# Of a table, each of which is a text first.
+# More columns than that are refused: each is a column of text first with its own buffers, however
+# few the rows are.
 MOST_COLUMNS = 100_000
 
-# Of sparse rows.
+# Of sparse rows, whose models have a number for each feature: a larger index is a typing error.
 MOST_FEATURES = 100_000_000
 
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
 
-def read_file(path: Path, has_header: bool | None = None) -> InputTable | Apart:
+# -- bytes -----------------------------------------------------------------------------------------
+
+# Bytes that are read at a time, between two checks of how many there are by now.
+_PIECE = 1 << 20
+
+# One part in so many of the free memory is what a file may take, unpacked: parsing it and the
+# matrix of its numbers take the same again.
+_SHARE = 4
+
+# Seconds that a named pipe is waited for that nobody writes to.
+_PATIENCE = 2.0
+
+_DEVICE = "is a device, not a file; give a file, or - for standard input"
+# What is refused, by the kind of file.
+_KINDS = {
+    stat.S_IFDIR: "is a directory; give a file",
+    stat.S_IFSOCK: "is a socket, not a file; give a file",
+    stat.S_IFCHR: _DEVICE,
+    stat.S_IFBLK: _DEVICE,
+}
+
+
+def most_bytes() -> int:
+    """What one file may take in memory."""
+    return available_memory() // _SHARE
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise if so many bytes are more than a file may take."""
+    most = most_bytes()
+    if size > most:
+        words = f"{size / 1e9:.3g} GB, and a file may take {most / 1e9:.3g} GB"
+        remedy = "take fewer rows or columns, or read the file in blocks (everyfold.streams)"
+        raise BadInput(f"{what} more than the memory allows ({words}); {remedy}")
+
+
+def read_bytes(path: Path) -> bytes:
+    """What is in a file, a pipe that somebody writes to, or on standard input ("-")."""
+    if str(path) == "-":
+        return _whole(_pieces(sys.stdin.buffer), "standard input holds")
+    try:
+        found = path.stat()
+        if stat.S_IFMT(found.st_mode) in _KINDS:
+            raise BadInput(f"{path} {_KINDS[stat.S_IFMT(found.st_mode)]}")
+        if stat.S_ISFIFO(found.st_mode):
+            return _from_pipe(path)
+        check_size(found.st_size, f"{path} holds")
+        with path.open("rb") as file:
+            return _whole(_pieces(file), f"{path} holds")
+    except FileNotFoundError as error:
+        raise BadInput(f"{path}: there is no such file") from error
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:  # a zero byte in its name
+        raise BadInput(f"{str(path)!r} is not a file name: {error}") from error
+
+
+def unpacked(raw: bytes) -> bytes:
+    """The content of a gzip file, or the bytes themselves if they are none."""
+    if raw[:2] != b"\x1f\x8b":
+        return raw
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(raw)) as file:
+            return _whole(_pieces(file), "unpacked, the file holds")
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"the gzip file is damaged ({error})") from error
+
+
+def check_archive(raw: bytes) -> None:
+    """Raise if the members of a ZIP archive say that they take more than a file may take."""
+    with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+        sizes = [member.file_size for member in archive.infolist()]
+    check_size(sum(sizes), f"unpacked, the {len(sizes)} members of the archive hold")
+
+
+def _pieces(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    return iter(partial(file.read, _PIECE), b"")
+
+
+def _whole(pieces: Iterable[bytes], what: str) -> bytes:
+    """All pieces together, with room made for no more than comes."""
+    parts, size, most = [], 0, most_bytes()
+    for part in pieces:
+        parts.append(part)
+        size += len(part)
+        if size > most:
+            check_size(size, what)
+    return b"".join(parts)
+
+
+def _from_pipe(path: Path) -> bytes:
+    """What comes through a named pipe; refused if nobody writes, as that might be for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = _whole(_through(descriptor), f"{path} holds")
+    finally:
+        os.close(descriptor)
+    if not found:
+        raise BadInput(f"{path} is a pipe without a writer; give a file")
+    return found
+
+
+def _through(descriptor: int) -> Iterator[bytes]:
+    """The pieces that a pipe gives, which was opened without waiting for who writes to it."""
+    latest, is_begun = time.monotonic() + _PATIENCE, False
+    while True:
+        try:
+            piece = os.read(descriptor, _PIECE)
+        except BlockingIOError:  # somebody writes, and has not yet
+            select.select([descriptor], [], [])
+            continue
+        if not piece and (is_begun or time.monotonic() > latest):
+            return
+        if piece:
+            is_begun = True
+            yield piece
+        else:
+            time.sleep(0.05)
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def read_file(path: Path, has_header: bool | None = None) -> InputTable | InputMatrix:
     """Read a data file, "-" for standard input, by its name or else by how it begins.
 
     Whether a CSV file begins with names is found out unless ``has_header`` says so.
@@ -83,10 +219,11 @@ def _copied(raw: bytes) -> pa.Buffer:
 def _read_text(raw: bytes, kind: str, has_header: bool | None) -> InputTable:
     text = _decode(raw)
     first_line = next((line for line in text.splitlines() if line.strip()), "")
+    # The delimiter that is most frequent in the first line; a space only if none of the three is.
     best = max(",;\t", key=first_line.count)
     delimiter = best if best in first_line else " " if " " in first_line.strip() else ","
     delimiter = "\t" if kind == "tsv" else delimiter
-    if delimiter == " ":
+    if delimiter == " ":  # any number of spaces is one delimiter, as in columns that are aligned
         text = "\n".join(" ".join(line.split()) for line in text.split("\n"))
     check_width(first_line.count(delimiter) + 1)
     cells = _split(text, delimiter, first_line.count(delimiter) + 1)
@@ -194,11 +331,14 @@ def _read_parquet(raw: bytes) -> InputTable:
     return InputTable(names, [_from_arrow(column) for column in columns], columns)
 
 
-def _check_parquet(told: Any) -> None:
-    """Raise if the rows that a Parquet file tells of are too many for the memory."""
-    check_width(told.num_columns)
-    packed = sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
-    check_size(max(packed, 8 * told.num_rows * told.num_columns), "unpacked, the table holds")
+def _check_parquet(metadata: Any) -> None:
+    """Raise if a Parquet file has, by its own metadata, more than the memory allows."""
+    check_width(metadata.num_columns)
+    # What it holds unpacked by its own words; and as numbers, if dictionaries make it small.
+    packed = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    check_size(
+        max(packed, 8 * metadata.num_rows * metadata.num_columns), "unpacked, the table holds"
+    )
 
 
 def check_width(n_columns: int) -> None:
@@ -208,7 +348,7 @@ def check_width(n_columns: int) -> None:
         raise BadInput(f"the table has {words}; leave some out, or use svmlight for sparse rows")
 
 
-def _read_svmlight(raw: bytes) -> Apart:
+def _read_svmlight(raw: bytes) -> InputMatrix:
     try:
         X, y = load_svmlight_file(io.BytesIO(raw), dtype=np.float64, zero_based=True)
     except (ValueError, TypeError, OverflowError) as error:
@@ -225,7 +365,7 @@ def _read_svmlight(raw: bytes) -> Apart:
         row = int(np.searchsorted(X.indptr, int(X.indices.argmax()), side="right"))
         words = f"the index {X.shape[1] - 1} in row {row}"
         raise BadInput(f"{words} is beyond {MOST_FEATURES}; number the features from 1 on")
-    return Apart(X[:, base:], y, base)
+    return InputMatrix(X[:, base:], y, base)
 
 
 def _read_numpy(raw: bytes, what: str) -> dict[str, AnyArray]:
@@ -252,10 +392,10 @@ def _read_npy(raw: bytes) -> InputTable:
     return InputTable(None, [_from_text(pa.chunked_array([column])) for column in columns.tolist()])
 
 
-def _read_npz(raw: bytes) -> Apart:
+def _read_npz(raw: bytes) -> InputMatrix:
     arrays = _read_numpy(raw, "archive of plain arrays")
     try:
-        return Apart(arrays["X"].astype(np.float64), arrays.get("y"))
+        return InputMatrix(arrays["X"].astype(np.float64), arrays.get("y"))
     except ValueError as error:
         raise BadInput(f"X must be a matrix of numbers: {error}") from error
 

@@ -1,33 +1,57 @@
-"""What a search of the command line is to do, all of it checked, and what came out."""
+"""What a search of the shell is to do, read from its options and checked, and what came out.
+
+``read_job`` turns options into a ``Job``: rows, a model, a grid and the settings of the search.
+``run_rounds`` runs it, with larger grids as long as the best is at an edge, into a ``StudyResult``.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+import re
 import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from rich import progress
 from rich.console import Console
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, StratifiedGroupKFold, StratifiedKFold
+from sklearn.dummy import DummyClassifier, DummyRegressor
+from sklearn.metrics import get_scorer, get_scorer_names
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    TimeSeriesSplit,
+)
 
 from everyfold._progress import warn
-from everyfold._typing import Estimator, Index, Matrix, Params, Search, Splitter
+from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
-from everyfold.cli import settings
-from everyfold.cli.errors import BadInput, CommandFailure, naming, say
+from everyfold.cli.errors import BadInput, CommandFailure, choose, naming, say
 from everyfold.cli.folders import is_folder, read_folder
-from everyfold.cli.models import ChosenModel, Grid, check_names, decide_task, grow, read_grid
+from everyfold.cli.models import (
+    OF_LOW_RANK,
+    ChosenModel,
+    Grid,
+    check_names,
+    decide_task,
+    grow,
+    read_grid,
+)
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.table import Roles, TableData
+from everyfold.cli.table import Column, Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import JournalError
 from everyfold.search import FastGridSearchCV, SearchPlan
@@ -35,15 +59,16 @@ from everyfold.search.calibration import FastCalibratedClassifierCV
 from everyfold.search.hints import Remark, edges
 from everyfold.search.progress import Bar, Progress
 
-# The first grid, and how often it may grow.
+# The first grid and three larger ones: each adds three values at every edge.
 MOST_ROUNDS = 4
 
-# Of held-out rows that probabilities and intervals come from.
+# Folds of the held-out rows that probabilities and intervals come from, as in scikit-learn's
+# CalibratedClassifierCV.
 FOLDS = 5
 
 
 class _Search(FastGridSearchCV):
-    """A round of a search; what is to be said of its winner is told at the end of all rounds."""
+    """A round of a search; remarks on its winner wait until the end of all rounds."""
 
     remarks: Sequence[Remark] = ()
 
@@ -55,23 +80,19 @@ class _Search(FastGridSearchCV):
 
 
 @dataclass(frozen=True)
-class Extras:
-    """What a saved model has besides predictions, and the seed of the folds that it comes from."""
-
-    proba: bool = False
-    interval: float | None = None
-    seed: int = 0
-
-
-@dataclass(frozen=True)
 class Job:
-    """Data, model, grid, the settings of the search, and what a saved model has besides."""
+    """Data, model, grid, the settings of the search, and what a saved model has besides.
+
+    ``proba`` and ``interval`` ask for probabilities and intervals, from folds drawn by ``seed``.
+    """
 
     data: TableData
     choice: ChosenModel
     grid: Grid = field(default_factory=dict)
     settings: Params = field(default_factory=dict)
-    extras: Extras = Extras()
+    proba: bool = False
+    interval: float | None = None
+    seed: int = 0
     journal: Path | None = None
 
     def search(self, grids: Sequence[Grid], number: int = 0) -> Search:
@@ -107,7 +128,7 @@ class Job:
         """The same model with probabilities, from its decisions on five folds of held-out rows."""
         splits = self._splits(StratifiedKFold, StratifiedGroupKFold)
         model = FastCalibratedClassifierCV(
-            clone(fitted), cv=splits, ensemble=False, random_state=self.extras.seed
+            clone(fitted), cv=splits, ensemble=False, random_state=self.seed
         )
         with warnings.catch_warnings():
             # Steps get their weights by name, as the warning advises.
@@ -125,7 +146,7 @@ class Job:
     def _splits(self, plain: Splitter, grouped: Splitter) -> list[tuple[Index, Index]]:
         """Shuffled folds, which keep groups together."""
         kind = plain if self.data.groups is None else grouped
-        folds = kind(FOLDS, shuffle=True, random_state=self.extras.seed)
+        folds = kind(FOLDS, shuffle=True, random_state=self.seed)
         return list(folds.split(*self.rows, self.data.groups))
 
     @property
@@ -155,7 +176,7 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
     """Check the names of the model, read the data and decide what is to be predicted."""
     check_names(options.model, options.kernel, options.task, options.impute)
     if is_folder(options.data):
-        settings.check_seed(options.seed)
+        check_seed(options.seed)
         return read_folder(options)
     content = read_file(options.data, options.header)
     with naming(options.data):
@@ -169,7 +190,7 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
 
 def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
     """Raise if what the saved model is to have cannot be had."""
-    settings.check_seed(options.seed)
+    check_seed(options.seed)
     wanted = {"proba": options.proba, "interval": options.interval is not None}
     for name in (name for name, is_wanted in wanted.items() if is_wanted):
         words = "needs --save MODEL.skops; leave it out, or give that"
@@ -180,7 +201,7 @@ def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
             continue
         raise BadInput(f"--{name} {words}")
     if options.interval is not None:
-        settings.check_level(options.interval, len(data.y))
+        check_level(options.interval, len(data.y))
     n_units = len(data.y) if data.groups is None else len(np.unique(data.groups))
     if any(wanted.values()) and n_units < FOLDS:
         what = "rows" if data.groups is None else "groups"
@@ -210,7 +231,7 @@ def check_journal(options: SearchOptions) -> None:
 
 def read_job(options: SearchOptions) -> Job:
     """Check everything that can be checked before the work."""
-    settings.check(options)
+    check_options(options)
     check_journal(options)
     data, choice = read_model(options)
     choice = replace(choice, ridge_scaling=options.ridge_scaling, operator=options.operator)
@@ -219,14 +240,206 @@ def read_job(options: SearchOptions) -> Job:
         warn(f"{words}: if equal cells mean rows that belong together, {advice}")
     grid = read_grid(options.grid, choice, data, options.seed)
     return Job(
-        *(data, choice, grid, settings.read(options, choice, data), extras_of(options)),
+        data,
+        choice,
+        grid,
+        read_settings(options, choice, data),
+        proba=options.proba,
+        interval=options.interval,
+        seed=options.seed,
         journal=options.journal,
     )
 
 
-def extras_of(options: ModelOptions) -> Extras:
-    """What a saved model is to have besides."""
-    return Extras(options.proba, options.interval, options.seed)
+# -- settings of a search --------------------------------------------------------------------------
+
+# Rows up to which a report has an honest score, which needs the values of all candidates:
+# bootstraps take as long as there are rows.
+MOST_KEPT = 5000
+
+_FOLDS = re.compile(
+    r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
+)
+# What a typing error would exceed, of --cv 10x5, --order, --n-jobs and --seed (NumPy's own limit).
+MOST_FOLDS, MOST_ORDER, MOST_JOBS, MOST_SEED = 100_000, 1000, 1024, 2**32 - 1
+
+
+def check_options(options: SearchOptions) -> None:
+    """Raise if a value is not one of its option, before the data are read."""
+    _read_order(options.order)
+    _read_whole("--confirm", options.confirm, 0)
+    _read_folds(options)
+    _read_operator(options.operator)
+    choose("--ridge-scaling", options.ridge_scaling, ("sum", "mean"))
+    choose("--preprocessing", options.preprocessing, ("auto", "per_fold", "once"))
+    if options.scoring is not None:
+        choose("--scoring", options.scoring, get_scorer_names())
+    if options.criterion is not None:
+        choose("--criterion", options.criterion, get_args(ClosedName))
+        for name in (n for n in ("cv", "scoring", "groups", "oof") if getattr(options, n)):
+            raise BadInput(f"--criterion {options.criterion} has no folds; leave --{name} out")
+    if options.proba and options.ridge_scaling == "mean":
+        raise BadInput("--proba cannot be combined with --ridge-scaling mean; use sum")
+    if options.n_jobs == 0 or abs(options.n_jobs) > MOST_JOBS:
+        wrong = f"--n-jobs {options.n_jobs} is not a number of processes"
+        raise BadInput(f"{wrong}; use 1 to {MOST_JOBS}, or -1 for all processors")
+    if options.resume and options.journal is None:
+        raise BadInput("--resume continues a journal; name it with --journal FILE")
+    if options.top < 1:
+        raise BadInput("--top must be at least 1")
+
+
+def check_seed(seed: int) -> None:
+    """Raise if NumPy knows no such seed."""
+    if not 0 <= seed <= MOST_SEED:
+        raise BadInput(f"--seed {seed} is not a whole number from 0 to {MOST_SEED}")
+
+
+def check_level(level: float, n_rows: int) -> None:
+    """Raise if so few residuals have no quantile that covers that share of new rows."""
+    if not 0.0 < level < 1.0:
+        raise BadInput(f"--interval {level:g} is not a share between 0 and 1, such as 0.9")
+    least = math.ceil(max(1.0 / (1.0 - level), 1.0 / level) - 1e-9)
+    if n_rows < least:
+        needs = f"--interval {level:g} needs {least} rows to fit, and there are {n_rows}"
+        raise BadInput(f"{needs}; use a share nearer to one half")
+
+
+def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) -> Params:
+    """What a search is made with besides the estimator and its grid."""
+    settings: Params = {
+        "scoring": None,
+        "cv": None,
+        "keep_predictions": None,
+        "criterion": options.criterion,
+        "operator": _read_operator(options.operator),
+        "ridge_scaling": options.ridge_scaling,
+        "refit": options.save is not None,
+        "order": _read_order(options.order),
+        "preprocessing": options.preprocessing,
+        "n_confirm": _read_whole("--confirm", options.confirm, 0),
+        "n_jobs": options.n_jobs,
+        "random_state": options.seed,
+    }
+    if options.scoring is not None:
+        _check_scoring(options.scoring, choice.task, data.y)
+    if options.criterion is not None:  # takes the place of folds and of their scores
+        return settings
+    # One held-out row has no R².
+    is_single = options.cv == "loo" and data.groups is None
+    usual = "neg_mean_squared_error" if is_single else "r2"
+    usual = "accuracy" if choice.task == "classification" else usual
+    kept = "best" if options.oof is not None else None
+    if options.report is not None:  # its honest score needs the values of all candidates
+        kept = "all" if len(data.y) <= MOST_KEPT else "best"
+    return settings | {
+        "scoring": options.scoring or usual,
+        "cv": _splitter(options, choice, data),
+        "keep_predictions": kept,
+    }
+
+
+def _check_scoring(name: str, task: str, y: Column) -> None:
+    """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
+    # A scorer that cannot score a constant prediction cannot score any: the search would fail after
+    # all its work.
+    guess = (DummyClassifier if task == "classification" else DummyRegressor)()
+    rows = np.zeros((len(y), 1))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            get_scorer(name)(guess.fit(rows, y), rows, y)
+    except (ValueError, TypeError, AttributeError) as error:
+        why = f"cannot be used with this target, for {task}: {error}"
+        raise BadInput(f"--scoring {name} {why}") from error
+
+
+def _read_order(text: str) -> Any:
+    if text in ("exact", "screen"):
+        return text
+    more = ", exact, screen, inf"
+    order = math.inf if text == "inf" else _read_whole("--order", text, 1, more)
+    if order not in ("auto", math.inf) and order > MOST_ORDER:
+        raise BadInput(
+            f"--order {order} is more than {MOST_ORDER}; use inf, the limit of the series"
+        )
+    return order
+
+
+def _read_whole(option: str, text: str, least: int, more: str = "") -> Any:
+    if text == "auto":
+        return text
+    if re.fullmatch("[0-9]{1,9}", text) and int(text) >= least:
+        return int(text)
+    raise BadInput(f"{option} {text!r} is not auto{more} or a whole number of at least {least}")
+
+
+def _read_operator(text: str) -> Any:
+    kind, _, count = text.partition(":")
+    if text in ("auto", "dense"):
+        return text
+    if kind not in OF_LOW_RANK or not re.fullmatch("[0-9]{1,9}", count) or int(count) < 1:
+        known = "auto, dense, nystrom:500 (landmarks) or fourier:500 (random waves)"
+        raise BadInput(f"--operator {text!r} is not {known}")
+    return OF_LOW_RANK[kind](int(count))
+
+
+def _read_folds(options: SearchOptions) -> tuple[str, int, int]:
+    """Their kind, their number, and how often they are drawn anew."""
+    text = options.cv or "10"
+    if text == "loo":
+        return "loo", 0, 1
+    # 10, 10x5, group:5 and time:5; nothing else matches.
+    found = _FOLDS.fullmatch(text)
+    if found is None or int(found["count"]) < 2:
+        known = "a number of folds from 2 on, 10x5 (ten times five folds), group:5, time:5 or loo"
+        raise BadInput(f"--cv {text!r} is not {known}")
+    if found["repeats"] and int(found["repeats"]) * int(found["count"]) > MOST_FOLDS:
+        raise BadInput(f"--cv {text} has more than {MOST_FOLDS} folds; use fewer")
+    return found["kind"] or "", int(found["count"]), int(found["repeats"] or 1)
+
+
+def _splitter(options: SearchOptions, choice: ChosenModel, data: TableData) -> Splitter:
+    """The folds of --cv, which keep --groups together; of those loo leaves out one at a time."""
+    kind, count, repeats = _read_folds(options)
+    asked = f"--cv {options.cv or 10}"
+    has_labels, shuffled = choice.task == "classification", {"random_state": options.seed}
+    if data.source is not None:
+        if kind or repeats > 1:
+            words = "rows of a folder are read in blocks; use a number of folds"
+            raise BadInput(f"{asked} needs all rows at once: {words}")
+        return KFold(count, shuffle=True, **shuffled)
+    if data.groups is not None:
+        n_groups = len(np.unique(np.asarray(data.groups)))
+        if kind == "time" or repeats > 1:
+            advice = f"use --cv group:{count} or --cv loo, or leave --groups out"
+            raise BadInput(f"{asked} would split --groups between training and test rows; {advice}")
+        if max(count, 2) > n_groups:
+            few = f"only {n_groups} groups in --groups {options.groups}"
+            raise BadInput(f"{asked}: there are {few}; use fewer folds")
+        if kind == "loo":
+            return LeaveOneGroupOut()
+        grouped = StratifiedGroupKFold if has_labels else GroupKFold
+        return grouped(count, shuffle=True, **shuffled)
+    if kind == "group":
+        raise BadInput(f"{asked} needs --groups COLUMN, which rows belong together")
+    if kind == "loo":
+        return LeaveOneOut()
+    largest, what = len(data.y) - (kind == "time"), "rows"
+    if has_labels and kind != "time":
+        largest = int(np.unique(data.y, return_counts=True)[1].max())
+        what = "rows in the largest class"
+    if count > largest:
+        raise BadInput(f"{asked}: there are only {largest} {what}; use fewer folds or loo")
+    if kind == "time":
+        if has_labels and options.oof is not None:
+            never = f"{asked} never holds out its first rows, which have no label then"
+            raise BadInput(f"--oof: {never}; use other folds, or leave --oof out")
+        return TimeSeriesSplit(count)
+    if repeats > 1:
+        repeated = RepeatedStratifiedKFold if has_labels else RepeatedKFold
+        return repeated(n_splits=count, n_repeats=repeats, **shuffled)
+    return (StratifiedKFold if has_labels else KFold)(count, shuffle=True, **shuffled)
 
 
 # -- what came out -------------------------------------------------------------------------------
@@ -266,8 +479,10 @@ class StudyResult:
         self.plans.append(search.plan_)
         is_better = _best_score(search) > _best_score(self.search)
         self.winner = search if self.winner is None or is_better else self.winner
-        joined = partial(_joined, self.search, search, is_better)
-        self.search = search if self.search is None else joined()
+        if self.search is None:
+            self.search = search
+        else:
+            self.search = _joined(self.search, search, is_better)
 
     @property
     def n_tied(self) -> int:
@@ -301,11 +516,11 @@ def _joined(one: Any, two: Any, is_better: bool) -> Any:
 # -- the work ------------------------------------------------------------------------------------
 
 
-class Watcher(Progress):
+class ShellProgress(Progress):
     """Shows how far a search is: a live bar on a terminal, plain lines elsewhere, or nothing.
 
-    A search makes its watcher when everything has been checked, and has it as ``search.watcher``:
-    what goes wrong from then on is a failure of the work, not of the input.
+    A search makes it when everything has been checked, and has it as ``search.shown``: what goes
+    wrong from then on is a failure of the work, not of the input.
     """
 
     def __init__(
@@ -313,7 +528,7 @@ class Watcher(Progress):
     ) -> None:
         self.is_quiet, self.said = is_quiet, 0
         super().__init__(search, data, n_kernels, n_candidates)
-        search.watcher = self
+        search.shown = self
 
     def find_bar(self) -> Bar | None:
         """See base class: that of rich, on stderr."""
@@ -375,18 +590,19 @@ def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
 
 def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
-    search.progress_kind = partial(Watcher, is_quiet)
+    search.progress_kind = partial(ShellProgress, is_quiet)
     try:
         search.fit(*job.rows, **job.metadata)
     except JournalError as error:
         raise BadInput(str(error).replace("journal=", "--journal ", 1)) from error
     except (ValueError, TypeError) as error:
-        if hasattr(search, "watcher"):
+        # Before there was anything to show, it is an option or the data that is wrong.
+        if hasattr(search, "shown"):
             raise
         raise BadInput(str(error)) from error
     finally:
         # An interrupted search has what it had finished.
         if hasattr(search, "cv_results_"):
             outcome.add(search)
-        if hasattr(search, "watcher"):
-            search.watcher.close()
+        if hasattr(search, "shown"):
+            search.shown.close()

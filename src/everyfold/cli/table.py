@@ -1,4 +1,9 @@
-"""What a data file holds: columns of a table, or features and a target that come apart."""
+"""What a data file holds: columns of a table, or a matrix of features and a target.
+
+``training`` gives the features, the target and what else is known of the rows, by the columns that
+the options name; ``rows`` gives the features that a saved model wants, by the ``Layout`` that is
+saved with it. What cannot be used is refused with the column, the row and a remedy.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +31,7 @@ _LIKE_AN_ID = re.compile(
     r"|[a-z]I[dD]$"
 )
 
-# Entries up to which a sparse matrix becomes dense, which is faster and can be centred.
+# Entries up to which a sparse matrix becomes dense, which is faster and can be centred; 160 MB.
 _SMALL = 20_000_000
 
 
@@ -67,12 +72,6 @@ class Roles:
     id: str | None = None
     drop: Sequence[str] = ()
 
-    @property
-    def beside(self) -> dict[str, str]:
-        """The columns that say something of rows, by what they say."""
-        named = {"groups": self.groups, "weights": self.weights, "id": self.id}
-        return {role: name for role, name in named.items() if name is not None}
-
 
 @dataclass(frozen=True)
 class TableData:
@@ -108,23 +107,18 @@ class InputTable:
 
     def training(self, roles: Roles, *, may_miss: bool) -> TableData:
         """Features, target, and what is known of rows besides."""
-        dropped = [self._find("--drop", name) for name in roles.drop]
-        beside = {role: self._find(f"--{role}", name) for role, name in roles.beside.items()}
-        taken = [*dropped, *beside.values()]
-        left = [i for i in range(len(self.columns)) if i not in taken]
-        if not left:
-            raise BadInput("no columns are left; give fewer --drop")
-        goal = left[-1] if roles.target is None else self._find("--target", roles.target)
-        for role in (role for role, i in beside.items() if i == goal):
-            raise BadInput(f"--{role} {roles.beside[role]!r} is the target; name another column")
-        positions = tuple(i for i in left if i != goal)
-        if not positions:
-            raise BadInput("there is a target but no feature; the file needs two columns or more")
+        width = len(self.columns)
+        positions, goal, beside = assign_columns(self.names or (), width, roles)
         y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
-        names, width = self._unique_names(positions), len(self.columns)
-        called = None if roles.id is None else self._name(beside["id"])
-        places = len(positions), names, positions, width, self._name(goal)
-        layout = Layout(*places, id=called, may_miss=may_miss)
+        layout = Layout(
+            len(positions),
+            self._unique_names(positions),
+            positions,
+            width,
+            self._name(goal),
+            id=self._name(beside["id"]) if "id" in beside else None,
+            may_miss=may_miss,
+        )
         columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
         others = [i for i in range(width) if i != goal and i != beside.get("groups")]
         return TableData(
@@ -160,7 +154,8 @@ class InputTable:
         known = layout.id if layout.id in (self.names or ()) else None
         if name is None and known is None:
             return None
-        i = self._find("--id", known if name is None else name)  # type: ignore[arg-type]
+        wanted = known if name is None else name
+        i = find_column(self.names or (), len(self.columns), "--id", str(wanted))
         return self._name(i), self._words(i)
 
     def _words(self, i: int) -> Column:
@@ -187,15 +182,14 @@ class InputTable:
         if width not in (layout.n_features, layout.width):
             was = f"the model was fitted on {layout.n_features} features"
             raise BadInput(f"the data have {width} columns, but {was}")
+        # A file without the target has exactly the features, in their order; one with it has the
+        # columns of the training file.
         every = range(layout.n_features)
         places = every if width == layout.n_features else layout.positions or every
         return self._matrix(places, layout.may_miss)
 
-    def _find(self, option: str, name: str) -> int:
-        return find_column(self.names or (), len(self.columns), option, name)
-
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
-        """The names of columns, if they tell them apart."""
+        """The names of columns; None if two are equal, so that only positions are unique."""
         if self.names is None:
             return None
         names = tuple(self.names[i] for i in positions)
@@ -234,9 +228,34 @@ def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
     raise BadInput(f"{option} {name!r}: {advice}")
 
 
+def assign_columns(
+    names: Sequence[str], n: int, roles: Roles
+) -> tuple[tuple[int, ...], int, dict[str, int]]:
+    """The positions of features and target among n columns, and of the others by their role."""
+    dropped = [find_column(names, n, "--drop", name) for name in roles.drop]
+    named = {"groups": roles.groups, "weights": roles.weights, "id": roles.id}
+    beside = {
+        role: find_column(names, n, f"--{role}", name)
+        for role, name in named.items()
+        if name is not None
+    }
+    left = [i for i in range(n) if i not in (*dropped, *beside.values())]
+    if not left:
+        raise BadInput("no columns are left; give fewer --drop")
+    goal = left[-1]
+    if roles.target is not None:
+        goal = find_column(names, n, "--target", roles.target)
+    for role in (role for role, i in beside.items() if i == goal):
+        raise BadInput(f"--{role} {named[role]!r} is the target; name another column")
+    features = tuple(i for i in left if i != goal)
+    if not features:
+        raise BadInput("there is a target but no feature; the file needs two columns or more")
+    return features, goal, beside
+
+
 @dataclass(frozen=True)
-class Apart:
-    """Features and, perhaps, a target that the file itself keeps apart.
+class InputMatrix:
+    """Features and, perhaps, a target, from a file that says itself which is which.
 
     ``index_base`` is the first index of an svmlight file, which need not have the last ones.
     """
@@ -247,8 +266,7 @@ class Apart:
 
     def training(self, roles: Roles, *, may_miss: bool) -> TableData:
         """Features and target."""
-        given = {"target": roles.target, "drop": roles.drop, **roles.beside}
-        for option in (option for option, value in given.items() if value):
+        for option in (option for option, value in vars(roles).items() if value):
             raise BadInput(
                 f"--{option} does not apply: this kind of file has a fixed target and no other "
                 "columns; use a table (CSV, Parquet)"
@@ -259,6 +277,7 @@ class Apart:
         n, d = self.X.shape
         if len(y) != n:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
+        # Sparse rows that fit are faster and can be centred as a dense matrix.
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
         _check_matrix(X, may_miss)
         base = 1 if self.index_base is None else self.index_base
@@ -280,6 +299,7 @@ class Apart:
 
     def _aligned(self, layout: Layout) -> csr_matrix:
         """The matrix by the indices of the training file, of which this one may lack some."""
+        # Files whose first index is 1 are shifted by one where the training file began with 0.
         shift = (self.index_base or 0) - layout.index_base
         if shift < 0:
             raise BadInput("the data have an index 0, but the model's training file began with 1")

@@ -1,4 +1,7 @@
-"""Plots of out-of-fold predictions."""
+"""Plots of out-of-fold predictions, of prediction intervals, and of feature weights.
+
+Out-of-fold predictions are drawn by scikit-learn's own displays, with labels of ours.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ from everyfold._progress import rounded
 from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Search, Targets
 from everyfold.plotting.score_table import Axes, new_axes, plain, pyplot
 
-# With more classes than that the confusion matrix is colours without numbers.
+# With more classes than that the confusion matrix is colours without numbers, which would overlap.
 MOST_NUMBERS = 20
 
-# Of more classes than that the hardest have an ROC curve.
+# Of more classes than that only the hardest have an ROC curve: there are ten colours.
 MOST_CURVES = 10
 
 Kind = Literal["predicted", "confusion", "roc", "calibration"]

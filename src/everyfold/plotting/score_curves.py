@@ -1,4 +1,7 @@
-"""Scores over one parameter."""
+"""Scores over one parameter, and over the rank of the kernel matrix.
+
+Both plots have one line for each candidate or combination of the other parameters.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import numpy as np
 
 from everyfold._typing import Array, Params, Search
 from everyfold.plotting.score_table import (
-    RIDGES,
     Axes,
     ScoreTable,
     is_log_spaced,
@@ -22,6 +24,10 @@ from everyfold.plotting.score_table import (
 
 # With more lines than that only the best has a band, and their names stand beside the picture.
 MOST_BANDS = 6
+
+# The axis ends so many standard errors below the best: far enough to see how scores fall, and near
+# enough to see differences between good ones.
+ERRORS_SHOWN = 20.0
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -97,7 +103,7 @@ class CVCurveDisplay:
         display : CVCurveDisplay
         """
         table = ScoreTable.of(search, metric)
-        numeric = sorted(table.numeric(), key=lambda name: short(name) not in RIDGES)
+        numeric = table.numeric()
         if x is None and not numeric:
             raise ValueError(
                 "a curve needs a numeric parameter with several values, but none was searched; "
@@ -119,14 +125,14 @@ class CVCurveDisplay:
         display = cls(lines=lines, best=best, order=order, **names)
         return display.plot(ax=ax)
 
-    def _look(self, ax: Axes) -> None:
+    def _show_the_best(self, ax: Axes) -> None:
         """Show what is near the best: hopeless scores must not flatten the lines of all others."""
         scores = np.concatenate([scores for _, _, scores, _ in self.lines])
         errors = np.concatenate([errors for *_, errors in self.lines])
         if not np.isfinite(scores).any():
             return
         top = int(np.nanargmax(scores))
-        low = scores[top] - 20.0 * errors[top]
+        low = scores[top] - ERRORS_SHOWN * errors[top]
         lowest = np.nanmin(np.where(np.isfinite(scores), scores - errors, np.nan))
         if lowest < low < scores[top]:
             ax.set_ylim(low, scores[top] + 2.0 * errors[top])
@@ -159,7 +165,7 @@ class CVCurveDisplay:
             place = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
             place = place if len(handles) > MOST_BANDS else {"loc": "best"}
             ax.legend(handles=handles, frameon=False, fontsize="small", **place)
-        self._look(ax)
+        self._show_the_best(ax)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
@@ -268,7 +274,11 @@ class RankCurveDisplay:
             )
         best = sorted(several, key=lambda k: -several[k][max(several[k])])[:max_lines]
         params = table.results["params"]
-        lines = [(params_words(params[k]), *_path(several[k])) for k in best]
+        lines = []
+        for k in best:
+            ranks = sorted(several[k])
+            scores = np.array([several[k][rank] for rank in ranks])
+            lines.append((params_words(params[k]), np.array(ranks, dtype=np.float64), scores))
         display = cls(lines=lines, metric=table.label, n_rows=search.plan_.rows)
         return display.plot(ax=ax)
 
@@ -285,7 +295,7 @@ class RankCurveDisplay:
         ax.set_xscale("log", base=2)
         ticks: list[int] = []
         for rank in sorted({int(rank) for _, ranks, _ in self.lines for rank in ranks}):
-            if not ticks or rank > 1.2 * ticks[-1]:
+            if not ticks or rank > 1.2 * ticks[-1]:  # labels of nearer ranks would overlap
                 ticks.append(rank)
         ax.set_xticks(ticks, [str(tick) for tick in ticks])
         ax.minorticks_off()
@@ -294,9 +304,3 @@ class RankCurveDisplay:
         ax.legend(frameon=False, fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
         self.ax_, self.figure_ = ax, ax.figure
         return self
-
-
-def _path(scores: dict[int, float]) -> tuple[Array, Array]:
-    """Ranks in their order, and their scores."""
-    ranks = np.array(sorted(scores), dtype=np.float64)
-    return ranks, np.array([scores[int(rank)] for rank in ranks])

@@ -1,4 +1,8 @@
-"""The numbers of a search that are worth a picture."""
+"""The scores and parameters of ``cv_results_``, as plots and reports read them.
+
+``ScoreTable`` works with every fitted search, also scikit-learn's own. The rest of the module turns
+numbers, parameters and names into short words.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from everyfold._progress import printable, rounded
 from everyfold._typing import AnyArray, Array, Mask, Params, Search
 
+# Parameters that come first, as the one along which a curve is read.
 RIDGES = ("alpha", "C")
-
 
 # Axes of matplotlib, which need not be installed.
 Axes: TypeAlias = Any
@@ -38,7 +42,7 @@ def new_axes() -> Axes:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The numbers of a search that are worth a picture."""
+    """The scores of a search by one metric, and the parameters of its candidates."""
 
     results: Params
     metric: str
@@ -87,8 +91,9 @@ class ScoreTable:
         return np.ma.filled(self.results[f"param_{name}"].astype(object), np.nan)
 
     def numeric(self) -> list[str]:
-        """The searched parameters that are numbers throughout and take several values."""
-        return [name for name in self.names if is_numeric(self.column(name))]
+        """The searched parameters that are numbers and take several values, the ridge first."""
+        found = [name for name in self.names if is_numeric(self.column(name))]
+        return sorted(found, key=lambda name: short(name) not in RIDGES)
 
 
 def metrics_of(results: Params) -> list[str]:
@@ -112,6 +117,7 @@ def label_of(search: Search, metric: str | None = None) -> str:
 
 def is_numeric(values: AnyArray) -> bool:
     """Whether values are numbers, and not all the same."""
+    # True and False are numbers to NumPy, and have no axis.
     if any(isinstance(value, bool | np.bool_) for value in values):
         return False
     try:
@@ -126,7 +132,7 @@ def is_log_spaced(values: Array) -> bool:
     if (values <= 0.0).any() or len(values) < 3:
         return bool((values > 0.0).all() and values.max() / values.min() >= 10.0)
     steps, ratios = np.diff(values), np.diff(np.log(values))
-    if values.max() / values.min() >= 1000.0:
+    if values.max() / values.min() >= 1000.0:  # a linear axis would show the largest only
         return True
     return bool(ratios.std() / ratios.mean() < steps.std() / steps.mean())
 

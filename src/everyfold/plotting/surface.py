@@ -1,4 +1,7 @@
-"""The cross-validation surface over two parameters."""
+"""The cross-validation surface over two parameters.
+
+A grid is drawn as cells, a random search as points. Colours resolve the scores near the best.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from everyfold._typing import Array, Search
-from everyfold.plotting.score_table import RIDGES, Axes, ScoreTable, is_log_spaced, new_axes, short
+from everyfold.plotting.score_table import Axes, ScoreTable, is_log_spaced, new_axes, short
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.cm import ScalarMappable
+
+
+# The colours begin so many standard errors below the best, so that they resolve its neighbourhood;
+# at this quantile of the scores where there are no errors.
+ERRORS_COLOURED, LOWEST_QUANTILE = 10.0, 0.05
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -131,7 +139,11 @@ class CVSurfaceDisplay:
         for values, scale in ((self.x, ax.set_xscale), (self.y, ax.set_yscale)):
             scale("log" if is_log_spaced(values) else "linear")
         low, is_cut = self._lowest()
-        mesh, handles = (self._points if self.is_scattered else self._cells)(ax, cmap, low)
+        mesh = (self._points if self.is_scattered else self._cells)(ax, cmap, low)
+        handles = []
+        if self.best is not None:
+            region = [self._mark_near_best(ax)] if self.has_errors else []
+            handles = [self._star(ax), *region]  # the star is drawn above the border
         ax.set(xlabel=short(self.x_name), ylabel=short(self.y_name))
         if handles:
             ax.figure.legend(handles=handles, loc="outside upper center", ncols=2, frameon=False)
@@ -163,21 +175,19 @@ class CVSurfaceDisplay:
             float(np.nanmin(self.scores)),
             np.unravel_index(int(np.nanargmax(self.scores)), self.scores.shape),
         )
-        low = float(self.scores[top] - 10.0 * self.errors[top])
+        low = float(self.scores[top] - ERRORS_COLOURED * self.errors[top])
         if not low < self.scores[top]:
-            low = float(np.nanquantile(self.scores, 0.05))
+            low = float(np.nanquantile(self.scores, LOWEST_QUANTILE))
         return max(low, lowest), low > lowest
 
-    def _points(
-        self, ax: Axes, cmap: str, low: float | None
-    ) -> tuple[ScalarMappable, list[Artist]]:
+    def _points(self, ax: Axes, cmap: str, low: float | None) -> ScalarMappable:
         """Candidates of a random search."""
         order = np.argsort(self.scores, axis=None)  # NaN come last, and the best on top
         rows, columns = np.unravel_index(
             order[: int(np.isfinite(self.scores).sum())], self.scores.shape
         )
         near = self.near_best[rows, columns]
-        points = ax.scatter(
+        points: ScalarMappable = ax.scatter(
             self.x[columns],
             self.y[rows],
             c=self.scores[rows, columns],
@@ -187,34 +197,29 @@ class CVSurfaceDisplay:
             edgecolors=np.where(near, "black", "0.7"),
         )
         ax.margins(0.08)
-        if self.best is None or not self.has_errors:
-            return points, [] if self.best is None else [self._star(ax)]
-        ring = ax.scatter(
-            [], [], s=60.0, c="none", edgecolors="black", label="within one std. error"
-        )
-        return points, [self._star(ax), ring]
+        return points
 
-    def _cells(self, ax: Axes, cmap: str, low: float | None) -> tuple[ScalarMappable, list[Artist]]:
+    def _cells(self, ax: Axes, cmap: str, low: float | None) -> ScalarMappable:
         """Candidates of a grid."""
-        edges_x, edges_y = _edges(self.x), _edges(self.y)
         how = {"cmap": cmap, "vmin": low, "edgecolors": "face", "linewidth": 0.5}  # no seams
-        mesh = ax.pcolormesh(edges_x, edges_y, self.scores, **how)
+        mesh: ScalarMappable = ax.pcolormesh(_edges(self.x), _edges(self.y), self.scores, **how)
         ax.set_facecolor("0.85")
-        return mesh, self._outline(ax, edges_x, edges_y)
+        return mesh
 
-    def _outline(self, ax: Axes, edges_x: Array, edges_y: Array) -> list[Artist]:
-        """Mark the winner and the border of the one-standard-error region."""
-        if self.best is None or not self.has_errors:
-            return [] if self.best is None else [self._star(ax)]
+    def _mark_near_best(self, ax: Axes) -> Artist:
+        """Draw the border of the one-standard-error region; its entry in the legend."""
         from matplotlib.collections import LineCollection
         from matplotlib.lines import Line2D
 
-        lines = _border(self.near_best, edges_x, edges_y)
-        border = LineCollection(lines, colors="white", linewidths=2.5)
-        ax.add_collection(border)
+        label = "within one std. error"
+        if self.is_scattered:  # points have black edges already
+            ring: Artist = ax.scatter([], [], s=60.0, c="none", edgecolors="black", label=label)
+            return ring
+        lines = _border(self.near_best, _edges(self.x), _edges(self.y))
+        # Black on white is seen on every colour; #010101 stays black in a dark report.
+        ax.add_collection(LineCollection(lines, colors="white", linewidths=2.5))
         ax.add_collection(LineCollection(lines, colors="#010101", linewidths=1.0))
-        line = Line2D([], [], color="0.5", linewidth=1.5, label="within one std. error")
-        return [self._star(ax), line]
+        return Line2D([], [], color="0.5", linewidth=1.5, label=label)
 
     def _star(self, ax: Axes) -> Artist:
         assert self.best is not None
@@ -235,8 +240,6 @@ class CVSurfaceDisplay:
 
 def _two_parameters(table: ScoreTable, x: str | None, y: str | None) -> tuple[str, str]:
     numeric = table.numeric()
-    # The ridge comes first, as the parameter along which a curve is read.
-    numeric.sort(key=lambda name: short(name) not in RIDGES)
     for name in (x, y):
         if name is not None and name not in numeric:
             table.column(name)

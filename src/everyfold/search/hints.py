@@ -1,4 +1,8 @@
-"""What is to be said of the winner of a search: the same in Python as in the shell."""
+"""Remarks on the winner of a search: at the edge of its grid, constant, or without similar rows.
+
+The same sentences are notes of the plan and warnings in Python, and messages in the shell. A remark
+is a warning only where ignoring it would very probably cost something.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from everyfold.engine.status import ESTIMATED
 # From this many values on, an end of them is worth a warning: somebody meant to cover a range.
 WORTH_VALUES = 5
 
-WORTH_ERRORS = 2.0
-# What the last step must gain for that: standard errors, and a share of the range of scores.
-WORTH_SHARE = 0.05
+# What the last step to the edge must gain for a warning: so many standard errors of the difference,
+# and this share of the range of all scores. Lower values would warn of plateaus and of noise.
+WORTH_ERRORS, WORTH_SHARE = 2.0, 0.05
 
 # Parameters that have further values beyond most ends.
 _GOING_ON = frozenset({"alpha", "C", "gamma", "epsilon", "degree", "coef0", "h"})

@@ -55,6 +55,7 @@ class Kernels:
         """Candidates are done."""
         for number in numbers:
             self.n_candidates += 1
+            # A candidate that is refitted belongs to no kernel: {number, -1} never gets empty.
             left = self._left.get(self._of.get(number, -1), {number, -1})
             left.discard(number)
             if not left:
@@ -65,6 +66,8 @@ class Round:
     """The units of a round by what they should cost, and the share of each that is done."""
 
     def __init__(self, units: Sequence[Unit]) -> None:
+        # A unit that should cost nothing counts a thousandth of the longest, or the bar would not
+        # move for it.
         least = max((unit.seconds for unit in units), default=0.0) / 1000.0 or 1.0
         self._costs = {id(unit): max(unit.seconds, least) for unit in units}
         self._shares: dict[int, float] = {}
@@ -77,6 +80,7 @@ class Round:
     @property
     def share(self) -> float:
         """So much of the round."""
+        # A copy, as other threads report meanwhile.
         done = sum(self._costs[key] * share for key, share in list(self._shares.items()))
         return float(done / sum(self._costs.values())) if self._costs else 0.0
 
@@ -195,6 +199,7 @@ class Progress(ProgressListener):
     def advance(self, numbers: Sequence[int]) -> None:
         """Candidates have got complete for the first time, and with them perhaps some kernels."""
         before = self._kernels.done
+        # To the callbacks a kernel begins and ends at once: its candidates come in any order.
         self._kernels.take(numbers)
         for k in range(before, self._kernels.done) if self._tasks is not None else ():
             task = self._tasks.subcontext(task_name="kernel", task_id=k)
@@ -213,6 +218,7 @@ class Progress(ProgressListener):
 
         What is quick needs no words.
         """
+        # A source need not know its number of rows before the end of its first pass.
         part, now = 10 * done // total if total else done // 1_000_000, time.perf_counter()
         last, when = self._last_line
         if part == last or now - max(when, self._start) < _SECONDS_BETWEEN_LINES:

@@ -1,4 +1,8 @@
-"""The report of a search, and its view in notebooks."""
+"""The report of a search, and its view in notebooks.
+
+``findings_of`` asks a fitted search for what a report needs and its attributes do not have, in
+words where it is not known. The page itself is made by ``everyfold.report``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,8 @@ from everyfold.search.fit_inputs import FitInputs
 if TYPE_CHECKING:
     from everyfold.report.page import Findings
 
-# Of the call that repeats a search.
+# Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn
+# prints estimators.
 MOST_LETTERS = 4000
 
 
@@ -86,7 +91,7 @@ class ReportedSearch(ResultView):
         predictions, the rows that were predicted wrongly, all candidates in a table that can be
         sorted and filtered, the plan, and the call that repeats the search. If the search lacks
         something (folds, held-out values, a winner), that part is left out, and the page says why.
-        Plots need matplotlib.
+        The page needs jinja2 (``everyfold[report]``), its plots matplotlib.
 
         Parameters
         ----------
@@ -131,10 +136,10 @@ def findings_of(
     honest: HonestScore | None = None,
     title: str | None = None,
 ) -> Findings:
-    """What a search says of itself; in words where something is not known."""
+    """What a report needs beside the attributes; in words where something is not known."""
     from everyfold.report.page import Findings
 
-    held = _without_values(search)
+    held = _why_no_values(search)
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
@@ -148,7 +153,7 @@ def findings_of(
     )
 
 
-def _without_values(search: Search) -> str:
+def _why_no_values(search: Search) -> str:
     """Why there are no held-out values; empty if there are."""
     if search.plan_.is_closed:
         return "a criterion of the fit on all rows takes the place of folds"
@@ -180,7 +185,7 @@ def _call(search: Search) -> str:
     shown = copy(search)
     for name in ("param_grid", "param_distributions"):
         if hasattr(search, name):
-            setattr(shown, name, _said(getattr(search, name)))
+            setattr(shown, name, _as_written(getattr(search, name)))
     return f"search = {shown.__repr__(N_CHAR_MAX=MOST_LETTERS)}\n{search._given.call}"
 
 
@@ -194,12 +199,12 @@ class _Words:
         return self.words
 
 
-def _said(value: Any) -> Any:
+def _as_written(value: Any) -> Any:
     """Values of a grid as one would write them: arrays as lists, distributions by their names."""
     if isinstance(value, dict):
-        return {name: _said(values) for name, values in value.items()}
+        return {name: _as_written(values) for name, values in value.items()}
     if isinstance(value, list) and value and all(isinstance(grid, dict) for grid in value):
-        return [_said(grid) for grid in value]
+        return [_as_written(grid) for grid in value]
     if isinstance(value, np.ndarray):
         return _Words(str(value.tolist()))
     if hasattr(value, "dist") and hasattr(value, "args"):
