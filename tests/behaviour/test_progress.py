@@ -15,7 +15,7 @@ from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
 from everyfold._progress import reporting_to, tell, told, within
-from everyfold.engine.watch import ProgressListener
+from everyfold.engine.records import ProgressListener
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 

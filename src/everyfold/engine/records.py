@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
 from everyfold.engine.scoring.metrics import ScoredRows
-from everyfold.engine.watch import ProgressListener
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
 from everyfold.folds import Fold, Folds
@@ -62,8 +61,32 @@ def _bytes(item: object) -> int:
     return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
 
 
+class ProgressListener:
+    """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""
+
+    is_on = False
+    """Whether shares of units are worth telling."""
+
+    def begin_round(self, units: Sequence[Any]) -> None:
+        """Say what there is to do next."""
+
+    def tell(self, unit: Any, share: float) -> None:
+        """Say that this share of a unit is done."""
+
+    def listener(self, unit: Any) -> Callable[[float], None] | None:
+        """What loops inside a unit are to tell, if anything."""
+        return partial(self.tell, unit) if self.is_on else None
+
+    def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
+        return ProgressListener, ()
+
+
 # The status of a candidate that nothing speeds up: its scores are those of its own refits.
 REFITTED = "refitted"
+# The status of a candidate whose scores are an approximation of unknown error.
+ESTIMATED = "estimated"
+# The status of a candidate that an influence series says nothing of.
+NEAR_IDENTITY = "near identity"
 
 
 @dataclass(frozen=True)
@@ -291,6 +314,15 @@ class Data:
     cache: Cache = field(default_factory=Cache, compare=False)
     watch: ProgressListener = field(default_factory=ProgressListener, compare=False)
     """What is told how far the work is."""
+
+    @cached_property
+    def open_ranks(self) -> list[int]:
+        """The candidates whose number of landmarks is to be found by the search."""
+        return [
+            number
+            for number, candidate in self.candidates.items()
+            if getattr(candidate.model.operator, "n_landmarks", None) == "auto"
+        ]
 
     @cached_property
     def has_steps(self) -> bool:

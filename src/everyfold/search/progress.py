@@ -19,7 +19,7 @@ from everyfold._typing import Estimator, Matrix, Params, Search
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.watch import ProgressListener
+from everyfold.engine.records import ProgressListener
 from everyfold.io import RowSource
 
 

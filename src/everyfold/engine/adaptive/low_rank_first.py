@@ -77,7 +77,7 @@ def climbs(
     ``seconds`` is what all full matrices should take, of all searches if it is one of several.
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LOW_RANK_FIRST_ROWS):
+    if order not in ("auto", "screen", np.inf):
         return False
     if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
         return False  # steps that fail, which their own evaluation reports
