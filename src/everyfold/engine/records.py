@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property, partial
-from typing import Any
+from functools import cache, cached_property, partial
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
@@ -394,9 +394,51 @@ class Data:
         return [len(test) for _, test in self.splits]
 
 
+# -- Outcomes, and how those on some folds become one on all folds --------------------------------
+
+
+def first(found: list[Any]) -> Any:
+    """The first value that says something: equal on all folds, or known on some of them only."""
+    return next((value for value in found if value is not None and value != ""), found[0])
+
+
+def concatenated(found: list[Any]) -> Any:
+    """The arrays there are, one after the other."""
+    known = [value for value in found if value is not None]
+    return np.concatenate(known) if known else None
+
+
+def listed(found: list[Any]) -> Any:
+    """The entries of the lists there are."""
+    known = [value for value in found if value is not None]
+    return [entry for value in known for entry in value] if known else None
+
+
+def united(found: list[dict[int, Failure]]) -> dict[int, Failure]:
+    """The entries of all dictionaries."""
+    return {key: value for each in found for key, value in each.items()}
+
+
+def summed(found: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """The sums over folds, position by position."""
+    return tuple(map(sum, zip(*found, strict=True)))
+
+
+def named(found: list[str]) -> str:
+    """All words, each once."""
+    return "; ".join(dict.fromkeys(words for words in found if words))
+
+
+def agreed(found: list[Any]) -> Any:
+    """The value that all have, None if they differ."""
+    return found[0] if all(value == found[0] for value in found) else None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one candidate on some folds; plain data.
+
+    The annotation of a field names the function that makes one value of those on several folds.
 
     Attributes
     ----------
@@ -455,36 +497,36 @@ class Outcome:
         Those of every fold, None where the fit failed, as long as values may be asked of them.
     """
 
-    number: int
-    folds: Index
-    scores: Sequence[Score]
-    train_scores: Sequence[Score] | None
-    is_exact: Mask
-    condition: Array
-    radius: Array
-    failures: dict[int, Failure]
-    values: Array | None = None
-    target: Target | None = None
-    sizes: list[int] | None = None
-    n_weighted: int | None = None
-    seconds: tuple[float, float] = (0.0, 0.0)
-    method: str = ""
-    operator: str = ""
-    caveat: str = ""
-    is_of_another_model: bool = False
-    residual_trace: float = 0.0
-    is_identity: bool = False
-    is_unique: bool = True
-    is_refit: bool = False
-    look: int = 0
-    errors: Array | None = None
-    is_restated: bool = False
-    only_label: tuple[Label] | None = None
-    status: str = ""
-    landmarks: int = 0
-    times: list[tuple[float, float]] | None = None
-    rank: int = 0
-    fitted: list[Estimator] | None = None
+    number: Annotated[int, first]
+    folds: Annotated[Index, concatenated]
+    scores: Annotated[Sequence[Score], listed]
+    train_scores: Annotated[Sequence[Score] | None, listed]
+    is_exact: Annotated[Mask, concatenated]
+    condition: Annotated[Array, concatenated]
+    radius: Annotated[Array, concatenated]
+    failures: Annotated[dict[int, Failure], united]
+    values: Annotated[Array | None, concatenated] = None
+    target: Annotated[Target | None, first] = None
+    sizes: Annotated[list[int] | None, listed] = None
+    n_weighted: Annotated[int | None, first] = None
+    seconds: Annotated[tuple[float, float], summed] = (0.0, 0.0)
+    method: Annotated[str, named] = ""
+    operator: Annotated[str, first] = ""
+    caveat: Annotated[str, first] = ""
+    is_of_another_model: Annotated[bool, any] = False
+    residual_trace: Annotated[float, max] = 0.0
+    is_identity: Annotated[bool, all] = False
+    is_unique: Annotated[bool, all] = True
+    is_refit: Annotated[bool, any] = False
+    look: Annotated[int, max] = 0
+    errors: Annotated[Array | None, concatenated] = None
+    is_restated: Annotated[bool, any] = False
+    only_label: Annotated[tuple[Label] | None, agreed] = None
+    status: Annotated[str, first] = ""
+    landmarks: Annotated[int, max] = 0
+    times: Annotated[list[tuple[float, float]] | None, listed] = None
+    rank: Annotated[int, max] = 0
+    fitted: Annotated[list[Estimator] | None, listed] = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
 
@@ -515,48 +557,24 @@ def drop_values(outcome: Outcome) -> Outcome:
     return outcome if is_short else with_fields(outcome, values=None, fitted=None)
 
 
-def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
-    """The label that all parts predict, if it is one."""
-    first = parts[0].only_label
-    return first if all(part.only_label == first for part in parts) else None
+@cache
+def _rules() -> dict[str, Callable[[list[Any]], Any]]:
+    """How each field of `Outcome` is joined: what its annotation says beside the type.
+
+    A field that does not say it is an error, so that none is forgotten.
+    """
+    hints = get_type_hints(Outcome, include_extras=True)
+    return {
+        known.name: hints[known.name].__metadata__[0] for known in fields(Outcome) if known.init
+    }
 
 
 def join(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcomes of one candidate on several folds as one, in the order of the folds.
-
-    The number, ``is_refit``, ``status``, ``landmarks`` and ``look`` are the same for all folds of a
-    round, and ``target``, ``sizes`` and ``n_weighted`` are of sources, which have no parts.
-    """
+    """The outcomes of one candidate on several folds as one, in the order of the folds."""
     parts = sorted(outcomes, key=lambda outcome: int(outcome.folds[0]))
     if len(parts) == 1:
         return parts[0]
-    first = parts[0]
+    whole = {name: rule([getattr(part, name) for part in parts]) for name, rule in _rules().items()}
+    # Kernels of folds may differ in rank; the operator is described by the widest of them.
     widest = max(parts, key=lambda part: part.rank)
-    values = [part.values for part in parts if part.values is not None]
-    is_scored = first.train_scores is not None
-    failures: dict[int, Failure] = {}
-    for part in parts:
-        failures |= part.failures
-    return replace(
-        first,
-        folds=np.concatenate([part.folds for part in parts]),
-        scores=[score for part in parts for score in part.scores],
-        train_scores=[s for part in parts for s in part.train_scores or ()] if is_scored else None,
-        is_exact=np.concatenate([part.is_exact for part in parts]),
-        condition=np.concatenate([part.condition for part in parts]),
-        radius=np.concatenate([part.radius for part in parts]),
-        failures=failures,
-        values=np.concatenate(values) if values else None,
-        seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
-        times=[t for part in parts for t in part.times or ()] if first.times else None,
-        fitted=[m for part in parts for m in part.fitted or ()] if first.fitted else None,
-        method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
-        caveat=next((part.caveat for part in parts if part.caveat), ""),
-        is_of_another_model=any(part.is_of_another_model for part in parts),
-        is_identity=all(part.is_identity for part in parts),
-        is_unique=all(part.is_unique for part in parts),
-        only_label=_only_label(parts),
-        residual_trace=max(part.residual_trace for part in parts),
-        rank=widest.rank,
-        operator=widest.operator or next((part.operator for part in parts if part.operator), ""),
-    )
+    return Outcome(**{**whole, "operator": widest.operator or whole["operator"]})
