@@ -1,4 +1,9 @@
-"""Who is told: how far a loop is, what is wrong, and how many of something, in words."""
+"""What any module may report: how far a loop is, a warning, and words for counts and names.
+
+A loop calls ``tell`` or iterates over ``told(items)`` without knowing whether anything shows it;
+``reporting_to`` sets a listener for the loops inside, and a search has a ``ProgressListener`` that
+gets the shares of its units.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,9 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 from unicodedata import category
 
 Listener = Callable[[float], None]
@@ -61,6 +67,28 @@ def told(items: Sequence[Item]) -> Iterator[Item]:
         tell(k / len(items))
 
 
+class ProgressListener:
+    """Gets how far the units of a round are; this one, and any after unpickling, ignores it."""
+
+    is_on = False
+    """Whether shares of units are wanted."""
+
+    def begin_round(self, units: Sequence[Any]) -> None:
+        """The next units are these."""
+
+    def tell(self, unit: Any, share: float) -> None:
+        """A share of a unit is done."""
+
+    def listener(self, unit: Any) -> Listener | None:
+        """What loops inside a unit report to, if anything."""
+        return partial(self.tell, unit) if self.is_on else None
+
+    def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
+        # A worker process has no screen.
+        return ProgressListener, ()
+
+
+# Frames of these packages stand between a warning and the user's line.
 _BETWEEN = ("everyfold", "sklearn")
 
 
@@ -99,3 +127,17 @@ def printable(text: str, keep: str = "") -> str:
     return "".join(
         c if c.isprintable() or c in keep or category(c) == "Zs" else ascii(c)[1:-1] for c in text
     )
+
+
+def rounded(value: float, digits: int, kind: str = "f") -> str:
+    """The value as ``format`` writes it, with more digits where it would look like 1 and is less.
+
+    Examples
+    --------
+    >>> rounded(0.5, 2), rounded(0.996, 2), rounded(1.0, 2), rounded(0.997, 0, "%")
+    ('0.50', '0.996', '1.00', '99.7%')
+    """
+    one = 1.0
+    while value < one and digits < 17 and f"{value:.{digits}{kind}}" == f"{one:.{digits}{kind}}":
+        digits += 1
+    return f"{value:.{digits}{kind}}"

@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import reporting_to, tell, told, within
-from everyfold.engine.records import ProgressListener
+from everyfold._progress import ProgressListener, reporting_to, tell, told, within
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 

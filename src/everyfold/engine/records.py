@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
+from everyfold._progress import ProgressListener
 from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
+from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
@@ -59,26 +61,6 @@ class Cache:
 
 def _bytes(item: object) -> int:
     return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
-
-
-class ProgressListener:
-    """Told how far the units of a round are; this one, and any that was pickled, tells nobody."""
-
-    is_on = False
-    """Whether shares of units are worth telling."""
-
-    def begin_round(self, units: Sequence[Any]) -> None:
-        """Say what there is to do next."""
-
-    def tell(self, unit: Any, share: float) -> None:
-        """Say that this share of a unit is done."""
-
-    def listener(self, unit: Any) -> Callable[[float], None] | None:
-        """What loops inside a unit are to tell, if anything."""
-        return partial(self.tell, unit) if self.is_on else None
-
-    def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
-        return ProgressListener, ()
 
 
 # The status of a candidate that nothing speeds up: its scores are those of its own refits.
@@ -551,6 +533,23 @@ def with_fields(outcome: Outcome, **facts: object) -> Outcome:
     return found
 
 
+def exclude(outcome: Outcome) -> Outcome:
+    """The outcome with the worst of all scores.
+
+    The rule of Liu, Jiang & Liao (2014, footnote 2) for finite orders: where the kernel matrix is
+    near the identity, the series is near the training error, and the criterion is set to infinity.
+    """
+    is_exact = np.zeros_like(outcome.is_exact)
+    scores = [_worst(score) for score in outcome.scores]
+    return replace(outcome, scores=scores, is_exact=is_exact, status=NEAR_IDENTITY)
+
+
+def _worst(score: Score) -> Score:
+    if isinstance(score, dict):
+        return dict.fromkeys(score, -np.inf)
+    return None if score is None else -np.inf
+
+
 def drop_values(outcome: Outcome) -> Outcome:
     """The same, to be remembered: values of thousands of candidates would be most of the memory."""
     is_short = outcome.values is None and outcome.fitted is None
@@ -578,3 +577,12 @@ def join(outcomes: Iterable[Outcome]) -> Outcome:
     # Kernels of folds may differ in rank; the operator is described by the widest of them.
     widest = max(parts, key=lambda part: part.rank)
     return Outcome(**{**whole, "operator": widest.operator or whole["operator"]})
+
+
+def mean_score(outcome: Outcome, metric: str) -> float:
+    """The mean over the folds, -inf where one of them has none."""
+    if metric not in outcome.means:
+        scores = column(outcome.scores, metric)
+        mean = float(scores.mean()) if len(scores) else -np.inf
+        outcome.means[metric] = mean if np.isfinite(mean) else -np.inf
+    return outcome.means[metric]

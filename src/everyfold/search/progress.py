@@ -14,12 +14,11 @@ from html import escape
 from importlib import import_module
 from typing import Any, Protocol, TextIO
 
-from everyfold._progress import pluralise
+from everyfold._progress import ProgressListener, pluralise
 from everyfold._typing import Estimator, Matrix, Params, Search
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.records import ProgressListener
 from everyfold.io import RowSource
 
 

@@ -38,11 +38,11 @@ from everyfold.crossval import ConjugateGradient, Folds
 from everyfold.engine.adaptive import candidate_state as standings
 from everyfold.engine.adaptive import low_rank_first as ladder
 from everyfold.engine.adaptive import pilot_splits as views
-from everyfold.engine.adaptive.strategy import SingleRound, mean_score
 from everyfold.engine.execution import run
 from everyfold.engine.execution.refits import ConfirmByRefit
 from everyfold.engine.planning import squared_loss as exact
-from everyfold.engine.records import Outcome
+from everyfold.engine.planning.plan import SingleRound
+from everyfold.engine.records import Outcome, mean_score
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}

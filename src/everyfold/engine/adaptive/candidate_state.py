@@ -18,9 +18,8 @@ import numpy as np
 
 from everyfold._typing import Array
 from everyfold.engine.adaptive.pilot_splits import Scale
-from everyfold.engine.adaptive.strategy import History, mean_score
-from everyfold.engine.records import Outcome
-from everyfold.engine.status import ESTIMATED
+from everyfold.engine.planning.plan import History
+from everyfold.engine.records import ESTIMATED, Outcome, mean_score
 
 # A low-rank score is certified if the residual trace is at most this share of the ridge.
 #

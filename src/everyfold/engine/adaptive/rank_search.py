@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from everyfold._typing import Order
-from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.pass_sizes import cut_passes
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import Unit, cut, kernels_of
-from everyfold.engine.records import Data, Outcome, with_fields
+from everyfold.engine.records import Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import column
 
 FIRST_LANDMARKS = 128

@@ -16,11 +16,11 @@ from everyfold._typing import Array, Estimator, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.methods import MANY_FOLDS, Method
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import REFITTED, Data, Outcome, with_fields
+from everyfold.engine.records import REFITTED, Data, Outcome, mean_score, with_fields
 from everyfold.estimators.targets import Target
 
 # How many candidates are refitted by default if the winner's score is not exact.

@@ -11,7 +11,6 @@ from everyfold._progress import warn
 from everyfold.adapters.pipelines import Parts
 from everyfold.engine.adaptive import low_rank_first
 from everyfold.engine.adaptive.rank_search import RankSearch
-from everyfold.engine.adaptive.strategy import SingleRound, Strategy
 from everyfold.engine.execution.refits import (
     ConfirmByRefit,
     Timed,
@@ -28,7 +27,7 @@ from everyfold.engine.planning.pass_sizes import (
     traffic_notes,
     worker_bytes,
 )
-from everyfold.engine.planning.plan import SearchPlan, some
+from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
 from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.engine.reading.candidates import configured, warn_of_refits
@@ -211,7 +210,7 @@ def _sped_up(
     if not limits.fits(data.n, data.n):
         notes += stand_in_notes(data)
     needed = kept + max(unit.memory for unit in units)
-    if needed * len(units) > limits.TRIFLE:  # what is free is not looked up for so little
+    if needed > limits.TRIFLE:  # what is free is not looked up for so little
         _check_workers(units, needed, data, options.n_jobs)
     return SearchPlan(
         rows=data.n,
@@ -247,6 +246,9 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
     if request.scorer is None:
         return [], ()
     side, named, wants = data.tasks[0].whole.test, by_name(request.scorer), request.wants
+    is_plain = side.target.classes is None and side.sizes.min(initial=2) > 1
+    if is_plain and wants.pools is not True:
+        return [], ()  # scores of numbers on folds of several rows mean what their names say
     if data.foreign:  # refits are scored fold by fold, and nothing else can be compared with them
         wants = replace(wants, pools=False)
     if wants.pools is True:
