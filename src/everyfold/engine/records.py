@@ -290,12 +290,12 @@ class Data:
     stream: Any = None
     """What a source of rows is read by; None for rows in memory."""
     caller: Estimator = None
-    """The search that callbacks of refits are told of."""
+    """The search that callbacks of refits belong to."""
     contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """What callbacks are called by, for candidates and folds."""
     cache: Cache = field(default_factory=Cache, compare=False)
     watch: ProgressListener = field(default_factory=ProgressListener, compare=False)
-    """What is told how far the work is."""
+    """What is informed how far the work is."""
 
     @cached_property
     def open_ranks(self) -> list[int]:
@@ -462,9 +462,9 @@ class Outcome:
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
     look : int
-        The number of the look that the scores are those of, from 1 on; 0 if they are of all folds.
+        The number of the pilot split of the scores, from 1 on; 0 for scores of all folds.
     errors : array, optional
-        The errors of a look on each part of its rows, by which candidates are compared.
+        The errors of a pilot split on each part of its rows, by which candidates are compared.
     is_restated : bool
         Whether nothing was evaluated again, and only scores or status are stated anew.
     landmarks : int
@@ -524,9 +524,9 @@ class Outcome:
 
 
 def with_fields(outcome: Outcome, **facts: object) -> Outcome:
-    """The same outcome with something else noted beside its scores.
+    """The same outcome with other values of some fields.
 
-    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several notes.
+    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several of them.
     """
     found = copy(outcome)
     found.__dict__.update(facts)

@@ -173,7 +173,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             return []
         if made.plain.keys() == data.candidates.keys():  # refits alone share nothing
             check_plan(made, request)
-        if data.foreign or data.refused or not made.rounds.climbs:
+        if data.foreign or data.refused or not made.rounds.begins_at_low_rank:
             return []
         parts = _parts(execute(made, data, options.n_jobs), asked, data)
         if parts is None:

@@ -46,9 +46,9 @@ class _Around(Strategy):
         return self.inner.planned
 
     @property
-    def climbs(self) -> bool:
+    def begins_at_low_rank(self) -> bool:
         """See base class."""
-        return self.inner.climbs
+        return self.inner.begins_at_low_rank
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class; without the refits."""

@@ -56,7 +56,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     if unit.order == "refit":
         return run_refits(data, unit)
     if unit.look:
-        return _look(data, unit)
+        return _on_pilot_split(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
     for k, groups in enumerate(unit.groups):
@@ -65,7 +65,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     return outcomes
 
 
-def _look(data: Data, unit: Unit) -> list[Outcome]:
+def _on_pilot_split(data: Data, unit: Unit) -> list[Outcome]:
     """A unit on one split; warnings of scorers about its rows are silenced."""
     seen = on_pilot_split(data, unit.look)
     with warnings.catch_warnings():

@@ -22,8 +22,10 @@ from everyfold.solvers import Problem
 AS_DEFINED = "as defined"
 
 
-def check_criterion(model: Model, criterion: Closed) -> None:
+def check_criterion(model: Model, criterion: Closed | None) -> None:
     """Raise if a criterion is not defined for a model."""
+    if criterion is None:
+        return
     name, reason = name_of(criterion), criterion.reason_against(model.loss)
     if model.chooses_ridge:
         reason = "the model chooses its own alpha; search alpha with KernelRidge or Ridge"

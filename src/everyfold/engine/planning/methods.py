@@ -123,6 +123,11 @@ class Method:
 
 def check_order(model: Model, order: Order) -> None:
     """Raise if a model's loss or kernel does not allow the order, or its ridges are too many."""
+    if model.chooses_ridge and is_finite(order):
+        raise ValueError(
+            f"order={order!r} is not available for a model that chooses its own alpha; use "
+            "order='auto'"
+        )
     if len(model.ridges) > 1 and not model.loss.has_constant_curvature:
         raise ValueError(
             f"alpha has {len(model.ridges)} entries, but loss={model.loss} needs one number for "
@@ -130,11 +135,6 @@ def check_order(model: Model, order: Order) -> None:
         )
     if order == "auto":  # every model allows it
         return
-    if model.chooses_ridge and is_finite(order):
-        raise ValueError(
-            f"order={order!r} is not available for a model that chooses its own alpha; use "
-            "order='auto'"
-        )
     model.structure_for_any().check_order(order)
     if is_finite(order) and model.choice.depends_on_rows:
         raise ValueError(

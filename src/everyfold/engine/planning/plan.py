@@ -51,7 +51,7 @@ class Strategy(ABC):
         return self.first
 
     @property
-    def climbs(self) -> bool:
+    def begins_at_low_rank(self) -> bool:
         """Whether candidates begin at low rank, and only the best get further."""
         return False
 
@@ -277,7 +277,7 @@ class SearchPlan:
             return "not all: an approximation; a search may confirm the best candidates by refits"
         if self.kind == "once":
             return "no: equal to refits, but with steps that were fitted on the test rows as well"
-        if self.rounds.climbs:
+        if self.rounds.begins_at_low_rank:
             return "the best candidates equal refits; the others are estimated at low rank"
         if any(method.is_of_another_model for unit in self.units for method in unit.methods):
             return "no: equal to refits of a model that replaces this one, such as one of low rank"

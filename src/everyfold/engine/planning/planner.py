@@ -44,7 +44,7 @@ Preprocessing = Literal["none", "per_fold", "once"]
 # of them. It is never taken without being asked for.
 LONG, SHARE = 10.0, 0.1
 
-_LADDER = (
+_LOW_RANK_FIRST = (
     "with {} rows all candidates were evaluated at low rank first, and the best on the full "
     "kernel matrix; cv_results_['status'] says which. operator='dense' evaluates all on the "
     "full kernel matrix"
@@ -287,12 +287,12 @@ def _rounds(
     # The one question that most searches are asked about low ranks: they have too few rows.
     is_large = data.n >= min(low_rank_first.COSTLY_ROWS, low_rank_first.LOW_RANK_FIRST_ROWS)
     is_large = is_large and options.closed is None
-    is_large = is_large and low_rank_first.climbs(data, kernels, options.order, seconds)
+    is_large = is_large and low_rank_first.is_worth_it(data, kernels, options.order, seconds)
     if is_large and metric is not None:
         asked = metric, options.order, options.seeds.own
-        ladder = low_rank_first.LowRankFirst.of(data, kernels, *asked)
-        if ladder.is_quicker(data, full):
-            return _confirmed(ladder, data, request, metric), [_LADDER.format(data.n)]
+        stages = low_rank_first.LowRankFirst.of(data, kernels, *asked)
+        if stages.is_quicker(data, full):
+            return _confirmed(stages, data, request, metric), [_LOW_RANK_FIRST.format(data.n)]
     notes = [_NO_METRIC.format(data.n)] if is_large and metric is None else []
     rounds = SingleRound(_with_threads(full, data, options.n_jobs))
     return _confirmed(rounds, data, request, metric), notes
@@ -357,7 +357,7 @@ def _sample_names(task: Task, judge: FoldScorer) -> tuple[str, ...]:
             side = ScoredRows(task.target, task.whole.test.parts[:1])
             score = judge.score(side.y, side, {})[0]
     except Exception:
-        return ("score",)  # whatever is wrong will be met again, and told, in the search itself
+        return ("score",)  # whatever is wrong will be met again, and reported, in the search itself
     return tuple(score) if isinstance(score, dict) else ("score",)
 
 

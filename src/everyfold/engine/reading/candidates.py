@@ -119,8 +119,7 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             (others.set_aside if _is_valid(final) else others.refuse)(number, error)
         else:
             check_order(model, options.order)
-            if options.closed is not None:
-                check_criterion(model, options.closed)
+            check_criterion(model, options.closed)
             found.append(Readable(number, estimator, model))
     others.check_any(found)
     return _judged_alike(found, request.scorer, others)
