@@ -1,4 +1,9 @@
-"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out."""
+"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out.
+
+A task is a target on folds with who scores it; a candidate is one point of the grid with its model.
+`Data` has all of them with the rows, and is all that a worker needs. An `Outcome` is what became of
+a candidate on some folds; `join` makes one of several.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,8 @@ from everyfold.linalg.memory import TRIFLE, available_memory
 # -- Rows and base matrices that units of one process share ---------------------------------------
 
 
+# What the cache may take of the free memory, and at most in bytes: what is not kept is made anew
+# for every kernel, what is kept is missing where kernels are factorised.
 _SHARE_OF_MEMORY = 0.25
 _MOST_BYTES = 2_000_000_000
 

@@ -48,6 +48,7 @@ RISE, SETBACK = 2.0, 1.0
 # How many candidates are evaluated on the full matrix at a time; so many are evaluated at once.
 CONTENDERS = 3
 
+# Differences of scores below this share of their size are rounding.
 _ROUNDING = 1e-9
 
 # How many candidates are evaluated on the full matrix because of their upper limits.

@@ -51,6 +51,8 @@ LOW_RANK_FIRST_ROWS = 2500
 # From this many rows on it is too slow if all should take so many seconds, and stages take less.
 COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
 
+# The rank of the first stage: a higher one is wasted on candidates that are far from winning, a
+# lower one says too little of most.
 FIRST_RANK = 128
 
 # By which share of the spread of the targets values of a pilot split may be off; most are by far
@@ -63,6 +65,7 @@ SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
 # From this many rows on the full matrix is iterated with and not factorised.
 ITERATIVE_ROWS = 10_000
 
+# The rank of the preconditioner there: a higher one saves iterations and costs more to make.
 ITERATIVE_RANK = 1000
 
 

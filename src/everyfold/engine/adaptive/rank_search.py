@@ -1,4 +1,8 @@
-"""How many landmarks: twice as many in every round, until the best score stays where it is."""
+"""How many landmarks: twice as many in every round, until the best score stays where it is.
+
+A user who passes ``n_landmarks="auto"`` leaves their number to the search. Only candidates with
+such an operator are evaluated again; the others are done after the first round.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from everyfold.engine.planning.units import Unit, cut, kernels_of
 from everyfold.engine.records import Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import column
 
+# Where doubling starts: fewer save little, as all rounds together cost a third more than the last.
 FIRST_LANDMARKS = 128
 
 # Of a search that finds their number itself.

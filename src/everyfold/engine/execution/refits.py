@@ -1,4 +1,9 @@
-"""Refits of the user's own estimators: to confirm what was found without, and where nothing is."""
+"""Refits of the user's own estimators: to confirm what was found without, and where nothing is.
+
+Refits are done by scikit-learn's own functions, so that their scores are those of ``GridSearchCV``.
+The strategies here put them around other rounds: after these for the best candidates, beside them
+for candidates that nothing speeds up, or instead of them where one timed fold says so.
+"""
 
 from __future__ import annotations
 

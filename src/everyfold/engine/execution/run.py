@@ -1,4 +1,9 @@
-"""The pure function that evaluates a unit: from its numbers and the data to outcomes."""
+"""The pure function that evaluates a unit: from its numbers and the data to outcomes.
+
+A unit is evaluated kernel by kernel. The candidates of a kernel that differ in the ridge only are
+evaluated together; where that fails, each alone, and at last fold by fold, so that one absurd
+candidate costs no other its score. Held-out values then become scores.
+"""
 
 from __future__ import annotations
 
@@ -494,6 +499,8 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
     return (found.pop(),) if found else None
 
 
+# The rows that are predicted first: most candidates show two labels in them, so that the others
+# need not be predicted.
 _FEW_ROWS = 200
 
 

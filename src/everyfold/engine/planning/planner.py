@@ -1,4 +1,9 @@
-"""The planner: the one place that chooses, before any kernel matrix exists."""
+"""The planner: the one place that chooses, before any kernel matrix exists.
+
+It has the sizes of the data, their kernels and folds, but computes nothing from them. It asks each
+method for its cost, refits of the user's estimator included, takes the cheapest that gives what was
+asked for, and refuses what cannot be done or does not fit in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Reading the candidates of a request: which are sped up, refused, or left to refits."""
+"""Reading the candidates of a request: which are sped up, refused, or left to refits.
+
+A candidate whose parameters ``fit`` would refuse fails alone. One that is valid but that no method
+speeds up is set aside to be refitted as scikit-learn does, if options allow it.
+"""
 
 from __future__ import annotations
 
