@@ -43,7 +43,7 @@ from everyfold import (
     cross_val_score,
 )
 from everyfold.adapters.pipelines import freeze
-from everyfold.engine.planning.first_use import SEARCH
+from everyfold.engine.planning.costs import SEARCH
 from everyfold.engine.scoring.metrics import ScoredRows, find_metric
 from everyfold.estimators.targets import Labels, Numbers
 

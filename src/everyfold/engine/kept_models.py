@@ -1,4 +1,8 @@
-"""The models of every fold, kept to predict new rows: from one factorisation, or fitted each."""
+"""The models of every fold, kept to predict new rows: from one factorisation, or fitted each.
+
+Calibration and intervals predict new rows by the model of every fold. Models of squared loss come
+from the factorisation of all rows; others are fitted one by one.
+"""
 
 from __future__ import annotations
 

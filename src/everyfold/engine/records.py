@@ -1,12 +1,17 @@
-"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out."""
+"""The records of an evaluation: tasks and candidates on its way in, outcomes on its way out.
+
+A task is a target on folds with who scores it; a candidate is one point of the grid with its model.
+`Data` has all of them with the rows, and is all that a worker needs. An `Outcome` is what became of
+a candidate on some folds; `join` makes one of several.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
-from functools import cached_property
-from typing import Any
+from functools import cache, cached_property
+from typing import Annotated, Any, get_type_hints
 
 import numpy as np
 
@@ -16,6 +21,7 @@ from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
+from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
@@ -25,6 +31,8 @@ from everyfold.linalg.memory import TRIFLE, available_memory
 # -- Rows and base matrices that units of one process share ---------------------------------------
 
 
+# What the cache may take of the free memory, and at most in bytes: what is not kept is made anew
+# for every kernel, what is kept is missing where kernels are factorised.
 _SHARE_OF_MEMORY = 0.25
 _MOST_BYTES = 2_000_000_000
 
@@ -64,6 +72,10 @@ def _bytes(item: object) -> int:
 
 # The status of a candidate that nothing speeds up: its scores are those of its own refits.
 REFITTED = "refitted"
+# The status of a candidate whose scores are an approximation of unknown error.
+ESTIMATED = "estimated"
+# The status of a candidate that an influence series says nothing of.
+NEAR_IDENTITY = "near identity"
 
 
 @dataclass(frozen=True)
@@ -285,12 +297,21 @@ class Data:
     stream: Any = None
     """What a source of rows is read by; None for rows in memory."""
     caller: Estimator = None
-    """The search that callbacks of refits are told of."""
+    """The search that callbacks of refits belong to."""
     contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
     """What callbacks are called by, for candidates and folds."""
     cache: Cache = field(default_factory=Cache, compare=False)
     watch: ProgressListener = field(default_factory=ProgressListener, compare=False)
-    """What is told how far the work is."""
+    """What is informed how far the work is."""
+
+    @cached_property
+    def open_ranks(self) -> list[int]:
+        """The candidates whose number of landmarks is to be found by the search."""
+        return [
+            number
+            for number, candidate in self.candidates.items()
+            if getattr(candidate.model.operator, "n_landmarks", None) == "auto"
+        ]
 
     @cached_property
     def has_steps(self) -> bool:
@@ -362,9 +383,51 @@ class Data:
         return [len(test) for _, test in self.splits]
 
 
+# -- Outcomes, and how those on some folds become one on all folds --------------------------------
+
+
+def first(found: list[Any]) -> Any:
+    """The first value that says something: equal on all folds, or known on some of them only."""
+    return next((value for value in found if value is not None and value != ""), found[0])
+
+
+def concatenated(found: list[Any]) -> Any:
+    """The arrays there are, one after the other."""
+    known = [value for value in found if value is not None]
+    return np.concatenate(known) if known else None
+
+
+def listed(found: list[Any]) -> Any:
+    """The entries of the lists there are."""
+    known = [value for value in found if value is not None]
+    return [entry for value in known for entry in value] if known else None
+
+
+def united(found: list[dict[int, Failure]]) -> dict[int, Failure]:
+    """The entries of all dictionaries."""
+    return {key: value for each in found for key, value in each.items()}
+
+
+def summed(found: list[tuple[float, ...]]) -> tuple[float, ...]:
+    """The sums over folds, position by position."""
+    return tuple(map(sum, zip(*found, strict=True)))
+
+
+def named(found: list[str]) -> str:
+    """All words, each once."""
+    return "; ".join(dict.fromkeys(words for words in found if words))
+
+
+def agreed(found: list[Any]) -> Any:
+    """The value that all have, None if they differ."""
+    return found[0] if all(value == found[0] for value in found) else None
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What became of one candidate on some folds; plain data.
+
+    The annotation of a field names the function that makes one value of those on several folds.
 
     Attributes
     ----------
@@ -406,9 +469,9 @@ class Outcome:
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
     look : int
-        The number of the look that the scores are those of, from 1 on; 0 if they are of all folds.
+        The number of the pilot split of the scores, from 1 on; 0 for scores of all folds.
     errors : array, optional
-        The errors of a look on each part of its rows, by which candidates are compared.
+        The errors of a pilot split on each part of its rows, by which candidates are compared.
     is_restated : bool
         Whether nothing was evaluated again, and only scores or status are stated anew.
     landmarks : int
@@ -423,36 +486,36 @@ class Outcome:
         Those of every fold, None where the fit failed, as long as values may be asked of them.
     """
 
-    number: int
-    folds: Index
-    scores: Sequence[Score]
-    train_scores: Sequence[Score] | None
-    is_exact: Mask
-    condition: Array
-    radius: Array
-    failures: dict[int, Failure]
-    values: Array | None = None
-    target: Target | None = None
-    sizes: list[int] | None = None
-    n_weighted: int | None = None
-    seconds: tuple[float, float] = (0.0, 0.0)
-    method: str = ""
-    operator: str = ""
-    caveat: str = ""
-    is_of_another_model: bool = False
-    residual_trace: float = 0.0
-    is_identity: bool = False
-    is_unique: bool = True
-    is_refit: bool = False
-    look: int = 0
-    errors: Array | None = None
-    is_restated: bool = False
-    only_label: tuple[Label] | None = None
-    status: str = ""
-    landmarks: int = 0
-    times: list[tuple[float, float]] | None = None
-    rank: int = 0
-    fitted: list[Estimator] | None = None
+    number: Annotated[int, first]
+    folds: Annotated[Index, concatenated]
+    scores: Annotated[Sequence[Score], listed]
+    train_scores: Annotated[Sequence[Score] | None, listed]
+    is_exact: Annotated[Mask, concatenated]
+    condition: Annotated[Array, concatenated]
+    radius: Annotated[Array, concatenated]
+    failures: Annotated[dict[int, Failure], united]
+    values: Annotated[Array | None, concatenated] = None
+    target: Annotated[Target | None, first] = None
+    sizes: Annotated[list[int] | None, listed] = None
+    n_weighted: Annotated[int | None, first] = None
+    seconds: Annotated[tuple[float, float], summed] = (0.0, 0.0)
+    method: Annotated[str, named] = ""
+    operator: Annotated[str, first] = ""
+    caveat: Annotated[str, first] = ""
+    is_of_another_model: Annotated[bool, any] = False
+    residual_trace: Annotated[float, max] = 0.0
+    is_identity: Annotated[bool, all] = False
+    is_unique: Annotated[bool, all] = True
+    is_refit: Annotated[bool, any] = False
+    look: Annotated[int, max] = 0
+    errors: Annotated[Array | None, concatenated] = None
+    is_restated: Annotated[bool, any] = False
+    only_label: Annotated[tuple[Label] | None, agreed] = None
+    status: Annotated[str, first] = ""
+    landmarks: Annotated[int, max] = 0
+    times: Annotated[list[tuple[float, float]] | None, listed] = None
+    rank: Annotated[int, max] = 0
+    fitted: Annotated[list[Estimator] | None, listed] = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
 
@@ -468,13 +531,30 @@ class Outcome:
 
 
 def with_fields(outcome: Outcome, **facts: object) -> Outcome:
-    """The same outcome with something else noted beside its scores.
+    """The same outcome with other values of some fields.
 
-    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several notes.
+    A tenth of the time of ``dataclasses.replace``, and thousands of outcomes get several of them.
     """
     found = copy(outcome)
     found.__dict__.update(facts)
     return found
+
+
+def exclude(outcome: Outcome) -> Outcome:
+    """The outcome with the worst of all scores.
+
+    The rule of Liu, Jiang & Liao (2014, footnote 2) for finite orders: where the kernel matrix is
+    near the identity, the series is near the training error, and the criterion is set to infinity.
+    """
+    is_exact = np.zeros_like(outcome.is_exact)
+    scores = [_worst(score) for score in outcome.scores]
+    return replace(outcome, scores=scores, is_exact=is_exact, status=NEAR_IDENTITY)
+
+
+def _worst(score: Score) -> Score:
+    if isinstance(score, dict):
+        return dict.fromkeys(score, -np.inf)
+    return None if score is None else -np.inf
 
 
 def drop_values(outcome: Outcome) -> Outcome:
@@ -483,48 +563,33 @@ def drop_values(outcome: Outcome) -> Outcome:
     return outcome if is_short else with_fields(outcome, values=None, fitted=None)
 
 
-def _only_label(parts: Sequence[Outcome]) -> tuple[Label] | None:
-    """The label that all parts predict, if it is one."""
-    first = parts[0].only_label
-    return first if all(part.only_label == first for part in parts) else None
+@cache
+def _rules() -> dict[str, Callable[[list[Any]], Any]]:
+    """How each field of `Outcome` is joined: what its annotation says beside the type.
+
+    A field that does not say it is an error, so that none is forgotten.
+    """
+    hints = get_type_hints(Outcome, include_extras=True)
+    return {
+        known.name: hints[known.name].__metadata__[0] for known in fields(Outcome) if known.init
+    }
 
 
 def join(outcomes: Iterable[Outcome]) -> Outcome:
-    """The outcomes of one candidate on several folds as one, in the order of the folds.
-
-    The number, ``is_refit``, ``status``, ``landmarks`` and ``look`` are the same for all folds of a
-    round, and ``target``, ``sizes`` and ``n_weighted`` are of sources, which have no parts.
-    """
+    """The outcomes of one candidate on several folds as one, in the order of the folds."""
     parts = sorted(outcomes, key=lambda outcome: int(outcome.folds[0]))
     if len(parts) == 1:
         return parts[0]
-    first = parts[0]
+    whole = {name: rule([getattr(part, name) for part in parts]) for name, rule in _rules().items()}
+    # Kernels of folds may differ in rank; the operator is described by the widest of them.
     widest = max(parts, key=lambda part: part.rank)
-    values = [part.values for part in parts if part.values is not None]
-    is_scored = first.train_scores is not None
-    failures: dict[int, Failure] = {}
-    for part in parts:
-        failures |= part.failures
-    return replace(
-        first,
-        folds=np.concatenate([part.folds for part in parts]),
-        scores=[score for part in parts for score in part.scores],
-        train_scores=[s for part in parts for s in part.train_scores or ()] if is_scored else None,
-        is_exact=np.concatenate([part.is_exact for part in parts]),
-        condition=np.concatenate([part.condition for part in parts]),
-        radius=np.concatenate([part.radius for part in parts]),
-        failures=failures,
-        values=np.concatenate(values) if values else None,
-        seconds=(sum(part.seconds[0] for part in parts), sum(part.seconds[1] for part in parts)),
-        times=[t for part in parts for t in part.times or ()] if first.times else None,
-        fitted=[m for part in parts for m in part.fitted or ()] if first.fitted else None,
-        method="; ".join(dict.fromkeys(part.method for part in parts if part.method)),
-        caveat=next((part.caveat for part in parts if part.caveat), ""),
-        is_of_another_model=any(part.is_of_another_model for part in parts),
-        is_identity=all(part.is_identity for part in parts),
-        is_unique=all(part.is_unique for part in parts),
-        only_label=_only_label(parts),
-        residual_trace=max(part.residual_trace for part in parts),
-        rank=widest.rank,
-        operator=widest.operator or next((part.operator for part in parts if part.operator), ""),
-    )
+    return Outcome(**{**whole, "operator": widest.operator or whole["operator"]})
+
+
+def mean_score(outcome: Outcome, metric: str) -> float:
+    """The mean over the folds, -inf where one of them has none."""
+    if metric not in outcome.means:
+        scores = column(outcome.scores, metric)
+        mean = float(scores.mean()) if len(scores) else -np.inf
+        outcome.means[metric] = mean if np.isfinite(mean) else -np.inf
+    return outcome.means[metric]

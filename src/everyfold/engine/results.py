@@ -1,27 +1,44 @@
-"""From outcomes to ``cv_results_``, by scikit-learn's own hand."""
+"""From outcomes to what a search shows: ``cv_results_``, warnings, and the winner.
+
+The table is made by scikit-learn's own ``_format_results``. What is not known to equal a refit is
+said once, for all candidates together. The winner is that of scikit-learn's ``refit``, or of the
+rule of one standard error.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from everyfold._progress import warn
+from everyfold._progress import pluralise, warn
 from everyfold._sklearn_private import (
+    BaseSearchCV,
     MultimetricScorer,
     insert_error_scores,
     warn_or_raise_about_fit_failures,
 )
-from everyfold._typing import Array, ErrorScore, Mask, Params, Score, Scorer, Search
-from everyfold.adapters.pipelines import HELD_OUT
-from everyfold.crossval.base import AS_DEFINED, Failure
+from everyfold._typing import (
+    Array,
+    ErrorScore,
+    Estimator,
+    Mask,
+    Params,
+    Refit,
+    Score,
+    Scorer,
+    Search,
+)
+from everyfold.adapters.pipelines import HELD_OUT, final_step
+from everyfold.crossval import InexactWarning
+from everyfold.crossval.base import AS_DEFINED, TRUSTED_ERROR, Failure
 from everyfold.engine.planning.plan import SearchPlan
-from everyfold.engine.records import REFITTED, Data, Outcome
+from everyfold.engine.records import ESTIMATED, NEAR_IDENTITY, REFITTED, Data, Outcome
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scores import MOST_COLUMNS, column, names_of
-from everyfold.engine.status import ESTIMATED, NEAR_IDENTITY
+from everyfold.operators import Nystrom
 
 
 @dataclass(frozen=True)
@@ -48,10 +65,15 @@ def tabulate(
     short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
-    tell_failures(fits, request.options.error_score)
+    if fits:
+        tell_failures(fits, request.options.error_score)
     if callable(search.scoring):
         insert_error_scores(out, request.options.error_score)
-    means = _formatted(search, params, out, found)
+    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
+        # Scores that are -inf by a rule the search itself tells of.
+        if any(outcome is not None and outcome.status == NEAR_IDENTITY for outcome in found):
+            warnings.filterwarnings("ignore", message="One or more of the test scores")
+        means: Params = search._format_results(params, 1, out)
     results, by_fold = _with_folds(means, short, request, len(sizes))
     exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
     results["is_exact"] = exact
@@ -60,7 +82,12 @@ def tabulate(
         dtype=object,
     )
     results["is_identity"] = np.array([o is not None and o.is_identity for o in found])
-    results["spectral_radius"] = np.array([_radius(outcome) for outcome in found])
+    results["spectral_radius"] = np.array(
+        [
+            np.nan if o is None or not np.isfinite(o.radius).any() else float(np.nanmax(o.radius))
+            for o in found
+        ]
+    )
     names = out[0]["test_scores"]
     is_multimetric = isinstance(names, dict)
     return ResultsTable(
@@ -105,20 +132,6 @@ def _deviations(columns: Sequence[Array | None]) -> Array:
 
 # Scores that are put together at most.
 _AT_ONCE = 1_000_000
-
-
-def _formatted(
-    search: Search,
-    params: list[Params],
-    out: list[Params],
-    found: Sequence[Outcome | None],
-) -> Params:
-    """Scikit-learn's own table; of scores that are -inf by a rule the search itself will tell."""
-    with warnings.catch_warnings(), np.errstate(invalid="ignore"):
-        if any(outcome is not None and outcome.status == NEAR_IDENTITY for outcome in found):
-            warnings.filterwarnings("ignore", message="One or more of the test scores")
-        results: Params = search._format_results(params, 1, out)
-    return results
 
 
 def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
@@ -183,12 +196,6 @@ def _status(outcome: Outcome | None, is_exact: bool) -> str:
     if is_exact and outcome.status not in (AS_DEFINED, REFITTED):
         return "exact"
     return outcome.status or ESTIMATED
-
-
-def _radius(outcome: Outcome | None) -> float:
-    if outcome is None or not np.isfinite(outcome.radius).any():
-        return np.nan
-    return float(np.nanmax(outcome.radius))
 
 
 # -- The folds of a candidate as one entry of the table, and as arrays beside it ------------------
@@ -305,3 +312,171 @@ def failed_score(request: Request) -> Score:
     if isinstance(request.scorer, MultimetricScorer):
         return dict.fromkeys(request.scorer._scorers, request.options.error_score)
     return request.options.error_score
+
+
+# -- What is said of values that are not known to equal those of refits ----------------------------
+
+
+def warn_if_inexact(outcomes: Sequence[Outcome]) -> None:
+    """Say once what is not known to equal refits: approximations, and what rounding has spoilt."""
+    words = [*_approximated(outcomes), *_excluded(outcomes), *_spoilt(outcomes)]
+    if words:
+        warn(" ".join(words), InexactWarning)
+
+
+def _approximated(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """What was asked for by name and does not refit, how far off that may be, and what does."""
+    found = [outcome for outcome in outcomes if outcome.caveat]
+    if not found:
+        return
+    methods = ", ".join(dict.fromkeys(outcome.method for outcome in found))
+    caveats = ". ".join(dict.fromkeys(outcome.caveat for outcome in found))
+    radii = np.concatenate([outcome.radius for outcome in found])
+    radii = radii[np.isfinite(radii)]
+    if radii.size:
+        caveats += f" (it is up to {radii.max():.3g} here)"
+    whose = "" if len(outcomes) == 1 else f" of {_share(found, outcomes)}"
+    yield (
+        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use order='auto' "
+        "to get the values of refits."
+    )
+
+
+def _share(found: Sequence[Outcome], outcomes: Sequence[Outcome]) -> str:
+    return f"{len(found)} of {len(outcomes)} candidates"
+
+
+def _excluded(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Whose kernel is near the identity, where a series of finite order was asked for."""
+    found = [outcome for outcome in outcomes if outcome.status == NEAR_IDENTITY]
+    if found:
+        yield (
+            f"The kernel of {_share(found, outcomes)} is near the identity (for half of the rows "
+            "the kernel value with any other row is negligible). An influence series of finite "
+            "order then only repeats the training error, so they get the score -inf. Use "
+            "order='auto', or leave out such large values of gamma."
+        )
+
+
+def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Where rounding may have spoilt values; those that are inexact otherwise do not count."""
+    found = []
+    for outcome in outcomes:
+        # Systems that are too ill-conditioned; those of fits that failed are not.
+        error = np.nan_to_num(outcome.condition, posinf=0.0) * np.finfo(np.float64).eps
+        found.append(outcome.condition[~outcome.is_exact & (error > TRUSTED_ERROR)])
+    spoilt = [conditions for conditions in found if len(conditions)]
+    if not spoilt:
+        return
+    folds, worst = sum(map(len, spoilt)), max(float(conditions.max()) for conditions in spoilt)
+    yield (
+        f"{pluralise(folds, 'fold')} of {pluralise(len(spoilt), 'candidate')} are not known to "
+        "equal a "
+        f"refit: rounding errors are multiplied by up to about {worst:.1g} (the condition number "
+        "of the linear systems, or what centring leaves of a nearly constant kernel), and may "
+        "exceed 1e-6. Use a larger alpha (smaller C)."
+    )
+
+
+# -- Which candidate wins, and what its refit needs ------------------------------------------------
+
+
+ONE_STANDARD_ERROR = "one_standard_error"
+
+
+def is_rule(refit: Refit) -> bool:
+    """Whether something else than the best mean score of a metric decides."""
+    return callable(refit) or refit == ONE_STANDARD_ERROR
+
+
+def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
+    """Refuse the rule of one standard error where no single metric has scores of folds."""
+    if refit != ONE_STANDARD_ERROR:
+        return
+    if isinstance(scoring, list | tuple | set | dict):
+        raise ValueError(
+            f"refit={refit!r} needs one metric, but scoring has {list(scoring)}; pass one "
+            "of them as scoring, or a callable as refit"
+        )
+    if not has_folds:
+        raise ValueError(
+            f"refit={refit!r} needs scores of folds, which a criterion without folds does not "
+            "have; use refit=True, or criterion=None"
+        )
+
+
+def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
+    """Refuse the rule of one standard error where folds have one score, or nobody a ridge."""
+    if refit != ONE_STANDARD_ERROR:
+        return
+    if pooled:
+        raise ValueError(
+            f"refit={refit!r} needs scores of single folds, but scores are pooled over all rows; "
+            "use pooled=False, or folds of several rows"
+        )
+    if data.foreign and not data.candidates:
+        raise ValueError(
+            f"refit={refit!r} prefers larger ridges, but no candidate has a known ridge; pass a "
+            "callable as refit"
+        )
+
+
+def best_index(
+    refit: Refit, metric: str, results: Params, n_splits: int, ridges: Sequence[float]
+) -> int:
+    """The index of the winner in the table of results, which has a score at least.
+
+    ``ridges`` are those of the candidates, in the order of the table.
+    """
+    if refit == ONE_STANDARD_ERROR:
+        return _within_one_error(results, n_splits, np.asarray(ridges, dtype=np.float64))
+    return int(BaseSearchCV._select_best_index(refit, metric, results))
+
+
+def _within_one_error(results: Params, t: int, ridges: Array) -> int:
+    """The largest ridge within one standard error of the best; of several, the best of them.
+
+    The standard error is that of the mean over t folds: s/√t, with s² over t − 1.
+    """
+    if t < 2:
+        raise ValueError(f"refit={ONE_STANDARD_ERROR!r} needs at least 2 folds, and there is {t}")
+    means = np.where(np.isnan(results["mean_test_score"]), -np.inf, results["mean_test_score"])
+    best = int(np.argmax(means))
+    error = results["std_test_score"][best] / np.sqrt(t - 1.0)
+    near = np.flatnonzero(means >= means[best] - error)
+    if np.isnan(ridges[near]).any():
+        raise ValueError(
+            f"refit={ONE_STANDARD_ERROR!r} prefers larger ridges, but candidate "
+            f"{near[np.isnan(ridges[near])][0]} has no known ridge; pass a callable as refit"
+        )
+    order = np.lexsort((near, -means[near], -ridges[near]))
+    return int(near[order[0]])
+
+
+def check_weightless(data: Data) -> None:
+    """Refuse what the winner, refitted by scikit-learn, would predict wrongly with."""
+    lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
+    if data.stream is None and lost and data.n_weighted < data.n:
+        raise ValueError(
+            f"sample_weight is 0 for {data.n - data.n_weighted} rows, and "
+            f"kernel={lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its "
+            "support vectors without these rows, but the kernel with them, so that "
+            "best_estimator_ would predict with the wrong support vectors; leave these rows "
+            "out, or pass refit=False"
+        )
+
+
+def scale_ridge(estimator: Estimator, n: int) -> None:
+    """Multiply an estimator's ridge by n: the "mean" convention, which estimators do not know."""
+    final = final_step(estimator)
+    if getattr(final, "C", None) is not None:
+        final.set_params(C=final.C / n)
+    else:
+        final.set_params(alpha=np.multiply(final.alpha, n))
+
+
+def set_rank(estimator: Estimator, landmarks: int) -> None:
+    """Give an estimator with ``n_landmarks="auto"`` the number that a search has found."""
+    operator = getattr(estimator, "operator", None)
+    if isinstance(operator, Nystrom) and operator.n_landmarks == "auto":
+        estimator.set_params(operator=replace(operator, n_landmarks=landmarks))

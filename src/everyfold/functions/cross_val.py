@@ -53,8 +53,7 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of, sizes_of, tell_failures
-from everyfold.engine.status import warn_if_inexact
+from everyfold.engine.results import entries_of, sizes_of, tell_failures, warn_if_inexact
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
 from everyfold.functions.fallback import (

@@ -35,8 +35,7 @@ from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import Data
 from everyfold.engine.request import Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of, tell_failures
-from everyfold.engine.status import warn_if_inexact
+from everyfold.engine.results import entries_of, tell_failures, warn_if_inexact
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
 from everyfold.io import RowSource

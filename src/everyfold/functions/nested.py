@@ -20,7 +20,6 @@ from everyfold._sklearn_private import (
 from everyfold._typing import Estimator, Index, Params, Score, Scorer, Search
 from everyfold.engine.adaptive.low_rank_first import LOW_RANK_FIRST_ROWS
 from everyfold.engine.adaptive.racing import Racing, may_race
-from everyfold.engine.best_candidate import best_index, is_rule
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.planning.methods import MANY_FOLDS
 from everyfold.engine.planning.plan import SearchPlan
@@ -28,7 +27,7 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read, splits_of
 from everyfold.engine.records import Data, Outcome, join
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of
+from everyfold.engine.results import best_index, entries_of, is_rule
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.folds import Folds
 from everyfold.functions.fallback import NotSpedUp, check_plan
@@ -174,7 +173,7 @@ def _winners_from_low_rank(request: Request, inner: Sequence[_Inner]) -> list[in
             return []
         if made.plain.keys() == data.candidates.keys():  # refits alone share nothing
             check_plan(made, request)
-        if data.foreign or data.refused or not made.rounds.climbs:
+        if data.foreign or data.refused or not made.rounds.begins_at_low_rank:
             return []
         parts = _parts(execute(made, data, options.n_jobs), asked, data)
         if parts is None:

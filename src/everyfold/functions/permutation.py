@@ -32,7 +32,7 @@ from everyfold.adapters.pipelines import take_apart
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.records import Outcome, Task
 from everyfold.engine.request import Options, Request, RequestedOutputs
-from everyfold.engine.status import warn_if_inexact
+from everyfold.engine.results import warn_if_inexact
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
 from everyfold.io import RowSource

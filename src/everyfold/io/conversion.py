@@ -78,7 +78,7 @@ def as_source(
 
 def as_rows(X: Matrix, y: Targets) -> tuple[Matrix, Targets]:
     """A collection of Dask as a source with its targets in it; anything else as it is."""
-    return (as_source(X, y), None) if is_lazy(X) else (X, y)
+    return (as_source(X, y), None) if hasattr(X, "__dask_graph__") and is_lazy(X) else (X, y)
 
 
 def _file(path: Path, given: Params) -> RowSource:

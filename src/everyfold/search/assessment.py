@@ -19,12 +19,10 @@ from everyfold._progress import warn
 from everyfold._sklearn_private import MultimetricScorer, num_samples
 from everyfold._typing import Array, Index, Mask, Matrix, Params, Refit, Scorer, Splitter, Targets
 from everyfold.crossval import InexactWarning
-from everyfold.engine.best_candidate import is_rule
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.reading.reader import splits_of
-from everyfold.engine.records import Data
-from everyfold.engine.results import read_fold
-from everyfold.engine.status import ESTIMATED
+from everyfold.engine.records import ESTIMATED, Data
+from everyfold.engine.results import is_rule, read_fold
 from everyfold.functions.cross_val import cross_val_score
 from everyfold.io import RowSource
 from everyfold.io.dask import is_lazy

@@ -9,7 +9,7 @@ import time
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,29 +25,30 @@ from everyfold._typing import Matrix, Params, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
 from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.adaptive.rank_search import with_rank
-from everyfold.engine.adaptive.strategy import SingleRound, mean_score
-from everyfold.engine.best_candidate import (
+from everyfold.engine.checkpoint import opened
+from everyfold.engine.execution.executor import execute
+from everyfold.engine.execution.refits import refitted_again, with_values
+from everyfold.engine.planning.pass_sizes import has_stand_in
+from everyfold.engine.planning.plan import SearchPlan, SingleRound
+from everyfold.engine.planning.planner import plan
+from everyfold.engine.reading.reader import not_sped_up, read
+from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_score
+from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.results import (
     ONE_STANDARD_ERROR,
+    ResultsTable,
     best_index,
     check_rule,
     check_spread,
     check_weightless,
     is_rule,
+    read_fold,
     scale_ridge,
     set_rank,
+    tabulate,
+    warn_if_inexact,
 )
-from everyfold.engine.checkpoint import opened
-from everyfold.engine.execution.executor import execute
-from everyfold.engine.execution.refits import refitted_again, with_values
-from everyfold.engine.planning.pass_sizes import has_stand_in
-from everyfold.engine.planning.plan import SearchPlan
-from everyfold.engine.planning.planner import plan
-from everyfold.engine.reading.reader import not_sped_up, read
-from everyfold.engine.records import REFITTED, Data, Outcome, drop_values
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import ResultsTable, read_fold, tabulate
 from everyfold.engine.scoring.fold_scores import column
-from everyfold.engine.status import warn_if_inexact
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.search.assessment import HonestSearch, test_ratio
@@ -252,7 +253,8 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        journals = opened(self.journal, state.request, state.data)
+        path = self.journal
+        journals = opened(path, state.request, state.data) if path is not None else nullcontext()
         with state.progress.printing(), journals as journal:
             contexts = state.progress.begin(state.plan)
             data = state.data.called_by(self, state.progress, contexts)

@@ -16,8 +16,7 @@ import numpy as np
 
 from everyfold._typing import Array, Params
 from everyfold.adapters.pipelines import freeze
-from everyfold.engine.records import Outcome
-from everyfold.engine.status import ESTIMATED
+from everyfold.engine.records import ESTIMATED, Outcome
 
 # From this many values on, an end of them is worth a warning: somebody meant to cover a range.
 WORTH_VALUES = 5

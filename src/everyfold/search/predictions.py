@@ -15,10 +15,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from everyfold._sklearn_private import search_has
 from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Params, Scorer
-from everyfold.engine.adaptive.strategy import mean_score
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.planner import plan
-from everyfold.engine.records import Data, Outcome, Task
+from everyfold.engine.records import Data, Outcome, Task, mean_score
 from everyfold.engine.request import Request, RequestedOutputs
 from everyfold.engine.scoring.fold_scores import FoldScores
 from everyfold.estimators.sources import answers

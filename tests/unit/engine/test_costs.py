@@ -24,8 +24,7 @@ from everyfold import (
     QuadraticSVR,
 )
 from everyfold.engine.planning import costs
-from everyfold.engine.planning.costs import COSTS, CostModel, Workload
-from everyfold.engine.planning.first_use import SEARCH
+from everyfold.engine.planning.costs import COSTS, SEARCH, CostModel, Workload
 from everyfold.engine.planning.squared_loss import own_ridge, squared
 from everyfold.linalg import memory
 from everyfold.operators.base import OperatorSpec
@@ -382,6 +381,7 @@ class TestWorkers:
     def test_they_need_memory_together(self, monkeypatch):
         grid = {"gamma": [0.1, 0.2, 0.4]}
         free = 3 * 8 * 48**2 * 3
+        monkeypatch.setattr(memory, "TRIFLE", 0)
         for name in ("available_memory", "shared_memory"):
             monkeypatch.setattr(memory, name, lambda: free)
         FastGridSearchCV(KernelRidge(kernel="rbf"), grid, n_jobs=1).fit(X, y)
@@ -403,6 +403,7 @@ class TestWorkers:
     def test_what_is_advised_to_machines_takes_the_same_grid(
         self, machine, target, instead, monkeypatch
     ):
+        monkeypatch.setattr(memory, "TRIFLE", 0)
         for name in ("available_memory", "shared_memory"):
             monkeypatch.setattr(memory, name, lambda: 8 * 48**2 * 3)  # the kernel, and no more
         grid, how = {"C": [0.5, 2.0], "gamma": [0.1, 0.2]}, {"cv": 4, "order": np.inf}

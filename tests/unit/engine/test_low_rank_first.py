@@ -38,11 +38,11 @@ from everyfold.crossval import ConjugateGradient, Folds
 from everyfold.engine.adaptive import candidate_state as standings
 from everyfold.engine.adaptive import low_rank_first as ladder
 from everyfold.engine.adaptive import pilot_splits as views
-from everyfold.engine.adaptive.strategy import SingleRound, mean_score
 from everyfold.engine.execution import run
 from everyfold.engine.execution.refits import ConfirmByRefit
 from everyfold.engine.planning import squared_loss as exact
-from everyfold.engine.records import Outcome
+from everyfold.engine.planning.plan import SingleRound
+from everyfold.engine.records import Outcome, mean_score
 from tests import cases
 
 GRID = {"gamma": np.logspace(-3, 1, 7), "alpha": np.logspace(-4, 1, 6)}
@@ -488,61 +488,61 @@ class TestPromises:
     """What a look says of candidates, given what is known of others."""
 
     @staticmethod
-    def climb(looks, full=(), certified=(), best=1.0, rows=400):
+    def state(pilots, full=(), certified=(), best=1.0, rows=400):
         """A kernel for each candidate; ``full`` and ``certified`` are scores by number."""
         found = [
             standings.CandidateState(
-                i, 1e-3, i, 1.0, score=0.5, residual=0.5, looks={1: standings.Look(look)}
+                i, 1e-3, i, 1.0, score=0.5, residual=0.5, pilots={1: standings.PilotScore(pilot)}
             )
-            for i, look in enumerate(looks)
+            for i, pilot in enumerate(pilots)
         ]
         for number, score in dict(full).items():
             found[number].score, found[number].is_full = score, True
         for number, score in dict(certified).items():
             found[number].score, found[number].residual = score, 0.0
-        return standings.Climb(found, "score", views.Scale(best, rows)).predict()
+        return standings.SearchState(found, "score", views.Scale(best, rows)).predict()
 
     def test_errors_are_compared_with_that_of_the_best_that_is_known(self):
-        climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5, 2: 0.4})
+        state = self.state([0.6, 0.8, 0.7], full={0: 0.5, 2: 0.4})
         share = 1.0 - views.ROUGH - views.DOUBT / 20.0
-        assert climb.standings[1].upper == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
-        assert climb.standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        assert state.states[1].upper == pytest.approx(1.0 - share * 0.5 * 0.2 / 0.4)
+        assert state.states[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_full_matrices_tell_more_than_low_ranks(self):
-        climb = self.climb([0.6, 0.8, 0.7], full={0: 0.5}, certified={2: 0.9})
-        assert climb.standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        state = self.state([0.6, 0.8, 0.7], full={0: 0.5}, certified={2: 0.9})
+        assert state.states[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_without_a_perfect_score_differences_count(self):
-        climb = self.climb([0.6, 0.8], full={0: 0.5}, best=np.nan)
-        assert climb.standings[1].upper == pytest.approx(0.7)
+        state = self.state([0.6, 0.8], full={0: 0.5}, best=np.nan)
+        assert state.states[1].upper == pytest.approx(0.7)
 
     def test_nothing_known_leaves_the_look_alone(self):
-        assert self.climb([0.6, 0.8]).standings[1].upper == 0.8
+        assert self.state([0.6, 0.8]).states[1].upper == 0.8
 
     def test_few_rows_leave_more_possible(self):
-        few, many = (self.climb([0.6, 0.5], {0: 0.6}, rows=m).standings[1] for m in (50, 5000))
+        few, many = (self.state([0.6, 0.5], {0: 0.6}, rows=m).states[1] for m in (50, 5000))
         assert few.upper > many.upper
 
     @staticmethod
-    def paired(errors, looks=1, folds=0):
+    def paired(errors, pilots=1, folds=0):
         """Candidates by the errors of the parts of every look; the first is known."""
         found = [
             standings.CandidateState(
                 i, 1e-3, i, 1.0, score=0.5, residual=0.5,
-                looks={k: standings.Look(-own.mean(), own) for k in range(1, looks + 1)},
+                pilots={k: standings.PilotScore(-own.mean(), own) for k in range(1, pilots + 1)},
             )
             for i, own in enumerate(errors)
         ]  # fmt: skip
         found[0].score, found[0].is_full = -float(errors[0].mean()), True
-        return standings.Climb(found, "score", views.Scale(0.0, 400, folds))
+        return standings.SearchState(found, "score", views.Scale(0.0, 400, folds))
 
     def test_errors_that_go_together_leave_less_possible(self):
         noise = np.random.default_rng(0).uniform(0.5, 1.5, (2, views.PARTS))
         alike, apart = 1.1 * noise[0], 1.1 * noise[1] / noise[1].mean() * noise[0].mean()
-        climb = self.paired([noise[0], alike, apart]).predict()
-        here, there = (climb.standings[i] for i in (1, 2))
+        state = self.paired([noise[0], alike, apart]).predict()
+        here, there = (state.states[i] for i in (1, 2))
         assert here.predicted == pytest.approx(there.predicted)
-        assert here.upper < climb.standings[0].score < there.upper
+        assert here.upper < state.states[0].score < there.upper
 
     def test_of_neighbours_more_is_held_possible(self):
         scale, errors = views.Scale(0.0, 400), np.random.default_rng(0).uniform(0.5, 1.5, (2, 20))
@@ -553,35 +553,35 @@ class TestPromises:
     def test_rivals_are_those_that_chance_may_have_kept_from_leading(self):
         noise = np.random.default_rng(1).uniform(0.5, 1.5, views.PARTS)
         other = np.random.default_rng(2).uniform(0.5, 1.5, views.PARTS)
-        climb = self.paired([noise, noise * 1.002, noise * 1.01, other * 1.05, other * 3.0])
-        assert climb.rivals() == [0, 1, 3]
+        state = self.paired([noise, noise * 1.002, noise * 1.01, other * 1.05, other * 3.0])
+        assert state.rivals() == [0, 1, 3]
 
     def test_all_folds_leave_nothing_to_chance(self):
         noise = np.random.default_rng(1).uniform(0.5, 1.5, views.PARTS)
         other = np.random.default_rng(2).uniform(0.5, 1.5, views.PARTS)
         other *= 1.05 * noise.mean() / other.mean()
-        for looks, rivals in ((1, [0, 1]), (4, [0, 1]), (5, [0])):
-            assert self.paired([noise, other], looks, folds=5).rivals() == rivals
+        for pilots, rivals in ((1, [0, 1]), (4, [0, 1]), (5, [0])):
+            assert self.paired([noise, other], pilots, folds=5).rivals() == rivals
 
     def test_only_splits_that_both_were_looked_at_on_are_compared(self):
-        climb = self.climb([0.6, 0.8], full={0: 0.5})
+        state = self.state([0.6, 0.8], full={0: 0.5})
         for number, score in ((0, 0.6), (1, 0.1)):
-            climb.standings[number].looks[2] = standings.Look(score)
-        both = climb.predict().standings[1].predicted
+            state.states[number].pilots[2] = standings.PilotScore(score)
+        both = state.predict().states[1].predicted
         assert both == pytest.approx(1.0 - 0.5 * 0.55 / 0.4)
-        del climb.standings[0].looks[2]
-        assert climb.predict().standings[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
+        del state.states[0].pilots[2]
+        assert state.predict().states[1].predicted == pytest.approx(1.0 - 0.5 * 0.2 / 0.4)
 
     def test_those_with_most_looks_lead(self):
-        climb = self.climb([0.9, 0.6, 0.58])
+        state = self.state([0.9, 0.6, 0.58])
         for number in (1, 2):
-            climb.standings[number].looks[2] = standings.Look(0.6)
-        assert climb.rivals() == [1, 2]
+            state.states[number].pilots[2] = standings.PilotScore(0.6)
+        assert state.rivals() == [1, 2]
 
     def test_the_most_promising_come_first_until_none_is_left(self):
-        climb = self.climb([0.6, 0.9, 0.55, 0.1], full={0: 0.6})
-        assert climb.next_full()[:2] == [1, 2]
-        assert 3 not in climb.next_full()
+        state = self.state([0.6, 0.9, 0.55, 0.1], full={0: 0.6})
+        assert state.next_full()[:2] == [1, 2]
+        assert 3 not in state.next_full()
 
 
 class TestLooks:
@@ -590,7 +590,7 @@ class TestLooks:
     @pytest.mark.parametrize("name", ["equal", "unequal", "loo", "groups", "repeated"])
     def test_whole_folds_are_held_out_together(self, name):
         folds = cases.folds(name)
-        train, test = views.look_at(folds, 0)
+        train, test = views.pilot_split(folds, 0)
         held = np.setdiff1d(np.arange(folds.n), train)
         inside = [i for i, rows in enumerate(folds.helds) if np.isin(rows, held).all()]
         assert inside
@@ -600,34 +600,38 @@ class TestLooks:
 
     def test_so_many_rows_are_tested(self):
         tested = {
-            n: len(views.look_at(Folds.from_splits(KFold(10).split(np.empty(n)), n), 0)[1])
+            n: len(views.pilot_split(Folds.from_splits(KFold(10).split(np.empty(n)), n), 0)[1])
             for n in (500, 1500, 20_000)
         }
         assert tested == {500: 100, 1500: 300, 20_000: 2000}
-        assert len(views.look_at(Folds.leave_one_out(900), 0)[1]) == 180
+        assert len(views.pilot_split(Folds.leave_one_out(900), 0)[1]) == 180
 
     def test_of_many_rows_some_are_trained_on(self):
         folds = Folds.from_splits(KFold(5).split(np.empty(9000)), 9000)
-        train, test = views.look_at(folds, 3)
+        train, test = views.pilot_split(folds, 3)
         assert len(train) == len(np.unique(train)) == views.MOST_ROWS
         assert not np.isin(train, test).any()
-        np.testing.assert_array_equal(train, views.look_at(folds, 3)[0])
-        assert not np.array_equal(train, views.look_at(folds, 4)[0])
+        np.testing.assert_array_equal(train, views.pilot_split(folds, 3)[0])
+        assert not np.array_equal(train, views.pilot_split(folds, 4)[0])
 
     @pytest.mark.parametrize("name", ["equal", "unequal", "loo", "groups"])
     def test_further_looks_test_other_rows(self, name):
         folds = cases.folds(name)
-        count = views.number_of_looks(folds)
-        tests = [views.look_at(folds, 0, k)[1] for k in range(1, count + 1)]
-        assert 2 <= count <= views.MOST_LOOKS
+        count = views.number_of_pilots(folds)
+        tests = [views.pilot_split(folds, 0, k)[1] for k in range(1, count + 1)]
+        assert 2 <= count <= views.MOST_PILOTS
         assert len(np.unique(np.concatenate(tests))) == sum(map(len, tests))
 
     def test_looks_are_folds_where_each_is_held_out_alone(self):
         five, ten = (Folds.from_splits(KFold(k).split(np.empty(1000)), 1000) for k in (5, 10))
         many = Folds.from_splits(KFold(5).split(np.empty(4000)), 4000)  # some rows are drawn
-        assert [views.looks_are_folds(folds) for folds in (five, ten, many)] == [True, False, False]
+        assert [views.pilots_are_folds(folds) for folds in (five, ten, many)] == [
+            True,
+            False,
+            False,
+        ]
         for k in range(1, 6):
-            train, test = views.look_at(five, 0, k)
+            train, test = views.pilot_split(five, 0, k)
             assert any(np.array_equal(test, fold.test) for fold in five)
             assert len(train) == 800
 
@@ -650,7 +654,7 @@ class TestLooks:
 
     def test_folds_in_order_are_looked_at_apart(self):
         folds = Folds.from_splits(KFold(40).split(np.empty(4000)), 4000)
-        _, test = views.look_at(folds, 0)
+        _, test = views.pilot_split(folds, 0)
         assert len(np.unique(test // 1000)) == 4
 
     def test_refits_confirm_nothing_by_a_look(self):
@@ -671,23 +675,23 @@ class TestLooks:
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):
         """What the ladder reads is what a fit on the training rows of the look scores."""
         seen = {}
-        predict = standings.Climb.predict
+        predict = standings.SearchState.predict
 
-        def note(climb):
-            seen.update(climb.standings)
-            return predict(climb)
+        def note(state):
+            seen.update(state.states)
+            return predict(state)
 
-        monkeypatch.setattr(standings.Climb, "predict", note)
+        monkeypatch.setattr(standings.SearchState, "predict", note)
         X, y = data()
         cv = KFold(5, shuffle=True, random_state=0)
         search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=cv).fit(X, y)
-        train, test = views.look_at(Folds.from_splits(cv.split(X), len(y)), 0)
-        looks = {number: s.looks[1].score for number, s in seen.items() if s.looks}
-        assert len(looks) > 20
-        for number, look in list(looks.items())[::5]:
+        train, test = views.pilot_split(Folds.from_splits(cv.split(X), len(y)), 0)
+        pilots = {number: s.pilots[1].score for number, s in seen.items() if s.pilots}
+        assert len(pilots) > 20
+        for number, pilot in list(pilots.items())[::5]:
             model = KernelRidge(kernel="rbf", **search.cv_results_["params"][number])
             score = model.fit(X[train], y[train]).score(X[test], y[test])
-            assert look == pytest.approx(score, abs=2.0 * ladder.LOOK_PRECISION)
+            assert pilot == pytest.approx(score, abs=2.0 * ladder.PILOT_PRECISION)
 
 
 class TestEstimates:
@@ -735,8 +739,15 @@ class TestEstimates:
 
     def test_standings_are_made_once_a_round_and_once_in_the_end(self, monkeypatch):
         """Not after every kernel: of thousands of candidates that would take longest of all."""
-        made, rounds, replay, after = [], [], standings.Climb.replay, ladder.LowRankFirst.after
-        monkeypatch.setattr(standings.Climb, "replay", lambda *a: made.append(1) or replay(*a))
+        made, rounds, replay, after = (
+            [],
+            [],
+            standings.SearchState.replay,
+            ladder.LowRankFirst.after,
+        )
+        monkeypatch.setattr(
+            standings.SearchState, "replay", lambda *a: made.append(1) or replay(*a)
+        )
         monkeypatch.setattr(ladder.LowRankFirst, "after", lambda *a: rounds.append(1) or after(*a))
         X, y = data()
         FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=5, refit=False).fit(X, y)
@@ -754,18 +765,18 @@ class TestEstimates:
     def test_nothing_estimated_gets_ahead_of_the_best(self):
         found = [
             standings.CandidateState(
-                i, 1e-3, i, 1.0, score=0.2, residual=0.5, looks={1: standings.Look(look)}
+                i, 1e-3, i, 1.0, score=0.2, residual=0.5, pilots={1: standings.PilotScore(pilot)}
             )
-            for i, look in enumerate((0.6, 0.9, 0.1))
+            for i, pilot in enumerate((0.6, 0.9, 0.1))
         ]
         found[0].score, found[0].is_full = 0.5, True
-        climb = standings.Climb(found, "score", views.Scale(1.0, 400)).predict()
-        shifts = climb.corrections(0.5)
+        state = standings.SearchState(found, "score", views.Scale(1.0, 400)).predict()
+        shifts = state.corrections(0.5)
         assert set(shifts) == {1, 2}
         assert 0.2 + shifts[1] < 0.5
         assert shifts[2] < 0.0
         found[2].residual = 0.0  # certified
-        assert set(climb.corrections(0.5)) == {1}
+        assert set(state.corrections(0.5)) == {1}
 
     @pytest.mark.filterwarnings("ignore:.*pooled")
     @pytest.mark.parametrize("cv", [5, LeaveOneOut()])
@@ -815,7 +826,7 @@ class TestNeighbours:
 
     RIDGES = (0.1, 1.0, 10.0)
 
-    def climb(self, *, gain):
+    def state(self, *, gain):
         """Four kernels, from narrow to wide, which ranks captured; (2, 1.0) is done and leads."""
         found = [
             standings.CandidateState(3 * k + i, rho, k, 100.0, 0.8, gain, 0.5, upper=0.85)
@@ -826,48 +837,48 @@ class TestNeighbours:
             standing.width = 0.4 - 0.1 * standing.kernel
         leader = found[7]
         leader.score, leader.is_full = 0.9, True
-        return standings.Climb(found, "score", views.Scale(1.0, 200))
+        return standings.SearchState(found, "score", views.Scale(1.0, 200))
 
     def test_ridges_beside_it_and_the_next_kernels(self):
         # A look promises 0.85 at most, which settles it, but ranks may still rise to 1.
-        assert sorted(self.climb(gain=0.1).possible_winners()) == [4, 6, 8, 10]
+        assert sorted(self.state(gain=0.1).possible_winners()) == [4, 6, 8, 10]
 
     def test_what_a_look_excludes_is_left_out(self):
-        climb = self.climb(gain=0.1)
+        state = self.state(gain=0.1)
         for number, hope in ((4, 0.89), (6, 0.91), (8, 0.5)):
-            climb.standings[number].wide_upper = hope
-        assert sorted(climb.possible_winners()) == [6, 10]
+            state.states[number].wide_upper = hope
+        assert sorted(state.possible_winners()) == [6, 10]
 
     def test_what_ranks_exclude_is_left_out(self):
-        assert self.climb(gain=0.01).possible_winners() == []
+        assert self.state(gain=0.01).possible_winners() == []
 
     def test_scores_that_fall_exclude_nothing_far_above_the_ridge(self):
-        climb = self.climb(gain=-0.01)
-        climb.standings[6].rho = 1e-5
-        assert climb.possible_winners() == [6]
+        state = self.state(gain=-0.01)
+        state.states[6].rho = 1e-5
+        assert state.possible_winners() == [6]
 
     def test_what_is_certain_is_left_out(self):
-        climb = self.climb(gain=0.1)
-        climb.standings[4].residual = 0.0
-        assert sorted(climb.possible_winners()) == [6, 8, 10]
+        state = self.state(gain=0.1)
+        state.states[4].residual = 0.0
+        assert sorted(state.possible_winners()) == [6, 8, 10]
 
     def test_a_kernel_that_no_rank_captures_is_looked_at(self):
-        climb = self.climb(gain=0.01)
-        climb.standings[10].residual = 20.0
-        assert climb.possible_winners() == [10]
+        state = self.state(gain=0.01)
+        state.states[10].residual = 20.0
+        assert state.possible_winners() == [10]
 
     def test_far_ridges_are_no_neighbours(self):
-        climb = self.climb(gain=0.1)
+        state = self.state(gain=0.1)
         for number in (9, 10, 11):
-            climb.standings[number].rho = 1e-3
-        assert sorted(climb.possible_winners()) == [4, 6, 8]
+            state.states[number].rho = 1e-3
+        assert sorted(state.possible_winners()) == [4, 6, 8]
 
     def test_a_better_neighbour_leads_on(self):
-        climb = self.climb(gain=0.1)
+        state = self.state(gain=0.1)
         for number, score in ((4, 0.89), (6, 0.89), (8, 0.88), (10, 0.92)):
-            climb.standings[number].score, climb.standings[number].is_full = score, True
+            state.states[number].score, state.states[number].is_full = score, True
         # The kernel of 10 is the last one; those around it that are not done.
-        assert sorted(climb.possible_winners()) == [9, 11]
+        assert sorted(state.possible_winners()) == [9, 11]
 
 
 @pytest.mark.parametrize("seed", [0, 1])

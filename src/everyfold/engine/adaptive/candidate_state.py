@@ -2,10 +2,9 @@
 
 Three sources say something about a candidate's score: a low-rank kernel on all folds, the exact
 kernel on one split (:mod:`everyfold.engine.adaptive.pilot_splits`), and the full kernel on all
-folds, which is
-final. From the first two the final score is predicted, with an upper limit. A candidate
-whose upper limit is below the best final score is left as it is; the others get further looks, or
-the full kernel.
+folds, which is final. From the first two the final score is predicted, with an upper limit. A
+candidate whose upper limit is below the best final score is left as it is; the others get further
+pilot splits, or the full kernel.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ import numpy as np
 
 from everyfold._typing import Array
 from everyfold.engine.adaptive.pilot_splits import Scale
-from everyfold.engine.adaptive.strategy import History, mean_score
-from everyfold.engine.records import Outcome
-from everyfold.engine.status import ESTIMATED
+from everyfold.engine.planning.plan import History
+from everyfold.engine.records import ESTIMATED, Outcome, mean_score
 
 # A low-rank score is certified if the residual trace is at most this share of the ridge.
 #
@@ -31,10 +29,10 @@ CERTAIN = 0.03
 
 # A kernel is captured if the residual trace is at most CAPTURED · its trace.
 #
-# A score that fell as the rank grew still counts if that trace is at most TELLING · the ridge.
-CAPTURED, TELLING = 0.01, 1000.0
+# A score that fell as the rank grew still counts if that trace is at most INFORMATIVE · the ridge.
+CAPTURED, INFORMATIVE = 0.01, 1000.0
 
-# A low-rank score says less than a look if the residual trace is above UNRELIABLE · the ridge.
+# A low-rank score says less than a pilot split if the residual trace is above UNRELIABLE · ridge.
 UNRELIABLE = 5.0
 
 # A score has converged if doubling the rank moves it by less than CONVERGED · (best − median).
@@ -47,9 +45,10 @@ CONVERGED, NEARLY = 1e-3, 5e-3
 # by SETBACK times what it took from it.
 RISE, SETBACK = 2.0, 1.0
 
-# How many candidates are evaluated on the full matrix at a time; so many need no ladder.
+# How many candidates are evaluated on the full matrix at a time; so many are evaluated at once.
 CONTENDERS = 3
 
+# Differences of scores below this share of their size are rounding.
 _ROUNDING = 1e-9
 
 # How many candidates are evaluated on the full matrix because of their upper limits.
@@ -70,8 +69,8 @@ def certified_residual(rho: float, trace: float) -> float:
 
 
 @dataclass(frozen=True)
-class Look:
-    """A candidate on the split of a look: its score, and its errors on parts of the test rows.
+class PilotScore:
+    """A candidate on a pilot split: its score, and its errors on parts of the test rows.
 
     Errors are None where the score is no sum over rows.
     """
@@ -101,10 +100,10 @@ class CandidateState:
         tr(K − K̃) at the last rank.
     is_full, is_exact : bool
         Whether the score is that of the full kernel matrix, and exact.
-    looks : dict
-        By the number of the look.
+    pilots : dict
+        By the number of the pilot split.
     predicted, upper : float, optional
-        The score on all folds that looks predict, and its upper limit.
+        The score on all folds that pilot splits predict, and its upper limit.
     wide_upper : float, optional
         A more cautious upper limit, for neighbours of the best candidate.
     width : float
@@ -120,16 +119,16 @@ class CandidateState:
     residual: float = np.inf
     is_full: bool = False
     is_exact: bool = False
-    looks: dict[int, Look] = field(default_factory=dict)
+    pilots: dict[int, PilotScore] = field(default_factory=dict)
     predicted: float | None = None
     upper: float | None = None
     wide_upper: float | None = None
     width: float = np.inf
 
     @property
-    def look(self) -> float:
-        """The mean score of all looks; NaN without any."""
-        scores = [look.score for look in self.looks.values()]
+    def pilot(self) -> float:
+        """The mean score of all pilot splits; NaN without any."""
+        scores = [pilot.score for pilot in self.pilots.values()]
         return sum(scores) / len(scores) if scores else math.nan
 
     @property
@@ -164,13 +163,13 @@ class CandidateState:
 
     @property
     def likely_score(self) -> float:
-        """The final score as predicted; its upper limit if there was no look."""
+        """The final score as predicted; its upper limit if there was no pilot split."""
         if self.is_full or self.is_certified or self.predicted is None:
             return self.upper_score
         return self.predicted
 
     def may_reach(self, score: float) -> bool:
-        """Whether the final score may be so good, as far as looks and low ranks tell.
+        """Whether the final score may be so good, by pilot splits and low ranks.
 
         A score that fell as the rank grew excludes nothing if the residual trace is far above the
         ridge.
@@ -179,13 +178,13 @@ class CandidateState:
             return False
         if self.wide_upper is not None and self.wide_upper < score:
             return False
-        is_falling = self.gain < 0.0 and self.residual > TELLING * self.rho
+        is_falling = self.gain < 0.0 and self.residual > INFORMATIVE * self.rho
         return not self.is_captured or is_falling or self.score + RISE * abs(self.gain) >= score
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two candidates on the looks that both had.
+    """Two candidates on the pilot splits that both had.
 
     Attributes
     ----------
@@ -215,30 +214,30 @@ class Pair:
         return float(np.clip(self.others.mean() * float(apart @ self.errors) / spread, 0.0, 1.0))
 
 
-class Climb:
+class SearchState:
     """What is known of all candidates, and what should be done next."""
 
     def __init__(
-        self, standings: Iterable[CandidateState], metric: str, scale: Scale, most: int = MOST_EXACT
+        self, states: Iterable[CandidateState], metric: str, scale: Scale, most: int = MOST_EXACT
     ) -> None:
         self._scale, self._metric, self._most = scale, metric, most
         self._known_margin: float | None = None
-        self.standings = {standing.number: standing for standing in standings}
+        self.states = {standing.number: standing for standing in states}
 
-    def replay(self, history: History) -> Climb:
+    def replay(self, history: History) -> SearchState:
         """Read all outcomes so far; :meth:`predict` then says what they mean for final scores."""
         for outcomes in history:
             for outcome in outcomes:
                 if outcome.look:
-                    look = Look(mean_score(outcome, self._metric), outcome.errors)
-                    self.standings[outcome.number].looks[outcome.look] = look
+                    pilot = PilotScore(mean_score(outcome, self._metric), outcome.errors)
+                    self.states[outcome.number].pilots[outcome.look] = pilot
                 else:
                     self._read(outcome)
         return self
 
     def _read(self, outcome: Outcome) -> None:
         self._known_margin = None
-        standing = self.standings[outcome.number]
+        standing = self.states[outcome.number]
         score = mean_score(outcome, self._metric)
         is_first = not np.isfinite(standing.score)
         standing.gain = np.inf if is_first else score - standing.score
@@ -252,7 +251,7 @@ class Climb:
     @property
     def has_full(self) -> bool:
         """Whether any candidate was evaluated on the full matrix."""
-        return any(standing.is_full for standing in self.standings.values())
+        return any(standing.is_full for standing in self.states.values())
 
     def status(self, standing: CandidateState) -> str:
         """How certain a score is: "exact", "certified", "converged" or "estimated"."""
@@ -265,7 +264,7 @@ class Climb:
 
     @property
     def _scores(self) -> Array:
-        return np.array([standing.score for standing in self.standings.values()])
+        return np.array([standing.score for standing in self.states.values()])
 
     @property
     def _margin(self) -> float:
@@ -290,18 +289,18 @@ class Climb:
         floor = float(np.max(self._scores)) - self._margin
         return [
             number
-            for number, standing in self.standings.items()
+            for number, standing in self.states.items()
             if self.status(standing) == ESTIMATED and standing.upper_score >= floor
         ]
 
     def uncertified(self) -> list[int]:
-        """The candidates to look at first: all that are not certified, and the best that is.
+        """For the first pilot split: all candidates not certified, and the best that is.
 
         The latter is what the others are compared with. All ridges of a kernel are looked at, since
         they cost little more than one.
         """
-        numbers = [number for number, s in self.standings.items() if not s.is_certified]
-        known = [s for s in self.standings.values() if s.is_certified]
+        numbers = [number for number, s in self.states.items() if not s.is_certified]
+        known = [s for s in self.states.values() if s.is_certified]
         if not numbers or not known:
             return numbers
         return [*numbers, max(known, key=lambda s: (s.score, -s.number)).number]
@@ -309,17 +308,17 @@ class Climb:
     @property
     def _seen(self) -> list[CandidateState]:
         """Those that were looked at."""
-        return [s for s in self.standings.values() if np.isfinite(s.look)]
+        return [s for s in self.states.values() if np.isfinite(s.pilot)]
 
-    def predict(self) -> Climb:
-        """Predict final scores from looks, by the best candidate whose final score is known.
+    def predict(self) -> SearchState:
+        """Predict final scores from pilot splits, by the best candidate whose final score is known.
 
-        If there is none, the score of a look is the prediction.
+        If there is none, the score of a pilot split is the prediction.
         """
         known, seen = self._best_known, self._seen
         if known is None:
             for standing in seen:
-                standing.predicted = standing.upper = standing.look
+                standing.predicted = standing.upper = standing.pilot
         else:
             for standing, scores in self._compared(seen, known, known.score):
                 standing.predicted, standing.upper = scores
@@ -346,18 +345,18 @@ class Climb:
     ) -> Iterator[tuple[CandidateState, tuple[float, float]]]:
         """Candidates, their predicted scores and upper limits, if ``other`` has this score.
 
-        Only looks that both had are compared; those with the same looks at once.
+        Only pilot splits that both had are compared; those with the same pilot splits at once.
         """
         groups: dict[tuple[int, ...], list[CandidateState]] = {}
         for one in ones:
-            groups.setdefault(tuple(k for k in one.looks if k in other.looks), []).append(one)
-        for looks, group in groups.items():
-            theirs = [other.looks[k] for k in looks]
-            ours = [[one.looks[k] for k in looks] for one in group]
-            here = np.array([[look.score for look in row] for row in ours]).mean(axis=1)
-            there = sum(look.score for look in theirs) / len(looks)
+            groups.setdefault(tuple(k for k in one.pilots if k in other.pilots), []).append(one)
+        for pilots, group in groups.items():
+            theirs = [other.pilots[k] for k in pilots]
+            ours = [[one.pilots[k] for k in pilots] for one in group]
+            here = np.array([[pilot.score for pilot in row] for row in ours]).mean(axis=1)
+            there = sum(pilot.score for pilot in theirs) / len(pilots)
             errors, others = _stacked([_together(row) for row in ours]), _together(theirs)
-            doubt = self._scale.doubt(errors, others, len(looks), is_wide=is_wide)
+            doubt = self._scale.doubt(errors, others, len(pilots), is_wide=is_wide)
             likely = self._scale.predict(score, here, there)
             upper = self._scale.predict(score, here, there, doubt)
             yield from zip(group, zip(likely.tolist(), upper.tolist(), strict=True), strict=True)
@@ -369,71 +368,75 @@ class Climb:
         most = cap - _ROUNDING * abs(cap) - 1e-6 * self._margin
         for s in self._seen:
             if s.is_unreliable and self.status(s) == ESTIMATED:
-                shift = min(s.look if known is None else self._corrected(s, known), most) - s.score
+                shift = min(s.pilot if known is None else self._corrected(s, known), most) - s.score
                 if np.isfinite(shift):
                     found[s.number] = shift
         return found
 
     def _corrected(self, one: CandidateState, other: CandidateState) -> float:
-        """The score of a candidate by its looks, corrected by those of one with a known score.
+        """The score of a candidate by its pilot splits, corrected by one with a known score.
 
-        How far looks were off for the known one counts as far as the errors of both are correlated.
+        How far pilot splits were off for the known one counts as far as the errors of both are
+        correlated.
         """
         both = self._on_both(one, other)
         return self._scale.blended(other.score, both.here, both.there, both.likeness)
 
     def _on_both(self, one: CandidateState, other: CandidateState) -> Pair:
-        """Two candidates on the looks that both had."""
-        both = [number for number in one.looks if number in other.looks]
-        ours, theirs = ([s.looks[number] for number in both] for s in (one, other))
-        here, there = (sum(look.score for look in looks) / len(both) for looks in (ours, theirs))
+        """Two candidates on the pilot splits that both had."""
+        both = [number for number in one.pilots if number in other.pilots]
+        ours, theirs = ([s.pilots[number] for number in both] for s in (one, other))
+        here, there = (
+            sum(pilot.score for pilot in pilots) / len(both) for pilots in (ours, theirs)
+        )
         return Pair(here, there, _together(ours), _together(theirs))
 
     def rivals(self) -> list[int]:
-        """Those with the most looks that may be the best, as far as these looks tell."""
+        """Those with the most pilot splits that may be the best, by these pilot splits."""
         seen = self._seen
-        most = max((len(s.looks) for s in seen), default=0)
-        last = [s for s in seen if len(s.looks) == most]
+        most = max((len(s.pilots) for s in seen), default=0)
+        last = [s for s in seen if len(s.pilots) == most]
         if not last:
             return []
-        leader = max(last, key=lambda s: (s.look, -s.number))
-        bar = leader.look
+        leader = max(last, key=lambda s: (s.pilot, -s.number))
+        bar = leader.pilot
         return [s.number for s, (_, upper) in self._compared(last, leader, bar) if upper >= bar]
 
     def possible_winners(self) -> list[int]:
         """The candidates that may be better than the best final score, the likeliest first.
 
         First those whose upper limit is above it, until the full matrix was made for so many as the
-        climb allows; then the neighbours of the best. A candidate that leads without a final score
-        is always among them.
+        search allows; then the neighbours of the best. A candidate that leads without a final score
+        is always one of them.
         """
-        full = [s for s in self.standings.values() if s.is_full]
-        order = sorted(self.standings.values(), key=lambda s: (-s.likely_score, s.number))
+        full = [s for s in self.states.values() if s.is_full]
+        order = sorted(self.states.values(), key=lambda s: (-s.likely_score, s.number))
         if not full:
-            rivals = self.rivals() or list(self.standings)
+            rivals = self.rivals() or list(self.states)
             return [s.number for s in order if np.isfinite(s.score) and s.number in rivals]
         bar = max(standing.score for standing in full) + self._margin
         left = [s.number for s in order if not s.is_full and s.upper_score > bar]
         if left and len(full) < self._most:
             return left
-        leader = max(self.standings.values(), key=lambda s: (s.score, -s.number))
+        leader = max(self.states.values(), key=lambda s: (s.score, -s.number))
         return self._neighbours(leader) if leader.is_full else [leader.number]
 
-    def to_look_at(self, looks: int) -> tuple[list[int], int]:
-        """The candidates for a further look, and its number; none after so many looks.
+    def next_pilots(self, pilots: int) -> tuple[list[int], int]:
+        """The candidates for a further pilot split, and its number; none after so many.
 
-        A look costs less than the full matrix, which is for those that looks cannot tell apart.
+        A pilot split costs less than the full matrix, which is for candidates that pilot splits
+        cannot separate.
         """
-        possible_winners = [self.standings[number] for number in self.possible_winners()]
-        unsure = [s for s in possible_winners if not s.is_certified and 0 < len(s.looks) < looks]
+        possible_winners = [self.states[number] for number in self.possible_winners()]
+        unsure = [s for s in possible_winners if not s.is_certified and 0 < len(s.pilots) < pilots]
         if len(possible_winners) < 2 and not self.has_full:
             return [], 0
-        turn = 1 + min((len(s.looks) for s in unsure), default=0)
-        return [s.number for s in unsure if len(s.looks) < turn], turn
+        turn = 1 + min((len(s.pilots) for s in unsure), default=0)
+        return [s.number for s in unsure if len(s.pilots) < turn], turn
 
     def next_full(self) -> list[int]:
         """The next candidates for the full matrix, a few at a time."""
-        done = sum(standing.is_full for standing in self.standings.values())
+        done = sum(standing.is_full for standing in self.states.values())
         left = self._most - done
         return self.possible_winners()[: min(CONTENDERS, left) if left > 0 else CONTENDERS]
 
@@ -441,37 +444,37 @@ class Climb:
         """The neighbours of the leader that may be better: the next ridges and the next kernels.
 
         Errors vary smoothly with the ridge and the width of the kernel. Comparing the winner with
-        its neighbours by final scores corrects most of what low ranks and looks got wrong.
+        its neighbours by final scores corrects most of what low ranks and pilot splits got wrong.
         """
-        same = [s for s in self.standings.values() if s.kernel == leader.kernel]
+        same = [s for s in self.states.values() if s.kernel == leader.kernel]
         below = max((s for s in same if s.rho < leader.rho), key=lambda s: s.rho, default=leader)
         above = min((s for s in same if s.rho > leader.rho), key=lambda s: s.rho, default=leader)
         around = {s.number: s for s in (below, above, *self._in_next_kernels(leader))}
-        known, seen = self._best_known, [s for s in around.values() if s.looks]
+        known, seen = self._best_known, [s for s in around.values() if s.pilots]
         if known is not None:
             for s, (_, upper) in self._compared(seen, known, known.score, is_wide=True):
                 s.wide_upper = upper
         return [s.number for s in around.values() if s.may_reach(leader.score)]
 
     def _in_next_kernels(self, leader: CandidateState) -> Iterator[CandidateState]:
-        """Of the next wider and next narrower kernel: the nearest ridge, and the best by looks."""
-        widths = {s.kernel: s.width for s in self.standings.values()}
+        """Of the next wider and narrower kernel: the nearest ridge, the best by pilot splits."""
+        widths = {s.kernel: s.width for s in self.states.values()}
         order = sorted(widths, key=lambda kernel: (widths[kernel], kernel))
         place = order.index(leader.kernel)
         for kernel in (*order[max(place - 1, 0) : place], *order[place + 1 : place + 2]):
-            own = [s for s in self.standings.values() if s.kernel == kernel]
+            own = [s for s in self.states.values() if s.kernel == kernel]
             nearest = min(own, key=lambda s: (abs(math.log(s.rho / leader.rho)), s.number))
             if max(nearest.rho, leader.rho) <= NEAR * min(nearest.rho, leader.rho):
                 yield nearest
-            seen = [s for s in own if np.isfinite(s.look)]
+            seen = [s for s in own if np.isfinite(s.pilot)]
             if seen:
-                yield max(seen, key=lambda s: (s.look, -s.number))
+                yield max(seen, key=lambda s: (s.pilot, -s.number))
 
 
-def _together(looks: Sequence[Look]) -> Array | None:
-    """The errors on the parts of all looks; None if some are not known."""
-    known = [look.errors for look in looks if look.errors is not None]
-    return np.concatenate(known) if len(known) == len(looks) else None
+def _together(pilots: Sequence[PilotScore]) -> Array | None:
+    """The errors on the parts of all pilot splits; None if some are not known."""
+    known = [pilot.errors for pilot in pilots if pilot.errors is not None]
+    return np.concatenate(known) if len(known) == len(pilots) else None
 
 
 def _stacked(rows: Sequence[Array | None]) -> Array | None:

@@ -1,10 +1,10 @@
 """Low rank for the whole grid, more where it matters, and the exact kernel for the last few.
 
 A kernel matrix of rank r costs n r² instead of n³. Whether that is enough differs between kernels
-and ridges, and is seen only afterwards, so that a search climbs: all candidates at a low rank,
-those that are not certain and could still win at twice the rank, and so on. What is not certain
-then is looked at on one split with its exact kernel. The best are evaluated on the full
-matrix, which decides. Every candidate says how far it got.
+and ridges, and is seen only afterwards, so that a search goes in stages: all candidates at a low
+rank, those that are not certain and could still win at twice the rank, and so on. What is not
+certain then is evaluated on one pilot split with its exact kernel. The best are evaluated on the
+full matrix, which decides. Every candidate says how far it got.
 """
 
 from __future__ import annotations
@@ -23,50 +23,53 @@ from everyfold.engine.adaptive.candidate_state import (
     MOST_LARGE,
     SHARE_OF_ALL,
     CandidateState,
-    Climb,
+    SearchState,
     certified_residual,
 )
 from everyfold.engine.adaptive.pilot_splits import (
     Scale,
-    look_at,
-    looks_are_folds,
-    looks_are_whole,
-    number_of_looks,
+    number_of_pilots,
     on_pilot_split,
     perfect_score,
+    pilot_split,
+    pilots_are_folds,
+    pilots_are_whole,
     removals,
     ridge_of,
 )
-from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.execution.kernel_builder import rows_of
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, typical_rows
-from everyfold.engine.records import Candidate, Data, Outcome, with_fields
+from everyfold.engine.records import ESTIMATED, Candidate, Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import moved, names_of
-from everyfold.engine.status import ESTIMATED
 from everyfold.linalg.tridiagonal import SINGLE
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 
 # From this many rows on a factorisation of the full matrix for every kernel is too slow.
 LOW_RANK_FIRST_ROWS = 2500
 
-# From this many rows on it is too slow if all should take so many seconds, and the ladder less.
+# From this many rows on it is too slow if all should take so many seconds, and stages take less.
 COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
 
+# The rank of the first stage: a higher one is wasted on candidates that are far from winning, a
+# lower one says too little of most.
 FIRST_RANK = 128
 
-# By which share of the spread of the targets values may be off in a look; most are by far less.
-LOOK_PRECISION = 0.003
+# By which share of the spread of the targets values of a pilot split may be off; most are by far
+# less.
+PILOT_PRECISION = 0.003
 
-# Of the time of an exact reduction, which a look takes in single and in double precision.
+# Of the time of an exact reduction, which a pilot split takes in single and in double precision.
 SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
 
 # From this many rows on the full matrix is iterated with and not factorised.
 ITERATIVE_ROWS = 10_000
 
+# The rank of the preconditioner there: a higher one saves iterations and costs more to make.
 ITERATIVE_RANK = 1000
 
 
-def climbs(
+def is_worth_it(
     data: Data,
     kernels: Sequence[KernelPlan],
     order: Order,
@@ -77,7 +80,7 @@ def climbs(
     ``seconds`` is what all full matrices should take, of all searches if it is one of several.
     Training scores and folds that do not just remove rows need the full matrix of every fold.
     """
-    if order not in ("auto", "screen", np.inf) or data.n < min(COSTLY_ROWS, LOW_RANK_FIRST_ROWS):
+    if order not in ("auto", "screen", np.inf):
         return False
     if any(kernel.outline.is_per_fold and not kernel.features for kernel in kernels):
         return False  # steps that fail, which their own evaluation reports
@@ -110,7 +113,7 @@ def _is_plain(candidate: Candidate) -> bool:
 
 @dataclass(frozen=True)
 class KernelStages:
-    """A kernel of the ladder: its candidates, its trace, and whether each fold has its own."""
+    """A kernel of the search: its candidates, its trace, and whether each fold has its own."""
 
     numbers: tuple[int, ...]
     trace: float
@@ -155,7 +158,7 @@ class LowRankFirst(Strategy):
     def of(
         cls, data: Data, kernels: Sequence[KernelPlan], metric: str, order: Order, seed: int
     ) -> LowRankFirst:
-        """The ladder of a search."""
+        """The strategy for a search."""
         steps = tuple(
             KernelStages(
                 tuple(c.number for c in kernel.candidates),
@@ -166,51 +169,51 @@ class LowRankFirst(Strategy):
         )
         rhos = {k: ridge_of(c, data.tasks[c.task]) for k, c in data.candidates.items()}
         folds = removals(data.tasks[0])
-        rows = len(look_at(folds, seed)[1])
-        all_looks = len(folds) if looks_are_folds(folds) else 0
-        scale = Scale(perfect_score(data.tasks[0], metric), rows, all_looks)
+        rows = len(pilot_split(folds, seed)[1])
+        all_pilots = len(folds) if pilots_are_folds(folds) else 0
+        scale = Scale(perfect_score(data.tasks[0], metric), rows, all_pilots)
         is_large = data.n >= LOW_RANK_FIRST_ROWS or len(rhos) < SHARE_OF_ALL * MOST_EXACT
         most = MOST_LARGE if is_large else MOST_EXACT
-        ladder = cls(steps, rhos, metric, order, seed, scale, most)
-        return replace(ladder, first=ladder._units(data, list(rhos), FIRST_RANK))
+        blank = cls(steps, rhos, metric, order, seed, scale, most)
+        return replace(blank, first=blank._units(data, list(rhos), FIRST_RANK))
 
     @property
-    def climbs(self) -> bool:
+    def begins_at_low_rank(self) -> bool:
         """See base class."""
         return True
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
-        climb = self._climb(history).predict()
-        looks = max((o.look for outcomes in history for o in outcomes), default=0)
-        if not (looks or climb.has_full):
+        state = self._state(history).predict()
+        pilots = max((o.look for outcomes in history for o in outcomes), default=0)
+        if not (pilots or state.has_full):
             rank = FIRST_RANK * 2 ** len(history)
-            # Where a look has all rows, it tells more than a higher rank, in less time.
-            if rank <= data.n // 4 and not looks_are_whole(removals(data.tasks[0])):
-                standings = climb.uncertain()
-                if standings:
-                    return self._units(data, standings, rank)
-            uncertified = climb.uncertified()
+            # Where a pilot split has all rows, it says more than a higher rank, in less time.
+            if rank <= data.n // 4 and not pilots_are_whole(removals(data.tasks[0])):
+                states = state.uncertain()
+                if states:
+                    return self._units(data, states, rank)
+            uncertified = state.uncertified()
             if uncertified:
-                return self._look(data, uncertified, 1)
-        to_look_at, turn = climb.to_look_at(number_of_looks(removals(data.tasks[0])))
-        if to_look_at:
-            return self._look(data, to_look_at, turn)
-        return self._units(data, climb.next_full(), None)
+                return self._pilot(data, uncertified, 1)
+        next_pilots, turn = state.next_pilots(number_of_pilots(removals(data.tasks[0])))
+        if next_pilots:
+            return self._pilot(data, next_pilots, turn)
+        return self._units(data, state.next_full(), None)
 
     def expected(self, data: Data) -> Sequence[Unit]:
-        """See base class: the first rank, a look, more for a few, and the full matrix of two."""
-        turns = number_of_looks(removals(data.tasks[0]))
+        """See base class: the first rank, a pilot split, more for a few, full matrices of two."""
+        turns = number_of_pilots(removals(data.tasks[0]))
         few = [step.numbers[0] for step in self.kernels][:CONTENDERS]
-        looks = self._look(data, list(self.rhos), 1)
-        looks += [unit for turn in range(2, turns + 1) for unit in self._look(data, few, turn)]
-        return [*self.first, *looks, *self._units(data, few[:2], None)]
+        pilots = self._pilot(data, list(self.rhos), 1)
+        pilots += [unit for turn in range(2, turns + 1) for unit in self._pilot(data, few, turn)]
+        return [*self.first, *pilots, *self._units(data, few[:2], None)]
 
     def is_quicker(self, data: Data, full: Sequence[Unit]) -> bool:
         """Whether it should take less time than the full matrices of all candidates."""
         return data.n >= LOW_RANK_FIRST_ROWS or _seconds(self.expected(data)) < _seconds(full)
 
-    def _standings(self) -> list[CandidateState]:
+    def _states(self) -> list[CandidateState]:
         """Every candidate at the start."""
         return [
             CandidateState(number, self.rhos[number], k, step.trace)
@@ -218,9 +221,9 @@ class LowRankFirst(Strategy):
             for number in step.numbers
         ]
 
-    def _climb(self, history: History) -> Climb:
-        climb = Climb(self._standings(), self.metric, self.scale, self.most)
-        return climb.replay(history)
+    def _state(self, history: History) -> SearchState:
+        state = SearchState(self._states(), self.metric, self.scale, self.most)
+        return state.replay(history)
 
     def status(self, outcome: Outcome) -> str:
         """See base class: "certified" is what the residual trace tells."""
@@ -237,12 +240,12 @@ class LowRankFirst(Strategy):
         }
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
-        """See base class: scores follow looks where ranks left much out, and statuses all of it."""
+        """See base class: scores follow pilot splits where ranks left much out; statuses all."""
         latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
-        climb, shifts = self._climb(history), self._shifts(history, latest, data)
+        state, shifts = self._state(history), self._shifts(history, latest, data)
         found = []
         for number, outcome in latest.items():
-            status = climb.status(climb.standings[number])
+            status = state.status(state.states[number])
             if number in shifts:
                 scores = moved(outcome.scores, shifts[number])
                 found.append(with_fields(outcome, scores=scores, means={}, status=status))
@@ -253,7 +256,7 @@ class LowRankFirst(Strategy):
     def _shifts(
         self, history: History, latest: Mapping[int, Outcome], data: Data
     ) -> dict[int, dict[str, float]]:
-        """What looks add to scores of ranks that left much out, by candidate and metric.
+        """What pilot splits add to scores of ranks that left much out, by candidate and metric.
 
         None gets ahead of the best on the full matrix.
         """
@@ -261,9 +264,9 @@ class LowRankFirst(Strategy):
         shifts: dict[int, dict[str, float]] = {}
         for metric in names_of(next(iter(latest.values())).scores):
             scale = replace(self.scale, best=perfect_score(data.tasks[0], metric))
-            climb = Climb(self._standings(), metric, scale, self.most).replay(history).predict()
+            state = SearchState(self._states(), metric, scale, self.most).replay(history).predict()
             cap = max(full, default=np.inf) if metric == self.metric else np.inf
-            for number, shift in climb.corrections(cap).items():
+            for number, shift in state.corrections(cap).items():
                 shifts.setdefault(number, {})[metric] = shift
         return shifts
 
@@ -272,8 +275,8 @@ class LowRankFirst(Strategy):
         structure_of = partial(self._structure, data.n, rank)
         return cut(data, list(self._plans(data, numbers, structure_of)), self.order)
 
-    def _look(self, data: Data, numbers: Sequence[int], turn: int) -> list[Unit]:
-        """Units of some candidates on a split that they are looked at on."""
+    def _pilot(self, data: Data, numbers: Sequence[int], turn: int) -> list[Unit]:
+        """Units of some candidates on a split that they are compared on."""
         seen = on_pilot_split(data, turn)
         # One split needs no kernel of all rows: that of its training rows is smaller.
         plans = [
@@ -284,10 +287,10 @@ class LowRankFirst(Strategy):
         return [self._quick(replace(unit, look=turn), seen) for unit in units]
 
     def _quick(self, unit: Unit, seen: Data) -> Unit:
-        """The same look by reductions that end as soon as scores are known well enough."""
+        """The same pilot split by reductions that end as soon as scores are known well enough."""
         if any(task.width > 1 for task in seen.tasks):
             return unit  # several targets share the whole reduction, or a factorisation
-        quick = Refit(route="tridiagonal", precision=LOOK_PRECISION)
+        quick = Refit(route="tridiagonal", precision=PILOT_PRECISION)
         groups = tuple(
             tuple(replace(group, method=replace(group.method, criterion=quick)) for group in own)
             for own in unit.groups

@@ -1,4 +1,4 @@
-"""A look at candidates: the exact kernel on one split, which holds out a few folds together.
+"""Pilot splits: the exact kernel on one split, which holds out a few folds together.
 
 A low-rank matrix that leaves much of a kernel out says little about that kernel, even if its score
 hardly changes with the rank. One split with the exact kernel says more: all ridges of a kernel
@@ -21,19 +21,19 @@ from everyfold._typing import Array, Index
 from everyfold.engine.records import Cache, Candidate, Data, Outcome, Task
 from everyfold.folds import Folds, chosen, joined
 
-# A look holds out folds together until they have so many rows, or this share of all rows.
+# A pilot split holds out folds together until they have so many rows, or this share of all rows.
 ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
 
-# The training rows of a look at most; of more, so many are drawn.
+# The training rows of a pilot split at most; of more, so many are drawn.
 MOST_ROWS = 2000
 
-# Looks at most; those after the first are for the candidates that are left.
-MOST_LOOKS = 5
+# Pilot splits at most; those after the first are for the candidates that are left.
+MOST_PILOTS = 5
 
 # The number of parts of the test rows on which errors are compared.
 PARTS = 20
 
-# The relative error of the errors of a look, which is not solved to the last digit.
+# The relative error of the errors of a pilot split, which is not solved to the last digit.
 ROUGH = 0.003
 
 # Factors of DOUBT and of PAIRED for neighbours of the best.
@@ -46,7 +46,7 @@ DOUBT, PAIRED = 3.0, 3.0
 
 
 def _turns(folds: Folds) -> list[list[int]]:
-    """The folds that are held out together, for one look after the other; at least for one."""
+    """The folds that each pilot split holds out together; there is at least one split."""
     t = len(folds)
     # From the middle outwards in large steps: rows may have an order.
     step = next(k for k in range(max(1, int(0.38 * t)), t + 2) if math.gcd(k, t) == 1)
@@ -54,45 +54,45 @@ def _turns(folds: Folds) -> list[list[int]]:
     wanted = min(ROWS_TO_TEST, LARGEST_SHARE * folds.n)
     sizes = np.diff(folds.bounds)
     turns: list[list[int]] = []
-    while len(order) and len(turns) < MOST_LOOKS:
+    while len(order) and len(turns) < MOST_PILOTS:
         count = 1 + int(np.searchsorted(np.cumsum(sizes[order]), wanted))
         turns.append(order[:count].tolist())
         order = order[count:]
     return turns
 
 
-def number_of_looks(folds: Folds) -> int:
-    """How many splits are worth a look.
+def number_of_pilots(folds: Folds) -> int:
+    """How many splits are worth evaluating.
 
     Where some of the training rows are drawn, others of them would say the same once more.
 
     Examples
     --------
-    >>> number_of_looks(Folds.leave_one_out(2000)), number_of_looks(Folds.leave_one_out(9000))
+    >>> number_of_pilots(Folds.leave_one_out(2000)), number_of_pilots(Folds.leave_one_out(9000))
     (5, 1)
     """
-    return len(_turns(folds)) if looks_are_whole(folds) else 1
+    return len(_turns(folds)) if pilots_are_whole(folds) else 1
 
 
-def looks_are_whole(folds: Folds) -> bool:
-    """Whether looks train on all rows that they do not hold out."""
+def pilots_are_whole(folds: Folds) -> bool:
+    """Whether pilot splits train on all rows that they do not hold out."""
     held = min(sum(int(folds.sizes[i]) for i in some) for some in _turns(folds))
     return folds.n - held <= MOST_ROWS
 
 
-def looks_are_folds(folds: Folds) -> bool:
-    """Whether looks are folds as they are, so that all of them leave nothing to chance."""
-    return looks_are_whole(folds) and len(_turns(folds)) == len(folds)
+def pilots_are_folds(folds: Folds) -> bool:
+    """Whether pilot splits are folds as they are, so that all of them leave nothing to chance."""
+    return pilots_are_whole(folds) and len(_turns(folds)) == len(folds)
 
 
-def look_at(folds: Folds, seed: int, number: int = 1) -> tuple[Index, Index]:
-    """The training rows and the test rows of a split that candidates are looked at on.
+def pilot_split(folds: Folds, seed: int, number: int = 1) -> tuple[Index, Index]:
+    """The training rows and the test rows of a split that candidates are compared on.
 
-    Looks have numbers from 1 on.
+    Pilot splits have numbers from 1 on.
 
     Examples
     --------
-    >>> train, test = look_at(Folds.leave_one_out(2000), seed=0)
+    >>> train, test = pilot_split(Folds.leave_one_out(2000), seed=0)
     >>> len(train), len(test)
     (1600, 400)
     """
@@ -105,19 +105,19 @@ def look_at(folds: Folds, seed: int, number: int = 1) -> tuple[Index, Index]:
 
 
 def on_pilot_split(data: Data, number: int = 1) -> Data:
-    """The same data with the split of a look, on the rows that it needs, and with the same ridges.
+    """The same data with a pilot split, on the rows that it needs, and with the same ridges.
 
     A ridge is kept as it is in the sum over rows: what it does to a row that is like no other does
     not depend on how many there are.
     """
-    kept = data.cache.get(("look", number))
+    kept = data.cache.get(("pilot split", number))
     if kept is None:
         seed = data.candidates[min(data.candidates)].model.seed
-        train, test = look_at(removals(data.tasks[0]), seed, number)
+        train, test = pilot_split(removals(data.tasks[0]), seed, number)
         rows = np.union1d(train, test)
         split = np.searchsorted(rows, train), np.searchsorted(rows, test)
         kept = (_among(data, rows, Folds.from_splits([split], len(rows))),)
-        data.cache.put(("look", number), *kept)
+        data.cache.put(("pilot split", number), *kept)
     found: Data = kept[0]
     return found
 
@@ -126,10 +126,10 @@ def _among(data: Data, rows: Index, folds: Folds) -> Data:
     X, y = data.X, data.y
     X = safe_indexing(X, rows) if data.is_raw else X[rows]
     y = None if y is None else safe_indexing(y, rows)
-    kept = data.cache.get("candidates of looks")
+    kept = data.cache.get("candidates of pilots")
     if kept is None:
         kept = ({k: _in_sum(c, data.tasks[c.task]) for k, c in data.candidates.items()},)
-        data.cache.put("candidates of looks", *kept)
+        data.cache.put("candidates of pilots", *kept)
     tasks = tuple(_task_among(task, rows, folds) for task in data.tasks)
     return Data(X, y, len(rows), tasks, kept[0], is_raw=data.is_raw, cache=Cache())
 
@@ -141,7 +141,7 @@ def _task_among(task: Task, rows: Index, folds: Folds) -> Task:
 
 
 def errors_of(outcome: Outcome, seen: Data) -> Array | None:
-    """The errors of a look on each part of its rows; None where scores are no sums over rows."""
+    """The errors on each part of the rows of a pilot split; None where scores are no sums."""
     task = seen.tasks[seen.candidates[outcome.number].task]
     side, judge = task.whole.test, task.judge
     if judge is None or outcome.values is None or len(side.y) < 2 * PARTS:
@@ -196,35 +196,37 @@ class Scale:
     best : float
         That score; NaN if there is none.
     rows : int
-        The rows that a look tests.
-    looks : int
-        How many looks are all folds; 0 if they never are.
+        The rows that a pilot split tests.
+    pilots : int
+        How many pilot splits are all folds; 0 if they never are.
     """
 
     best: float
     rows: int
-    looks: int = 0
+    pilots: int = 0
 
     @property
     def has_errors(self) -> bool:
         """Whether the perfect score is known."""
         return math.isfinite(self.best)
 
-    def predict(self, score: float, look: Array, other: float, doubt: Array | float = 0.0) -> Array:
-        """The scores of candidates from their looks, by that of another with a known ``score``.
+    def predict(
+        self, score: float, pilot: Array, other: float, doubt: Array | float = 0.0
+    ) -> Array:
+        """Scores from pilot splits, given another candidate with a known ``score``.
 
-        The ratio of their errors is taken to be that of the look (the difference of the scores if
-        there is no perfect score). With a ``doubt`` it is an upper limit: the candidate's error may
-        be too large by that share.
+        The ratio of their errors is taken to be that of the pilot split (the difference of the
+        scores if there is no perfect score). With a ``doubt`` it is an upper limit: the
+        candidate's error may be too large by that share.
         """
         if not (self.has_errors and other < self.best):
-            return score + look - other
+            return score + pilot - other
         share = np.maximum(0.5, 1.0 - np.asarray(doubt))
-        error: Array = share * (self.best - score) * (self.best - look) / (self.best - other)
+        error: Array = share * (self.best - score) * (self.best - pilot) / (self.best - other)
         return self.best - error
 
-    def blended(self, score: float, look: float, other: float, likeness: float) -> float:
-        """The score of a candidate from its look, which was off for another by some factor.
+    def blended(self, score: float, pilot: float, other: float, likeness: float) -> float:
+        """The score of a candidate from its pilot split, which was off for another by some factor.
 
         That factor counts to the power of ``likeness``: not at all for 0, in full for 1.
 
@@ -233,24 +235,24 @@ class Scale:
         >>> [round(Scale(1.0, 400).blended(0.9, 0.2, 0.8, part), 2) for part in (0.0, 0.5, 1.0)]
         [0.2, 0.43, 0.6]
         """
-        if not (self.has_errors and max(look, other) < self.best and score <= self.best):
-            return float(self.predict(score, np.asarray(look), other))
+        if not (self.has_errors and max(pilot, other) < self.best and score <= self.best):
+            return float(self.predict(score, np.asarray(pilot), other))
         factor = (self.best - score) / (self.best - other)
-        return float(self.best - (self.best - look) * factor**likeness)
+        return float(self.best - (self.best - pilot) * factor**likeness)
 
     def doubt(
         self,
         errors: Array | None,
         others: Array | None,
-        looks: int = 1,
+        pilots: int = 1,
         *,
         is_wide: bool = False,
     ) -> Array | float:
         """By which share of itself an error may be too large by chance, compared with another's.
 
         From the parts of the test rows if both have errors there, (..., parts), else from the
-        number of rows. Looks at all folds leave nothing to chance. ``is_wide`` is for neighbours of
-        the best.
+        number of rows. Pilot splits at all folds leave nothing to chance. ``is_wide`` is for
+        neighbours of the best.
 
         Examples
         --------
@@ -258,8 +260,8 @@ class Scale:
         >>> float(Scale(0.0, 400).doubt(errors, 2.0 * errors)), Scale(0.0, 400).doubt(None, None)
         (0.003, 0.153)
         """
-        left = math.sqrt(max(0.0, 1.0 - looks / self.looks)) if self.looks else 1.0
-        rows = max(1, looks * self.rows)
+        left = math.sqrt(max(0.0, 1.0 - pilots / self.pilots)) if self.pilots else 1.0
+        rows = max(1, pilots * self.rows)
         by_rows = ROUGH + (NEIGHBOURLY if is_wide else 1.0) * left * DOUBT / math.sqrt(rows)
         if errors is None or others is None or not others.sum() > 0.0:
             return by_rows

@@ -16,7 +16,7 @@ import numpy as np
 
 from everyfold._typing import Array, Mask
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.strategy import History, Strategy
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Task
 from everyfold.engine.scoring.fold_scores import column

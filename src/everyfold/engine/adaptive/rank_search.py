@@ -1,4 +1,8 @@
-"""How many landmarks: twice as many in every round, until the best score stays where it is."""
+"""How many landmarks: twice as many in every round, until the best score stays where it is.
+
+A user who passes ``n_landmarks="auto"`` leaves their number to the search. Only candidates with
+such an operator are evaluated again; the others are done after the first round.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +12,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from everyfold._typing import Order
-from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.pass_sizes import cut_passes
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.units import Unit, cut, kernels_of
-from everyfold.engine.records import Candidate, Data, Outcome, with_fields
+from everyfold.engine.records import Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import column
-from everyfold.operators import Nystrom
 
+# Where doubling starts: fewer save little, as all rounds together cost a third more than the last.
 FIRST_LANDMARKS = 128
 
 # Of a search that finds their number itself.
@@ -24,26 +28,15 @@ MOST_LANDMARKS = 4096
 CONVERGED = 0.1
 
 
-def has_auto_rank(data: Data) -> list[int]:
-    """The candidates whose number of landmarks is to be found."""
-    return [number for number, candidate in data.candidates.items() if _is_open(candidate)]
-
-
-def _is_open(candidate: Candidate) -> bool:
-    operator = candidate.model.operator
-    return isinstance(operator, Nystrom) and operator.n_landmarks == "auto"
-
-
 def with_rank(data: Data, landmarks: int) -> Data:
     """The same data, with so many landmarks where their number was left open."""
     if not landmarks:
         return data
-    found = {}
-    for number, candidate in data.candidates.items():
-        if _is_open(candidate):
-            operator = candidate.model.structure_for_any().with_params(n_landmarks=landmarks)
-            candidate = replace(candidate, model=replace(candidate.model, operator=operator))
-        found[number] = candidate
+    found = dict(data.candidates)
+    for number in data.open_ranks:
+        model = found[number].model
+        operator = model.structure_for_any().with_params(n_landmarks=landmarks)
+        found[number] = replace(found[number], model=replace(model, operator=operator))
     return replace(data, candidates=found)
 
 
@@ -82,11 +75,11 @@ class RankSearch(Strategy):
         is_at_end = FIRST_LANDMARKS * 2 ** len(history) > largest
         if is_at_end or (len(history) > 1 and self._has_converged(history)):
             return ()
-        return self._units(data, len(history), has_auto_rank(data))
+        return self._units(data, len(history), data.open_ranks)
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class: three rounds."""
-        more = (self._units(data, k, has_auto_rank(data)) for k in (1, 2))
+        more = (self._units(data, k, data.open_ranks) for k in (1, 2))
         return [*self.first, *(unit for units in more for unit in units)]
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:

@@ -1,4 +1,8 @@
-"""The door: every public function builds a request, reads it, plans it, and has it carried out."""
+"""Carry out a plan: round after round of units, and their outcomes as candidates get complete.
+
+Every public function builds a request, reads it, plans it, and has the plan carried out here.
+Units that a checkpoint knows are not done again; who does the others is up to ``workers``.
+"""
 
 from __future__ import annotations
 
@@ -141,8 +145,6 @@ class _Waiting:
     def __init__(self, data: Data) -> None:
         self._data = data
         self._parts: dict[int, list[Outcome]] = {}
-        self._left: dict[int, int] = {}
-        """How many folds of a candidate are still to come."""
         self._trials: dict[int, Outcome] = {}
         """Folds that were refitted to see how long that takes: other refits go on from there."""
 
@@ -158,21 +160,14 @@ class _Waiting:
                 self._trials[number] = with_fields(outcome, look=0)
             if outcome.look:
                 continue
+            parts = self._parts.setdefault(number, [])
+            parts.append(outcome)
             if is_refitted and number in self._trials:
-                self._add(self._trials.pop(number))
-            if self._add(outcome) == 0:
-                del self._left[number]
-                yield self._whole(number)
-
-    def _add(self, outcome: Outcome) -> int:
-        """Take some folds of a candidate; how many are left."""
-        number = outcome.number
-        self._parts.setdefault(number, []).append(outcome)
-        left = self._left.get(number, self._data.folds_of(number)) - len(outcome.folds)
-        self._left[number] = left
-        return left
-
-    def _whole(self, number: int) -> Outcome:
-        whole = join(self._parts.pop(number))
-        candidate = self._data.candidates.get(number)
-        return score_together(whole, self._data.tasks[candidate.task]) if candidate else whole
+                parts.append(self._trials.pop(number))
+            if sum(len(part.folds) for part in parts) < self._data.folds_of(number):
+                continue
+            whole = join(self._parts.pop(number))
+            candidate = self._data.candidates.get(number)
+            if candidate is not None and self._data.tasks[candidate.task].is_pooled:
+                whole = score_together(whole, self._data.tasks[candidate.task])
+            yield whole

@@ -1,4 +1,9 @@
-"""From candidates to kernels on rows: what is fitted to which rows, and what kernels share."""
+"""From candidates to kernels on rows: what is fitted to which rows, and what kernels share.
+
+`bind` makes the kernel matrix of all rows where folds share one. `FoldRows` makes one for every
+training set, where steps of a Pipeline or gamma depend on it. Rows and base matrices that further
+kernels need are kept in the cache of the data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Refits of the user's own estimators: to confirm what was found without, and where nothing is."""
+"""Refits of the user's own estimators: to confirm what was found without, and where nothing is.
+
+Refits are done by scikit-learn's own functions, so that their scores are those of ``GridSearchCV``.
+The strategies here put them around other rounds: after these for the best candidates, beside them
+for candidates that nothing speeds up, or instead of them where one timed fold says so.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +21,11 @@ from everyfold._typing import Array, Estimator, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure
 from everyfold.crossval.refit import Refit
-from everyfold.engine.adaptive.strategy import History, Strategy, mean_score
 from everyfold.engine.planning.methods import MANY_FOLDS, Method
+from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import REFITTED, Data, Outcome, with_fields
+from everyfold.engine.records import REFITTED, Data, Outcome, mean_score, with_fields
 from everyfold.estimators.targets import Target
 
 # How many candidates are refitted by default if the winner's score is not exact.
@@ -46,9 +51,9 @@ class _Around(Strategy):
         return self.inner.planned
 
     @property
-    def climbs(self) -> bool:
+    def begins_at_low_rank(self) -> bool:
         """See base class."""
-        return self.inner.climbs
+        return self.inner.begins_at_low_rank
 
     def expected(self, data: Data) -> Sequence[Unit]:
         """See base class; without the refits."""

@@ -1,4 +1,9 @@
-"""The pure function that evaluates a unit: from its numbers and the data to outcomes."""
+"""The pure function that evaluates a unit: from its numbers and the data to outcomes.
+
+A unit is evaluated kernel by kernel. The candidates of a kernel that differ in the ridge only are
+evaluated together; where that fails, each alone, and at last fold by fold, so that one absurd
+candidate costs no other its score. Held-out values then become scores.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from everyfold._progress import reporting_to, within
-from everyfold._typing import AnyArray, Array, Label, Mask, Params, Score
+from everyfold._typing import AnyArray, Array, Label, Mask, Score
 from everyfold.crossval.base import (
     AS_DEFINED,
     Closed,
@@ -27,12 +32,19 @@ from everyfold.engine.execution.passes import run_pass
 from everyfold.engine.execution.refits import lost_refits, run_refits
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import Candidate, Data, FoldSubset, Outcome, Task, with_fields
+from everyfold.engine.records import (
+    Candidate,
+    Data,
+    FoldSubset,
+    Outcome,
+    Task,
+    exclude,
+    with_fields,
+)
 from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
 from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
-from everyfold.engine.status import exclude
 from everyfold.estimators.target_transforms import Warped
 from everyfold.folds import Folds, chosen
 from everyfold.operators import Primal, StructureError, SupportsResponse
@@ -55,7 +67,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     if unit.order == "refit":
         return run_refits(data, unit)
     if unit.look:
-        return _look(data, unit)
+        return _on_pilot_split(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
     for k, groups in enumerate(unit.groups):
@@ -64,7 +76,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     return outcomes
 
 
-def _look(data: Data, unit: Unit) -> list[Outcome]:
+def _on_pilot_split(data: Data, unit: Unit) -> list[Outcome]:
     """A unit on one split; warnings of scorers about its rows are silenced."""
     seen = on_pilot_split(data, unit.look)
     with warnings.catch_warnings():
@@ -100,23 +112,19 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     for k, group in enumerate(groups):
         with within(k, len(groups)):
             found = _group(data, unit, group, operator, shared)
-        facts = _facts(operator)  # kernels of folds tell afterwards
+        # Kernels of folds know these only once all folds are done.
+        facts = {
+            "operator": operator.words,
+            "rank": operator.rank,
+            "residual_trace": operator.residual_trace,
+            "is_identity": operator.is_identity,
+        }
         found = [with_fields(o, **facts) for o in found]
         limit = data.tasks[first.task].near_identity
         if group.method.excludes_identity and operator.typical_similarity <= limit:
             found = [exclude(o) for o in found]
         outcomes += found
     return outcomes
-
-
-def _facts(operator: Operator) -> Params:
-    """What the operator itself tells of a candidate."""
-    return {
-        "operator": operator.words,
-        "rank": operator.rank,
-        "residual_trace": operator.residual_trace,
-        "is_identity": operator.is_identity,
-    }
 
 
 def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
@@ -177,7 +185,12 @@ def _from_columns(
     A matrix of products squares the condition number of the columns, and lost folds that
     scikit-learn, which takes a singular value decomposition then, does not lose.
     """
-    lost = [k for k, record in enumerate(records) if _lacks_digits(record)]
+    lost = [
+        k
+        for k, record in enumerate(records)
+        # A fold that failed for another reason than rounding fails again.
+        if record.failures or not is_trusted(float(np.nanmax(record.condition, initial=1.0)))
+    ]
     first = data.candidates[group.numbers[0]]
     task, choice = data.tasks[first.task], first.model.choice
     is_of_products = unit.structure is not None and unit.structure.needs_base
@@ -201,13 +214,6 @@ def _from_columns(
     ):
         records[k] = record
     return records
-
-
-def _lacks_digits(record: OutOfFold) -> bool:
-    """Whether rounding has spoilt a system of a fold, or its values."""
-    # A fold that failed for another reason fails again.
-    largest = float(np.nanmax(record.condition, initial=1.0))
-    return bool(record.failures) or not is_trusted(largest)
 
 
 def _are_compared(task: Task, records: Sequence[OutOfFold]) -> bool:
@@ -291,7 +297,9 @@ def _records(
     if method.is_of_another_model:
         found = [replace(r, is_exact=np.zeros_like(r.is_exact)) for r in found]
     by_ridge = dict(zip(ridges, found, strict=True))
-    return [_assemble(owned, by_ridge) for owned in owners]
+    return [
+        by_ridge[owned[0][0]] if len(owned) == 1 else _assemble(owned, by_ridge) for owned in owners
+    ]
 
 
 def _evaluate(
@@ -375,8 +383,6 @@ def _assemble(
     owned: Sequence[tuple[float, list[int]]], records: dict[float, OutOfFold]
 ) -> OutOfFold:
     """The record of one model, whose targets may have ridges of their own."""
-    if len(owned) == 1:
-        return records[owned[0][0]]
     parts = [records[ridge] for ridge, _ in owned]
     values = np.empty_like(parts[0].values)
     for (_, columns), part in zip(owned, parts, strict=True):
@@ -403,6 +409,10 @@ def _judge(
     scores, train = _scores(record, task, tile)
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
+    # Some folds of an approximation are known to be exact all the same, and so are all where a
+    # method stood in for the one that was planned.
+    is_known = record.is_exact.copy()
+    is_known[list(record.failures)] = True
     return Outcome(
         candidate.number,
         tile.asked,
@@ -416,8 +426,8 @@ def _judge(
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
         is_unique=record.has_one_solution,
-        only_label=_only_label(record.values, task, tile),
-        caveat=_caveat(record, method),
+        only_label=None if task.target.classes is None else _only_label(record.values, task, tile),
+        caveat="" if is_known.all() else method.caveat,
         is_of_another_model=method.is_of_another_model,
         status="" if task.criterion is None or not record.is_exact.all() else AS_DEFINED,
     )
@@ -478,7 +488,7 @@ def _is_unscored(outcome: Outcome) -> bool:
 def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | None:
     """The label of all test rows, if that is one and the rows of the task have several."""
     target = task.target
-    if target.classes is None or not task.has_several_classes:
+    if not task.has_several_classes:
         return None
     values = _by_side(values, tile)[0]
     is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
@@ -495,17 +505,9 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
     return (found.pop(),) if found else None
 
 
+# The rows that are predicted first: most candidates show two labels in them, so that the others
+# need not be predicted.
 _FEW_ROWS = 200
-
-
-def _caveat(record: OutOfFold, method: Method) -> str:
-    """How far values may be off by the method taken; some folds are known to be exact all the same.
-
-    So are all where a method stood in for the one that was planned.
-    """
-    is_known = record.is_exact.copy()
-    is_known[list(record.failures)] = True
-    return "" if is_known.all() else method.caveat
 
 
 def _among_all(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:

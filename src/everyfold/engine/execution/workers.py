@@ -1,4 +1,9 @@
-"""Who does the work: this process, or joblib's workers. Only a map, finished pieces first."""
+"""Who does the work: this process, or joblib's workers. Only a map, finished pieces first.
+
+One job is a plain loop in this process. Several are joblib's workers or those of a Dask cluster;
+work of a worker process that died is tried again, so that one item that takes too much memory is
+lost and no other.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,8 @@ from everyfold.linalg.blas import SINGLE_THREAD_ROWS, blas_threads
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+# How many times each worker is given work: more pieces keep all busy to the end, fewer share more
+# of what neighbouring items have in common.
 _PIECES_A_WORKER = 2
 
 

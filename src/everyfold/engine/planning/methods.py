@@ -132,6 +132,8 @@ def check_order(model: Model, order: Order) -> None:
             f"alpha has {len(model.ridges)} entries, but loss={model.loss} needs one number for "
             "all targets"
         )
+    if order == "auto":  # every model allows it
+        return
     model.structure_for_any().check_order(order)
     if is_finite(order) and model.choice.depends_on_rows:
         raise ValueError(

@@ -1,7 +1,13 @@
-"""The plan of an evaluation: made before the work, executed, and printed."""
+"""The plan of an evaluation: made before the work, executed, and printed.
+
+A plan holds a strategy: a first round of units, and a rule for those after it. What comes after a
+round is a pure function of the outcomes so far, the only place where results decide about work, so
+that the same outcomes lead the same way in one process, in several, and after an interruption.
+"""
 
 from __future__ import annotations
 
+from abc import ABC
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,9 +17,8 @@ from typing import Literal
 from everyfold._progress import pluralise, printable
 from everyfold._typing import Params
 from everyfold.crossval.base import Closed
-from everyfold.engine.adaptive.strategy import Strategy
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.records import Outcome
+from everyfold.engine.records import Data, Outcome
 
 _PREPROCESSING = {
     "none": "none",
@@ -26,6 +31,60 @@ _PREPROCESSING = {
 
 
 _NAMED = 10  # candidates at most in a note
+
+
+# -- What is done next, given what is known --------------------------------------------------------
+
+# The outcomes of every round so far.
+History = Sequence[Sequence[Outcome]]
+
+
+class Strategy(ABC):
+    """A first round, and a rule for those after it."""
+
+    first: Sequence[Unit]
+    """The units of the first round."""
+
+    @property
+    def planned(self) -> Sequence[Unit]:
+        """The units that say what is going to be done; a trial before them does not."""
+        return self.first
+
+    @property
+    def begins_at_low_rank(self) -> bool:
+        """Whether candidates begin at low rank, and only the best get further."""
+        return False
+
+    @property
+    def takes_parts(self) -> bool:
+        """Whether what comes next depends on candidates that are known on some folds only."""
+        return False
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """The units of the next round; none if there is nothing left to do."""
+        return ()
+
+    def expected(self, data: Data) -> Sequence[Unit]:
+        """Units that are likely to be done in all rounds, for an estimate of their cost."""
+        return self.first
+
+    def status(self, outcome: Outcome) -> str:
+        """How certain scores are, as far as they tell by themselves."""
+        return outcome.status
+
+    def restated(self, history: History, data: Data) -> Sequence[Outcome]:
+        """Outcomes whose scores or status are to be stated anew in the end, when all is known."""
+        return ()
+
+
+@dataclass(frozen=True)
+class SingleRound(Strategy):
+    """One round."""
+
+    first: Sequence[Unit]
+
+
+# -- The plan as a whole ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -218,7 +277,7 @@ class SearchPlan:
             return "not all: an approximation; a search may confirm the best candidates by refits"
         if self.kind == "once":
             return "no: equal to refits, but with steps that were fitted on the test rows as well"
-        if self.rounds.climbs:
+        if self.rounds.begins_at_low_rank:
             return "the best candidates equal refits; the others are estimated at low rank"
         if any(method.is_of_another_model for unit in self.units for method in unit.methods):
             return "no: equal to refits of a model that replaces this one, such as one of low rank"

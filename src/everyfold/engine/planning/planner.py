@@ -1,4 +1,9 @@
-"""The planner: the one place that chooses, before any kernel matrix exists."""
+"""The planner: the one place that chooses, before any kernel matrix exists.
+
+It has the sizes of the data, their kernels and folds, but computes nothing from them. It asks each
+method for its cost, refits of the user's estimator included, takes the cheapest that gives what was
+asked for, and refuses what cannot be done or does not fit in memory.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,8 @@ from typing import Literal
 
 from everyfold._progress import warn
 from everyfold.adapters.pipelines import Parts
-from everyfold.engine.adaptive.low_rank_first import LowRankFirst, climbs
-from everyfold.engine.adaptive.rank_search import RankSearch, has_auto_rank
-from everyfold.engine.adaptive.strategy import SingleRound, Strategy
+from everyfold.engine.adaptive import low_rank_first
+from everyfold.engine.adaptive.rank_search import RankSearch
 from everyfold.engine.execution.refits import (
     ConfirmByRefit,
     Timed,
@@ -20,7 +24,7 @@ from everyfold.engine.execution.refits import (
     refit_units,
 )
 from everyfold.engine.execution.workers import local_threads
-from everyfold.engine.planning.first_use import SEARCH, first_use
+from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import (
     cut_passes,
     sample_notes,
@@ -28,7 +32,7 @@ from everyfold.engine.planning.pass_sizes import (
     traffic_notes,
     worker_bytes,
 )
-from everyfold.engine.planning.plan import SearchPlan, some
+from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
 from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.engine.reading.candidates import configured, warn_of_refits
@@ -37,7 +41,7 @@ from everyfold.engine.request import Options, Request
 from everyfold.engine.scoring.checks import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
 from everyfold.engine.scoring.metrics import ScoredRows
-from everyfold.linalg.memory import LOW_RANK, check_workers
+from everyfold.linalg import memory as limits
 
 Preprocessing = Literal["none", "per_fold", "once"]
 
@@ -45,7 +49,7 @@ Preprocessing = Literal["none", "per_fold", "once"]
 # of them. It is never taken without being asked for.
 LONG, SHARE = 10.0, 0.1
 
-_LADDER = (
+_LOW_RANK_FIRST = (
     "with {} rows all candidates were evaluated at low rank first, and the best on the full "
     "kernel matrix; cv_results_['status'] says which. operator='dense' evaluates all on the "
     "full kernel matrix"
@@ -68,13 +72,14 @@ def plan(data: Data, request: Request) -> SearchPlan:
     """
     if data.stream is not None:
         return _plan_source(data, request)
-    notes = _foreign(data, request)
-    refits = refit_units(data)
+    notes = _foreign(data, request) if data.foreign else []
+    refits = refit_units(data) if data.foreign else []
     if not data.candidates:
         rounds = SingleRound(refits)
         return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
     made = _plan(data, request)
-    made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
+    if made.kind == "per_fold" and made.estimate >= LONG and request.options.closed is None:
+        made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
     if refits:
         made = replace(made, rounds=WithRefits(made.rounds, refits), notes=(*made.notes, *notes))
     return made
@@ -89,7 +94,7 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     rounds: Strategy = SingleRound(
         cut_passes(data, 1 if workers else local_threads(options.n_jobs))
     )
-    if has_auto_rank(data):
+    if data.open_ranks:
         metric = _deciding(tuple(data.stream.scorers), request)
         rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
     units = rounds.first
@@ -143,11 +148,12 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     notes, pooled = _check_scorers(data, request)
     kind = choose_preprocessing(data, options)
     data = data.prepared(kind, pooled)
-    _check_order(data, options, kind)
+    if options.order != "auto":
+        _check_order(data, options, kind)
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
     choice, full = RefitChoice(), None
-    if not has_auto_rank(data):
+    if not data.open_ranks:
         full = cut(data, kernels, options.order)
         choice = plain_fits(data, kernels, full, request)
     refits = choice.fits
@@ -198,8 +204,19 @@ def _sped_up(
     _check_structures(data, kernels)
     rounds, more = _rounds(data, kernels, request, full)
     units, expected = rounds.first, rounds.expected(data)
-    kept = _kept_bytes(data, request)
-    _check_workers(units, kept + max(unit.memory for unit in units), data, options.n_jobs)
+    kept = 0
+    if request.wants.keeps == "all":  # held-out values of all candidates, kept until the end
+        width = sum(data.tasks[own.task].width for own in data.candidates.values())
+        kept = 8 * sum(data.sizes) * width
+    compiled = {name for unit in units for m in unit.methods for name in m.criterion.compiled}
+    # What no unit counts: the search itself, and compiled code on its first use.
+    beside = SEARCH + (first_use(compiled) if compiled else 0.0)
+    notes = [*notes, *more]
+    if not limits.fits(data.n, data.n):
+        notes += stand_in_notes(data)
+    needed = kept + max(unit.memory for unit in units)
+    if needed > limits.TRIFLE:  # what is free is not looked up for so little
+        _check_workers(units, needed, data, options.n_jobs)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -207,9 +224,9 @@ def _sped_up(
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(unit.seconds for unit in expected) + _beside(units),
+        estimate=sum(unit.seconds for unit in expected) + beside,
         memory=kept + max(unit.memory for unit in expected),
-        notes=(*notes, *more, *stand_in_notes(data)),
+        notes=tuple(notes),
         pooled=pooled,
         hint=_quicker(expected),
     )
@@ -229,24 +246,14 @@ def _quicker(units: Sequence[Unit]) -> str:
     )
 
 
-def _beside(units: Sequence[Unit]) -> float:
-    """Seconds that no unit counts: of the search itself, and of compiled code on its first use."""
-    criteria = [method.criterion for unit in units for method in unit.methods]
-    return SEARCH + first_use(name for criterion in criteria for name in criterion.compiled)
-
-
-def _kept_bytes(data: Data, request: Request) -> int:
-    """What the held-out values of all candidates take, where they are kept until the end."""
-    if request.wants.keeps != "all":
-        return 0
-    return 8 * sum(data.sizes) * sum(data.tasks[c.task].width for c in data.candidates.values())
-
-
 def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, ...]]:
     """Refuse what no score could decide; what to say of the others, and which are pooled."""
     if request.scorer is None:
         return [], ()
     side, named, wants = data.tasks[0].whole.test, by_name(request.scorer), request.wants
+    is_plain = side.target.classes is None and side.sizes.min(initial=2) > 1
+    if is_plain and wants.pools is not True:
+        return [], ()  # scores of numbers on folds of several rows mean what their names say
     if data.foreign:  # refits are scored fold by fold, and nothing else can be compared with them
         wants = replace(wants, pools=False)
     if wants.pools is True:
@@ -272,7 +279,7 @@ def _rounds(
     options = request.options
     is_confirmed = options.n_confirm not in ("auto", 0)
     metric = _deciding_metric(data, request)
-    if has_auto_rank(data):
+    if data.open_ranks:
         is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
         return _rank_curve(data, metric, options, is_per_fold=is_per_fold), []
     if is_confirmed and metric is None:
@@ -282,11 +289,15 @@ def _rounds(
         )
     full = full or cut(data, kernels, options.order)
     seconds = options.repeats * sum(unit.seconds for unit in full)
-    is_large = options.closed is None and climbs(data, kernels, options.order, seconds)
+    # The one question that most searches are asked about low ranks: they have too few rows.
+    is_large = data.n >= min(low_rank_first.COSTLY_ROWS, low_rank_first.LOW_RANK_FIRST_ROWS)
+    is_large = is_large and options.closed is None
+    is_large = is_large and low_rank_first.is_worth_it(data, kernels, options.order, seconds)
     if is_large and metric is not None:
-        ladder = LowRankFirst.of(data, kernels, metric, options.order, options.seeds.own)
-        if ladder.is_quicker(data, full):
-            return _confirmed(ladder, data, request, metric), [_LADDER.format(data.n)]
+        asked = metric, options.order, options.seeds.own
+        stages = low_rank_first.LowRankFirst.of(data, kernels, *asked)
+        if stages.is_quicker(data, full):
+            return _confirmed(stages, data, request, metric), [_LOW_RANK_FIRST.format(data.n)]
     notes = [_NO_METRIC.format(data.n)] if is_large and metric is None else []
     rounds = SingleRound(_with_threads(full, data, options.n_jobs))
     return _confirmed(rounds, data, request, metric), notes
@@ -351,7 +362,7 @@ def _sample_names(task: Task, judge: FoldScorer) -> tuple[str, ...]:
             side = ScoredRows(task.target, task.whole.test.parts[:1])
             score = judge.score(side.y, side, {})[0]
     except Exception:
-        return ("score",)  # whatever is wrong will be met again, and told, in the search itself
+        return ("score",)  # whatever is wrong will be met again, and reported, in the search itself
     return tuple(score) if isinstance(score, dict) else ("score",)
 
 
@@ -360,14 +371,14 @@ def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Uni
 
     Such threads start at once and share the kernel.
     """
+    methods = (method for unit in units for method in unit.methods)
+    if any(u.order != "kernel" for u in units) or not all(
+        m.criterion.uses_threads for m in methods
+    ):
+        return units
     threads = local_threads(n_jobs)
     by_fold = min(threads, data.n_folds)
-    is_possible = all(
-        unit.order == "kernel" and method.criterion.uses_threads
-        for unit in units
-        for method in unit.methods
-    )
-    if by_fold == 1 or by_fold < min(threads, len(units)) or not is_possible:
+    if by_fold == 1 or by_fold < min(threads, len(units)):
         return units
     return [replace(unit, threads=by_fold) for unit in units]
 
@@ -378,7 +389,8 @@ def _check_workers(units: Sequence[Unit], memory: int, data: Data, n_jobs: int |
     workers = 1 if is_shared else min(local_threads(n_jobs), len(units))
     # Most machines can have less than the full kernel; those that cannot say what can.
     instead = {candidate.model.instead for candidate in data.candidates.values()}
-    check_workers(memory, workers, data.n, max(instead - {LOW_RANK}, default=LOW_RANK))
+    kind = max(instead - {limits.LOW_RANK}, default=limits.LOW_RANK)
+    limits.check_workers(memory, workers, data.n, kind)
 
 
 def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
@@ -406,8 +418,6 @@ def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
 
 def _quicker_once(data: Data, made: SearchPlan, request: Request) -> list[str]:
     """What steps fitted once on all rows would save, where folds of their own take long."""
-    if made.kind != "per_fold" or made.estimate < LONG or request.options.closed is not None:
-        return []
     try:
         if not all(_is_free_of_y(data, candidate) for candidate in _different(data)):
             return []

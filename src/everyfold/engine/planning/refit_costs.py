@@ -216,7 +216,11 @@ def plain_fits(
     All candidates of one estimator go the same way: where that takes the least time, or where its
     solver is known to stop so far from the minimum that scores differ from those of the minimum.
     """
-    if not _may_refit(data, request):
+    planned = sum(unit.seconds for unit in units)
+    loose = [kernel for kernel in kernels if kernel.features >= data.n]
+    # Work this short is done as planned, except by solvers that may stop far from the minimum:
+    # those of linear models with a coefficient for each row, so that most penalties are weak.
+    if (planned < min(LEAST, TIMED_FROM, LONG) and not loose) or not _may_refit(data, request):
         return RefitChoice()
     ours = _seconds_of(units)
     theirs = {
@@ -224,10 +228,13 @@ def plain_fits(
         for kernel in kernels
         for candidate in kernel.candidates
     }
-    loose = [kernel for kernel in kernels if _is_loose(data, kernel)]
     stopped = {c.number for kernel in loose for c in kernel.candidates if _is_logistic(c)}
-    warm = _warm(units)
-    is_quick = sum(ours.values()) < LEAST
+    # The candidates whose folds start from what all rows say, which takes less than refits do.
+    all_groups = [group for unit in units for own in unit.groups for group in own]
+    warm = {k for g in all_groups if g.method.criterion.starts_from_all for k in g.numbers}
+    # A fold may be timed where the work of one search is to be done, by held-out scores.
+    may_time = request.wants.selects_by is not None and request.options.repeats == 1
+    may_time = may_time and request.scorer is not None and data.n_folds > 1
     found: dict[int, PlainFits] = {}
     doubt = None
     by_class = gather(data.candidates.values(), lambda c: str(type(c.parts.final)))
@@ -238,38 +245,20 @@ def plain_fits(
             continue
         if not warm.isdisjoint(numbers):
             continue
-        limit = _margin(own[0]) * sum(ours[k] for k in numbers)
+        margin = _CLEARLY if _is_logistic(own[0]) else 1.0
+        limit = margin * sum(ours[k] for k in numbers)
         total = sum(theirs[k] for k in numbers)
         fits = {k: PlainFits(theirs[k], CHEAPEST) for k in numbers}
-        if not is_quick and total < limit:
+        if planned >= LEAST and total < limit:
             found |= fits
-        if len(by_class) == 1 and _may_time(data, request) and _is_doubtful(total, limit, data):
+        # Is the time of one refit worth knowing, by the estimates of refits and other work?
+        trial = total / (len(data.candidates) * data.n_folds)
+        is_doubtful = limit > LONG and total < WITHIN * limit and trial < TRIAL * limit
+        if total < limit:
+            is_doubtful = limit > TIMED_FROM
+        if len(by_class) == 1 and may_time and is_doubtful:
             doubt = Doubt(fits, limit)
     return RefitChoice(found, doubt)
-
-
-def _may_time(data: Data, request: Request) -> bool:
-    """Whether the work of one search is to be done, and held-out scores of it are asked for."""
-    wants, options = request.wants, request.options
-    is_search = wants.selects_by is not None and options.repeats == 1
-    return is_search and request.scorer is not None and data.n_folds > 1
-
-
-def _is_doubtful(total: float, limit: float, data: Data) -> bool:
-    """Whether the time of one refit is worth knowing, by the estimates of refits and other work."""
-    if total < limit:
-        return limit > TIMED_FROM
-    trial = total / (len(data.candidates) * data.n_folds)
-    return limit > LONG and total < WITHIN * limit and trial < TRIAL * limit
-
-
-def _margin(candidate: Candidate) -> float:
-    return _CLEARLY if _is_logistic(candidate) else 1.0
-
-
-def _is_loose(data: Data, kernel: KernelPlan) -> bool:
-    """Whether a linear model has a coefficient for each row, so that most penalties are weak."""
-    return kernel.features >= data.n
 
 
 def _is_logistic(candidate: Candidate) -> bool:
@@ -295,12 +284,6 @@ def _may_refit(data: Data, request: Request) -> bool:
         and not any(isinstance(task.target, PermutedTarget) for task in data.tasks)
         and not any(c.model.is_stand_in or c.model.warp for c in data.candidates.values())
     )
-
-
-def _warm(units: Sequence[Unit]) -> set[int]:
-    """The candidates whose folds start from what all rows say, and take less than refits do."""
-    groups = (group for unit in units for own in unit.groups for group in own)
-    return {k for g in groups if g.method.criterion.starts_from_all for k in g.numbers}
 
 
 def _seconds_of(units: Sequence[Unit]) -> dict[int, float]:

@@ -74,7 +74,7 @@ class Unit:
     threads : int
         For the folds of a kernel, where the method can use them.
     look : int
-        The number of the split that candidates are looked at on, from 1 on; 0 for their own folds.
+        The number of the pilot split, from 1 on; 0 for the folds of the candidates.
     seconds, memory : float, int
         What it should cost, and bytes at work, kernels included.
     landmarks : int

@@ -1,4 +1,8 @@
-"""Reading the candidates of a request: which are sped up, refused, or left to refits."""
+"""Reading the candidates of a request: which are sped up, refused, or left to refits.
+
+A candidate whose parameters ``fit`` would refuse fails alone. One that is valid but that no method
+speeds up is set aside to be refitted as scikit-learn does, if options allow it.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +41,7 @@ from everyfold.engine.scoring.metrics import (
     usual_score,
 )
 from everyfold.estimators.model import Model
+from everyfold.estimators.target_transforms import Warp
 
 NO_FITS = "No fits were performed. Was the CV iterator empty? Were there no candidates?"
 
@@ -104,7 +109,10 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             continue
         try:
             take_apart(estimator, {})
-            model = _warped(options.apply(read_estimator(final)), estimator)
+            model = options.apply(read_estimator(final))
+            warp = warp_of(estimator)
+            if warp is not None:
+                model = _warped(model, warp)
             if options.is_of_low_rank and not hasattr(final, "operator"):
                 model = replace(model, is_stand_in=True)
             model.choice.resolve_for_any()
@@ -121,11 +129,8 @@ def read_models(request: Request, others: Others) -> list[Readable]:
     return _judged_alike(found, request.scorer, others)
 
 
-def _warped(model: Model, estimator: Estimator) -> Model:
-    """The model with the transformation of its targets, if there is one."""
-    warp = warp_of(estimator)
-    if warp is None:
-        return model
+def _warped(model: Model, warp: Warp) -> Model:
+    """The model with the transformation of its targets."""
     is_shared = model.loss.has_constant_curvature and not model.chooses_ridge
     is_several = len(model.ridges) > 1 and not model.chooses_ridge
     if is_several or not (is_shared or warp.is_fixed):
@@ -168,7 +173,8 @@ def read_candidates(
     for item in models:
         try:
             parts = take_apart(item.estimator, request.metadata.fit)
-            _check_fit_params(parts)
+            if parts.params:
+                _check_fit_params(parts)
         except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
             others.refuse(item.number, error)
         except ValueError as error:

@@ -28,7 +28,7 @@ from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.candidates import NO_FITS, Others, read_candidates, read_models
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Options, Request
+from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.engine.stream import Stream
@@ -56,11 +56,16 @@ def read(request: Request) -> Data:
     X, y, refused = request.X, request.y, others.refused
     if request.is_source:
         stream = _stream(request, candidates, others)
-        return Data(None, None, X.n_rows or 0, (), _by_number(candidates), refused, stream=stream)
+        found = {candidate.number: candidate for candidate in candidates}
+        return Data(None, None, X.n_rows or 0, (), found, refused, stream=stream)
     candidates, targets = _targets(candidates, y, others)
     if not candidates:
         return _refitted(own, splits_of(request), others)
-    _check_pairwise(request)
+    if not hasattr(X, "shape") and get_tags(request.estimator).input_tags.pairwise:
+        raise ValueError(  # scikit-learn's words
+            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
+            "matrices."
+        )
     has_steps = any(candidate.parts.steps for candidate in candidates)
     is_raw = has_steps or any(c.model.choice.takes_any_rows for c in candidates)
     rows = X if is_raw else read_rows(X, request.estimator)
@@ -78,8 +83,10 @@ def read(request: Request) -> Data:
         return _refitted(own, [(fold.train, fold.test) for fold in folds], others)
     if request.cvs or request.orders:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
-    _check_scaling(request.options, tasks)
-    refits, n, found = _own(own, splits), num_samples(rows), _by_number(numbered)
+    if request.options.ridge_scaling == "mean":
+        _check_scaling(tasks)
+    refits, n = _own(own, splits), num_samples(rows)
+    found = {candidate.number: candidate for candidate in numbered}
     data = Data(rows, y, n, tasks, found, refused, others.reasons, refits, is_raw=is_raw)
     return _without_refused(data, others)
 
@@ -127,23 +134,10 @@ def _without_refused(data: Data, others: Others) -> Data:
     return data if len(found) == len(data.candidates) else replace(data, candidates=found)
 
 
-def _by_number(candidates: Sequence[Candidate]) -> dict[int, Candidate]:
-    return {candidate.number: candidate for candidate in candidates}
-
-
 def _refitted(request: Request, splits: Sequence[tuple[Index, Index]], others: Others) -> Data:
     """The data of candidates that are all left to refits of the estimators themselves."""
     X, refits = request.X, _own(request, splits)
     return Data(X, request.y, num_samples(X), (), {}, others.refused, others.reasons, refits)
-
-
-def _check_pairwise(request: Request) -> None:
-    """Raise what scikit-learn says of a kernel matrix that has no shape."""
-    if get_tags(request.estimator).input_tags.pairwise and not hasattr(request.X, "shape"):
-        raise ValueError(
-            "Precomputed kernels or affinity matrices have to be passed as arrays or sparse "
-            "matrices."
-        )
 
 
 def _is_left_by_scorer(
@@ -321,10 +315,10 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     )
 
 
-def _check_scaling(options: Options, tasks: Sequence[Task]) -> None:
+def _check_scaling(tasks: Sequence[Task]) -> None:
     """One number of rows scales the ridge of the refitted model, whichever candidate wins."""
     counts = {int(np.count_nonzero(task.weights)) for task in tasks}
-    if options.ridge_scaling == "mean" and len(counts) > 1:
+    if len(counts) > 1:
         raise ValueError(
             "ridge_scaling='mean' multiplies the ridge by the number of rows with positive weight, "
             f"which differs between candidates ({sorted(counts)}), as some ask for sample_weight "

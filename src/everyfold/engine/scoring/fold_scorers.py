@@ -1,4 +1,8 @@
-"""Scikit-learn's scorers on predictions that already exist."""
+"""Scikit-learn's scorers on predictions that already exist.
+
+A scorer gets a stand-in for the fitted model, which knows the held-out values of one fold. Metrics
+that are known are computed for all folds at once from arrays, with the same numbers.
+"""
 
 from __future__ import annotations
 
