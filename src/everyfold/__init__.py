@@ -2,6 +2,7 @@
 
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.crossval import InexactWarning, choose_granularity, granularity_bound
+from everyfold.engine.method_options import UnsupportedWarning
 from everyfold.estimators import (
     LSSVC,
     LSSVR,
@@ -52,6 +53,7 @@ __all__ = [
     "RandomFourier",
     "RankCurveDisplay",
     "SearchPlan",
+    "UnsupportedWarning",
     "choose_granularity",
     "cross_val_predict",
     "cross_val_score",

@@ -26,6 +26,7 @@ LAYERS = [
     {"estimators"},
     {"adapters"},
     {"engine"},
+    {"papers"},
     {"plotting"},
     {"report"},
     {"functions"},

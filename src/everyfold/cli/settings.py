@@ -28,6 +28,7 @@ from everyfold.cli.models import OF_LOW_RANK, ChosenModel
 from everyfold.cli.options import SearchOptions
 from everyfold.cli.table import Column, TableData
 from everyfold.crossval.closed_criteria import CLOSED
+from everyfold.engine.method_options import MethodOptions
 
 # Rows up to which a report has an honest score: bootstraps take as long as there are rows.
 MOST_KEPT = 5000
@@ -86,16 +87,21 @@ def read(options: SearchOptions, choice: ChosenModel, data: TableData) -> Params
     usual = "neg_mean_squared_error" if is_single else "r2"
     usual = "accuracy" if choice.task == "classification" else usual
     has_folds = options.criterion is None
+    method: Params = {
+        "order": _read_order(options.order),
+        "criterion": options.criterion,
+        "ridge_scaling": options.ridge_scaling,
+        "n_confirm": _read_whole("--confirm", options.confirm, 0),
+        "keeps": _keeps(options, data) if has_folds else None,
+    }
     if options.scoring is not None:
         _check_scoring(options.scoring, choice.task, data.y)
     return {
         "scoring": options.scoring or usual if has_folds else None,
         "cv": _splitter(options, choice, data) if has_folds else None,
-        **{"criterion": options.criterion, "operator": _read_operator(options.operator)},
-        **{"ridge_scaling": options.ridge_scaling, "refit": options.save is not None},
-        "keep_predictions": _keeps(options, data) if has_folds else None,
-        **{"order": _read_order(options.order), "preprocessing": options.preprocessing},
-        "n_confirm": _read_whole("--confirm", options.confirm, 0),
+        "method": MethodOptions(**method),
+        **{"operator": _read_operator(options.operator), "refit": options.save is not None},
+        "preprocessing": options.preprocessing,
         **{"n_jobs": options.n_jobs, "random_state": options.seed},
     }
 

@@ -30,6 +30,7 @@ from everyfold.cli.readers import read_file
 from everyfold.cli.table import Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import JournalError
+from everyfold.engine.method_options import UnsupportedWarning
 from everyfold.search import FastGridSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
 from everyfold.search.hints import Remark, edges
@@ -79,13 +80,13 @@ class Job:
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
         named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
         journal = None if self.journal is None else journals_of(self.journal)[number]
-        return _Search(estimator, named, **self.settings, journal=journal)
+        return _Search(estimator, named, **self.settings, checkpoint=journal)
 
     @property
     def judged_by(self) -> str:
         """What is to be large: a score, or minus a criterion."""
         scoring: str | None = self.settings["scoring"]
-        return f"-{self.settings['criterion']}" if scoring is None else scoring
+        return f"-{self.settings['method'].criterion}" if scoring is None else scoring
 
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
@@ -116,11 +117,12 @@ class Job:
 
     def conformal(self, fitted: Estimator) -> Estimator:
         """What intervals of the same model need: its residuals on five folds of held-out rows."""
-        model = FastCrossConformalRegressor(
-            clone(fitted), cv=self._splits(KFold, GroupKFold), fallback="refit"
-        )
+        model = FastCrossConformalRegressor(clone(fitted), cv=self._splits(KFold, GroupKFold))
         data = self.data
-        return model.fit_conformalize(data.X, data.y, fit_params=self.weights).set_params(cv=FOLDS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsupportedWarning)  # five refits are no surprise
+            model.fit_conformalize(data.X, data.y, fit_params=self.weights)
+        return model.set_params(cv=FOLDS)
 
     def _splits(self, plain: Splitter, grouped: Splitter) -> list[tuple[Index, Index]]:
         """Shuffled folds, which keep groups together."""
@@ -363,8 +365,10 @@ def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
     while new:
         _run(outcome, new, is_quiet)
         if not np.isfinite(outcome.search.cv_results_["mean_test_score"]).any():
-            asked = "criterion" if outcome.job.settings["criterion"] else "scoring"
-            scoring = f"--{asked} {outcome.job.settings[asked]} failed in every fold"
+            settings = outcome.job.settings
+            criterion = settings["method"].criterion
+            asked = f"criterion {criterion}" if criterion else f"scoring {settings['scoring']}"
+            scoring = f"--{asked} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
             raise CommandFailure(f"no candidate has a score: {scoring}, {why}")
         if not may_grow or len(outcome.plans) == MOST_ROUNDS or outcome.search.best_score_ <= score:

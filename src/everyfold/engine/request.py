@@ -36,13 +36,11 @@ from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
 from everyfold.crossval.closed_criteria import find_closed, name_of
 from everyfold.crossval.granularity import Granularity, is_finite
+from everyfold.engine.method_options import NEAR_IDENTITY, MethodChoice, MethodOptions
 from everyfold.estimators.model import Model
 from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
 from everyfold.operators.base import OperatorChoice
-
-# Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal.
-NEAR_IDENTITY = 1.5e-8
 
 
 @dataclass(frozen=True)
@@ -66,6 +64,37 @@ class Options:
     fallback: Fallback = "warn"
     repeats: int = 1
     near_identity: float = NEAR_IDENTITY
+
+    @classmethod
+    def of_method(
+        cls,
+        method: MethodChoice,
+        operator: OperatorChoice,
+        *,
+        has_search: bool = False,
+        **others: Any,
+    ) -> Options:
+        """The options of a call with this ``method`` and ``operator``.
+
+        Only a search may have a criterion without folds and confirm its winner by refits.
+        """
+        how = MethodOptions.of(method)
+        is_auto = isinstance(operator, str) and operator == "auto"
+        if not has_search and how.criterion is not None:
+            raise ValueError(
+                f"method={method!r} has no folds and compares candidates of a search; use "
+                "FastGridSearchCV"
+            )
+        return cls(
+            asked=how.order,
+            operator=how.operator if is_auto else operator,
+            ridge_scaling=how.ridge_scaling,
+            n_confirm=how.n_confirm if has_search else 0,
+            criterion=how.criterion,
+            fallback=how.fallback,
+            near_identity=how.near_identity,
+            **others,
+        )
 
     def __post_init__(self) -> None:
         order = self.order
@@ -132,7 +161,7 @@ class Options:
             return
         order, confirm, steps = self.order, self.n_confirm, self.preprocessing
         for is_wrong, what in (
-            (order != "auto", f"order={order!r}, which needs folds; use order='auto'"),
+            (order != "auto", f"order={order!r}, which needs folds; use method='auto'"),
             (
                 confirm not in ("auto", 0),
                 f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
@@ -157,7 +186,7 @@ class Options:
         for is_wrong, what in (
             (y is not None, "y; pass the targets to the source instead"),
             (with_train, "return_train_score=True"),
-            (self.is_finite, f"order={self.order!r}; use order='auto'"),
+            (self.is_finite, f"order={self.order!r}; use method='auto'"),
             (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
             (self.closed is not None, f"criterion={self.criterion!r}; use scoring"),
         ):

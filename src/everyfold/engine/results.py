@@ -39,7 +39,12 @@ class ResultsTable:
 
 
 def tabulate(
-    search: Search, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
+    search: Search,
+    request: Request,
+    data: Data,
+    plan: SearchPlan,
+    outcomes: Mapping[int, Outcome],
+    scoring: Scorer = None,
 ) -> ResultsTable:
     """The table of the finished candidates, made by scikit-learn's own ``_format_results``."""
     numbers = sorted({*outcomes, *data.refused})
@@ -50,7 +55,7 @@ def tabulate(
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
     tell_failures(fits, request.options.error_score)
-    if callable(search.scoring):
+    if callable(scoring):
         insert_error_scores(out, request.options.error_score)
     means = _formatted(search, params, out, found)
     results, by_fold = _with_folds(means, short, request, len(sizes))

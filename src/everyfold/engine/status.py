@@ -56,7 +56,7 @@ def _approximated(outcomes: Sequence[Outcome]) -> Iterator[str]:
         caveats += f" (it is up to {radii.max():.3g} here)"
     whose = "" if len(outcomes) == 1 else f" of {_share(found, outcomes)}"
     yield (
-        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use order='auto' "
+        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use method='auto' "
         "to get the values of refits."
     )
 
@@ -73,7 +73,7 @@ def _excluded(outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"The kernel of {_share(found, outcomes)} is near the identity (for half of the rows "
             "the kernel value with any other row is negligible). An influence series of finite "
             "order then only repeats the training error, so they get the score -inf. Use "
-            "order='auto', or leave out such large values of gamma."
+            "method='auto', or leave out such large values of gamma."
         )
 
 

@@ -405,7 +405,7 @@ class HonestSearch:
         """The outer folds; refuses classes that some of them would lack."""
         asked, _ = clone(self)._request(X, y, params)
         asked = asked.indexed()
-        cvs = [self.cv if outer is None else outer]
+        cvs = [asked.cv if outer is None else outer]
         if n_repeats is not None:
             has_groups = asked.metadata.split.get("groups") is not None
             cvs = _shuffled(self, outer, n_repeats, random_state, has_groups=has_groups)

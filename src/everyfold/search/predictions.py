@@ -185,7 +185,7 @@ class PredictionStore:
         if kept.are_signs:
             raise ValueError(
                 "the held-out values are approximations of which only the signs are meaningful; "
-                "fit the search with order='exact', or with a scoring that needs the values, "
+                "fit the search with method='exact', or with a scoring that needs the values, "
                 "such as 'roc_auc'"
             )
         return found, kept.whole.truth[kept.rows], kept.target.classes
