@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from everyfold._progress import warn
-from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context
+from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context, num_samples
 from everyfold._typing import Matrix, Params, Pooled, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
 from everyfold.adapters.sklearn import fast_version_of
@@ -58,6 +58,12 @@ from everyfold.search.hints import Remark, constant_remarks, edge_remarks, ident
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
 from everyfold.search.reporting import ReportedSearch
+
+# Rows and bytes up to which the held-out values of all candidates are kept. They trade memory, and
+# for low-rank models a second pass over the rows, for the predictions of every candidate. Not
+# measured: 2,000 rows have a kernel matrix of 32 MB, beside which 64 MB are not much.
+MOST_KEPT_ROWS = 2_000
+MOST_KEPT_BYTES = 64_000_000
 
 
 @dataclass
@@ -252,8 +258,15 @@ class FastSearchCV(
     def _keeps(
         self, how: MethodOptions, X: Matrix, n_candidates: int
     ) -> Literal["best", "all"] | None:
-        """Whose held-out values are kept."""
-        return "best" if how.keeps == "auto" else how.keeps
+        """Whose held-out values are kept: those of all candidates, if they take little memory.
+
+        With a checkpoint they would be written to the file as well, so that only the best are kept.
+        """
+        if how.keeps != "auto":
+            return how.keeps
+        n_rows = num_samples(X)
+        is_small = n_rows <= MOST_KEPT_ROWS and 8 * n_rows * n_candidates <= MOST_KEPT_BYTES
+        return "all" if is_small and self.checkpoint is None else "best"
 
     def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""

@@ -197,9 +197,10 @@ class PredictionStore:
         """
         if self.keeps != "all":
             raise ValueError(
-                "the held-out values of all candidates are needed, but "
-                f"keep_predictions={self.keeps!r} did not keep them; fit the search with "
-                "keep_predictions='all'"
+                "the held-out values of all candidates are needed, but were not kept "
+                f"(keep_predictions={self.keeps!r}), as there are more than 2,000 rows or the "
+                "search has a checkpoint; fit it with "
+                "method=everyfold.papers.MethodOptions(keeps='all')"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
         if not kept:
@@ -227,8 +228,9 @@ class PredictionStore:
             raise ValueError(
                 f"the held-out values of candidate {number} were not kept "
                 f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn; a source "
-                "of rows and a criterion without folds keep none); use keep_predictions='all', or "
-                "cross_val_predict with its parameters"
+                "of rows and a criterion without folds keep none); use "
+                "method=everyfold.papers.MethodOptions(keeps='all'), or cross_val_predict with its "
+                "parameters"
             )
         return kept
 
