@@ -379,7 +379,7 @@ def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
 
 def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
-    search.progress_kind = partial(Watcher, is_quiet)
+    search._progress_kind = partial(Watcher, is_quiet)
     try:
         search.fit(*job.rows, **job.metadata)
     except JournalError as error:

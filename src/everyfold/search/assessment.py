@@ -264,7 +264,7 @@ class HonestSearch:
                 f"the scores of {np.count_nonzero(is_estimated)} of {len(is_worse)} candidates are "
                 f"only estimated (cv_results_['status']), and by these "
                 f"{np.count_nonzero(is_estimated & is_worse)} of them are worse than the best; "
-                "order='exact' evaluates every candidate on its folds",
+                "method='exact' evaluates every candidate on its folds",
                 InexactWarning,
             )
         return is_worse
@@ -289,7 +289,7 @@ class HonestSearch:
         if self.plan_.pooled:
             raise ValueError(
                 "scores are pooled over all rows, so that their variation over folds is not "
-                "known; use pooled=False, or folds of several rows"
+                "known; use folds of several rows, or scoring=everyfold.scorers.pooled(..., False)"
             )
         if self.n_splits_ < 2:
             raise ValueError(

@@ -141,9 +141,9 @@ class FastSearchCV(
     _parameter_constraints.pop("pre_dispatch")
     _without_effect = ("pre_dispatch", "deprecated")
 
-    progress_kind: Callable[..., Progress] = Progress
+    _progress_kind: Callable[..., Progress] = Progress
     """What is told how far the work is; a front end may put a class of its own here."""
-    needs_partition: bool = False
+    _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
 
     @abstractmethod
@@ -197,7 +197,7 @@ class FastSearchCV(
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
 
-    def not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
+    def _why_not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
         """Why every candidate would be refitted on every fold; empty if some would not."""
         return not_sped_up(self._request(X, y, params)[0])
 
@@ -231,7 +231,7 @@ class FastSearchCV(
         keeps = self._keeps(how, X, len(grid)) if has_folds else None
         wants = RequestedOutputs(
             self.return_train_score,
-            self.needs_partition,
+            self._needs_partition,
             keeps=keeps,
             pools=pools,
             selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
@@ -280,7 +280,7 @@ class FastSearchCV(
         request = request.indexed()
         size = made.kernels, len(request.candidates)
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
-        progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
+        progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params)

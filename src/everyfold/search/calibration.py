@@ -358,8 +358,8 @@ def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Param
     _check_search(search)
     how = MethodOptions.of(search.method)
     search.method = replace(how, keeps=how.keeps or "best").named()
-    search.needs_partition = True
-    reason = search.not_sped_up(X, y, **params)
+    search._needs_partition = True
+    reason = search._why_not_sped_up(X, y, **params)
     if reason:
         raise ValueError(
             f"the search has no held-out values, as it refits every fold ({reason}); pass a cv, "

@@ -213,8 +213,8 @@ def warn_of_refits(estimators: Iterable[Estimator], words: str) -> None:
     """
     finals = [final_step(estimator) for estimator in estimators]
     kinds = {type(final) for final in finals if not _needs_no_fit(final)}
-    # A filter that makes an error of it means every call, and not the first one only.
-    if kinds - _TOLD or (kinds and is_refused()):
+    # A filter that makes an error of it means every call and estimator, and not the first one only.
+    if kinds - _TOLD or is_refused():
         warn(words, UnsupportedWarning)
         _TOLD.update(kinds)
 
