@@ -36,7 +36,13 @@ from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
 from everyfold.crossval.closed_criteria import find_closed, name_of
 from everyfold.crossval.granularity import Granularity, is_finite
-from everyfold.engine.method_options import NEAR_IDENTITY, MethodChoice, MethodOptions
+from everyfold.engine.method_options import (
+    NEAR_IDENTITY,
+    MethodChoice,
+    MethodOptions,
+    UnsupportedWarning,
+    is_refused,
+)
 from everyfold.estimators.model import Model
 from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
@@ -227,6 +233,9 @@ class Options:
         """
         if self.fallback == "refuse":
             raise error
+        if self.fallback == "warn" and is_refused():
+            # The filter's error, at once and with the advice of what to use instead.
+            raise UnsupportedWarning(str(error)) from error
         for is_set, what in (
             (self.is_finite, f"order={self.order!r}"),
             (isinstance(self.operator, Structure), f"operator={self.operator!r}"),
