@@ -15,6 +15,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import scale
 
 from everyfold import LSSVC, FastGridSearchCV
+from everyfold.papers import MethodOptions
 
 X, y = load_breast_cancer(return_X_y=True)
 X, y = scale(X)[:300], y[:300]
@@ -23,8 +24,9 @@ folds = StratifiedKFold(5, shuffle=True, random_state=0)
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for order, style in ((1, "v-"), (3, "^-"), (np.inf, "o-")):
+    method = MethodOptions(order=order, n_confirm=0)
     search = FastGridSearchCV(
-        LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order=order, n_confirm=0, refit=False
+        LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, method=method, refit=False
     ).fit(X, y)
     error = 100.0 * (1.0 - search.cv_results_["mean_test_score"])
     name = "limit of the series" if order == np.inf else f"order {order}"
@@ -32,7 +34,7 @@ for order, style in ((1, "v-"), (3, "^-"), (np.inf, "o-")):
     if order != np.inf:
         radius = search.cv_results_["spectral_radius"]
 
-exact = FastGridSearchCV(LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, order="exact", refit=False)
+exact = FastGridSearchCV(LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, method="exact", refit=False)
 exact.fit(X, y)
 error = 100.0 * (1.0 - exact.cv_results_["mean_test_score"])
 left.semilogx(alphas, error, "k--", label="refits")

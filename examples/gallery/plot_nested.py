@@ -22,7 +22,7 @@ for seed in range(12):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(100, 5)), rng.permutation(np.repeat([0, 1], 50))
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-    search = FastGridSearchCV(LSSVC(), grid, cv=folds, keep_predictions="all").fit(X, y)
+    search = FastGridSearchCV(LSSVC(), grid, cv=folds).fit(X, y)
     found["best_score_"].append(search.best_score_)
     found["nested"].append(search.honest_score("nested", X, y, outer=5).estimate)
     found["BBC-CV"].append(search.honest_score(n_bootstraps=200).estimate)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.crossval import InexactWarning
+from everyfold.engine.method_options import UnsupportedWarning
 from everyfold.estimators import (
     LSSVC,
     LSSVR,
@@ -62,6 +63,7 @@ __all__ = [
     "RandomFourier",
     "RankCurveDisplay",
     "SearchPlan",
+    "UnsupportedWarning",
     "choose_granularity",
     "cross_val_predict",
     "cross_val_score",

@@ -32,6 +32,7 @@ from everyfold._typing import (
 )
 from everyfold.crossval import InexactWarning
 from everyfold.engine.kept_models import KeptFolds, keep_folds
+from everyfold.engine.method_options import HOW_TO_FILTER, warn_of_fallback
 from everyfold.engine.reading.candidates import warn_of_refits
 from everyfold.engine.reading.reader import not_sped_up
 from everyfold.engine.request import Options, Request, RequestedOutputs
@@ -58,7 +59,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         For ``KernelRidge``, ``Ridge``, ``LSSVR`` and ``KernelRegressor`` with squared loss the
         models of all folds come from one factorisation. Others (``SVR``, smooth losses, steps of a
         Pipeline or a gamma that depend on the training rows) are fitted on each fold. The same
-        holds for any other regressor, see ``fallback``.
+        holds for any other regressor, with an :class:`UnsupportedWarning`.
     confidence_level : float or sequence of float, default=0.9
         The share of new rows that the intervals should cover; several levels give several
         intervals.
@@ -71,8 +72,11 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         test sets are a partition.
     n_jobs : int, default=None
         The number of fits at a time, if folds are fitted one by one.
-    preprocessing, fallback
+    preprocessing
         As in :class:`FastGridSearchCV`.
+    fallback : {"warn", "refit", "refuse"}, default="deprecated"
+        What happens to an estimator that cannot be sped up. It works for one more release; filter
+        :class:`UnsupportedWarning` instead.
     random_state : int, RandomState or None, default=None
         Seed of the shuffled folds.
 
@@ -122,7 +126,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         cv: Splitter = 5,
         n_jobs: int | None = None,
         preprocessing: Preprocessing = "per_fold",
-        fallback: Fallback = "warn",
+        fallback: Fallback | Literal["deprecated"] = "deprecated",
         random_state: RandomState = None,
     ) -> None:
         keep_parameters(self, locals())
@@ -151,6 +155,10 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         self
         """
         self._check()
+        self._fallback: Fallback = "warn"
+        if self.fallback != "deprecated":
+            warn_of_fallback(self.fallback)
+            self._fallback = self.fallback
         y = column_or_1d(y, dtype=np.float64, warn=True)
         splitter = self._splitter()
         if groups is not None and get_config()["enable_metadata_routing"]:
@@ -161,7 +169,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
             preprocessing=self.preprocessing,
             error_score="raise",
             n_jobs=self.n_jobs,
-            fallback=self.fallback,
+            fallback=self._fallback,
         )
         wants = RequestedOutputs(partition=True, selects_by=None)
         request = Request(
@@ -272,11 +280,10 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
 
     def _say_fallback(self, request: Request) -> None:
         reason = not_sped_up(request)
-        if reason and self.fallback == "warn":
+        if reason and request.options.fallback == "warn":
             warn_of_refits(
                 [self.estimator],
-                f"the estimator is refitted on every fold: {reason}. Use fallback='refit' to do "
-                "so without a warning, or fallback='refuse' to raise an error.",
+                f"the estimator is refitted on every fold: {reason}. {HOW_TO_FILTER}",
             )
 
     def _keep(self, kept: KeptFolds, X: Matrix, y: Array) -> None:

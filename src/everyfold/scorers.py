@@ -1,5 +1,6 @@
-"""Scorers of the papers that scikit-learn does not have: pass one as ``scoring=``."""
+"""Scorers that scikit-learn does not have: pass one as ``scoring=``."""
 
+from everyfold.engine.scoring.pooled_scorer import pooled
 from everyfold.papers.published_metrics import (
     coefficient_of_variation,
     huber_hinge_loss,
@@ -12,4 +13,5 @@ __all__ = [
     "huber_hinge_loss",
     "huber_hinge_scorer",
     "neg_coefficient_of_variation",
+    "pooled",
 ]

@@ -93,7 +93,7 @@ def test_the_default_is_that_of_scikit_learn():
     assert len(single(SVC()).fit(X, y).calibrated_classifiers_) == 1
     frozen = FrozenEstimator(SVC(gamma=0.1).fit(X[:80], y[:80]))
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a frozen classifier is not refitted
+        warnings.simplefilter("error", UserWarning)  # a frozen classifier is not refitted
         fitted = compare(FastCalibratedClassifierCV(frozen), X[80:], y[80:], 1e-9)
     assert len(fitted.calibrated_classifiers_) == 1
 
@@ -326,7 +326,7 @@ def test_search_of_three_classes_with_weights_and_without_kept_predictions():
     winner = clone(ours.calibrated_classifiers_[0].estimator.best_estimator_)
     theirs = CalibratedClassifierCV(winner, cv=3, ensemble=False).fit(X, y, sample_weight=weight)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-6)
-    assert search.keep_predictions is None
+    assert search.method.keeps is None
 
 
 @pytest.mark.filterwarnings("ignore:the estimator is refitted")
@@ -528,7 +528,7 @@ def test_threshold_refuses_what_it_cannot_tune():
         search.tune_threshold()
     grid, lone = {"C": [1.0, 2.0]}, LeaveOneOut()
     signs = FastGridSearchCV(SVC(gamma=0.1), grid, cv=lone, n_confirm=0, order=np.inf).fit(X, y)
-    with pytest.raises(ValueError, match="order='exact'"):
+    with pytest.raises(ValueError, match="method='exact'"):
         signs.tune_threshold()
     flat = FastGridSearchCV(LSSVC(kernel="linear", fit_intercept=False), {"alpha": [1.0]}, cv=3)
     with pytest.warns(UserWarning, match="every held-out row"):

@@ -372,7 +372,7 @@ REFUSED = [
     ({"scoring": "r2"}, "scoring; leave scoring=None"),
     ({"cv": 5}, "cv=5, as it has no folds"),
     ({"cv": KFold(3)}, "as it has no folds"),
-    ({"order": 3}, "order=3, which needs folds; use order='auto'"),
+    ({"order": 3}, "order=3, which needs folds; use method='auto'"),
     ({"n_confirm": 2}, "n_confirm=2, which refits folds; use n_confirm=0"),
     ({"preprocessing": "once"}, "always fitted on all rows then; leave it out"),
     ({"return_train_score": True}, "return_train_score=True; use False"),

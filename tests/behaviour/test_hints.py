@@ -22,7 +22,7 @@ y = np.sin(2.0 * X[:, 0]) + 0.1 * RNG.normal(size=120)
 def quiet(search, *data):
     """Fit, with every warning an error."""
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         return search.fit(*data)
 
 

@@ -454,7 +454,7 @@ def test_what_honest_scores_refuse(numbers, labels):
     ):
         with pytest.raises(ValueError, match=words):
             search.honest_score(**how)
-    with pytest.raises(ValueError, match="keep_predictions='all'"):
+    with pytest.raises(ValueError, match="keeps='all'"):
         ridge_search(keep_predictions="best").fit(*numbers).honest_score()
     with pytest.raises(ValueError, match="more than once"):
         ridge_search(cv=RepeatedKFold(n_splits=3, n_repeats=2)).fit(*numbers).honest_score()

@@ -61,7 +61,7 @@ def test_a_search_says_once_what_was_approximated(name):
     model, grid, options = APPROXIMATIONS[name]
     (words,) = searched(model, grid, **options)
     assert "are an approximation" in words
-    assert "order='auto'" in words
+    assert "method='auto'" in words
     assert re.search(r"up to \d", words)
     assert not searched(model, grid, cv=options["cv"])
 
@@ -76,7 +76,7 @@ def test_functions_say_it_once(name):
     ]
     for call, more in calls:
         (words,) = told(call, model, X, Y, **options, **more)
-        assert "order='auto'" in words
+        assert "method='auto'" in words
 
 
 def test_a_series_says_its_spectral_radius_and_not_that_it_is_accurate():

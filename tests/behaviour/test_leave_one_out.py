@@ -38,7 +38,7 @@ LABELLED = make_scorer(
 def test_numbers_that_single_rows_do_not_have(scoring):
     remedy = "neg_mean_(squared|absolute)_error"
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         with pytest.raises(ValueError, match=remedy):
             cross_val_score(Ridge(), X, y, cv=LOO, scoring=scoring, pooled=False)
         with pytest.raises(ValueError, match=remedy):
@@ -127,7 +127,7 @@ def test_errors_that_become_another(scoring):
     assert any(saying in note for note in search.plan_.notes)
     assert saying in str(search.plan_)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         cross_val_score(Ridge(), X, y, cv=10, scoring=scoring)
 
 

@@ -98,7 +98,7 @@ def test_as_asked_for(model, return_train_score):
     held = [clone(model).fit(X[train], y[train]).predict(X[test]) for train, test in splits]
     truth = np.concatenate([y[test] for _, test in splits])
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         ours = cross_validate(
             model,
             X,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from rich import progress
@@ -54,6 +54,7 @@ from everyfold.cli.readers import read_file
 from everyfold.cli.table import Column, Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import JournalError
+from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
 from everyfold.search import FastGridSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
 from everyfold.search.hints import Remark, edges
@@ -100,13 +101,13 @@ class Job:
         prefix, estimator = self.choice.prefix, self.choice.pipeline(self.data.X)
         named = [{f"{prefix}{name}": values for name, values in grid.items()} for grid in grids]
         journal = None if self.journal is None else journals_of(self.journal)[number]
-        return _Search(estimator, named, **self.settings, journal=journal)
+        return _Search(estimator, named, **self.settings, checkpoint=journal)
 
     @property
     def judged_by(self) -> str:
         """What is to be large: a score, or minus a criterion."""
         scoring: str | None = self.settings["scoring"]
-        return f"-{self.settings['criterion']}" if scoring is None else scoring
+        return f"-{self.settings['method'].criterion}" if scoring is None else scoring
 
     def plan(self) -> SearchPlan:
         """What a search over the whole grid would do, without doing it."""
@@ -137,11 +138,12 @@ class Job:
 
     def conformal(self, fitted: Estimator) -> Estimator:
         """What intervals of the same model need: its residuals on five folds of held-out rows."""
-        model = FastCrossConformalRegressor(
-            clone(fitted), cv=self._splits(KFold, GroupKFold), fallback="refit"
-        )
+        model = FastCrossConformalRegressor(clone(fitted), cv=self._splits(KFold, GroupKFold))
         data = self.data
-        return model.fit_conformalize(data.X, data.y, fit_params=self.weights).set_params(cv=FOLDS)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UnsupportedWarning)  # five refits are no surprise
+            model.fit_conformalize(data.X, data.y, fit_params=self.weights)
+        return model.set_params(cv=FOLDS)
 
     def _splits(self, plain: Splitter, grouped: Splitter) -> list[tuple[Index, Index]]:
         """Shuffled folds, which keep groups together."""
@@ -307,17 +309,20 @@ def check_level(level: float, n_rows: int) -> None:
 
 def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) -> Params:
     """What a search is made with besides the estimator and its grid."""
+    method = MethodOptions(
+        order=_read_order(options.order),
+        criterion=options.criterion,  # type: ignore[arg-type]  # checked by check_options
+        ridge_scaling=options.ridge_scaling,  # type: ignore[arg-type]
+        n_confirm=_read_whole("--confirm", options.confirm, 0),
+        keeps=None,
+    )
     settings: Params = {
         "scoring": None,
         "cv": None,
-        "keep_predictions": None,
-        "criterion": options.criterion,
+        "method": method,
         "operator": _read_operator(options.operator),
-        "ridge_scaling": options.ridge_scaling,
         "refit": options.save is not None,
-        "order": _read_order(options.order),
         "preprocessing": options.preprocessing,
-        "n_confirm": _read_whole("--confirm", options.confirm, 0),
         "n_jobs": options.n_jobs,
         "random_state": options.seed,
     }
@@ -329,13 +334,13 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
     is_single = options.cv == "loo" and data.groups is None
     usual = "neg_mean_squared_error" if is_single else "r2"
     usual = "accuracy" if choice.task == "classification" else usual
-    kept = "best" if options.oof is not None else None
+    kept: Literal["best", "all"] | None = "best" if options.oof is not None else None
     if options.report is not None:  # its honest score needs the values of all candidates
         kept = "all" if len(data.y) <= MOST_KEPT else "best"
     return settings | {
         "scoring": options.scoring or usual,
         "cv": _splitter(options, choice, data),
-        "keep_predictions": kept,
+        "method": replace(method, keeps=kept),
     }
 
 
@@ -578,8 +583,10 @@ def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
     while new:
         _run(outcome, new, is_quiet)
         if not np.isfinite(outcome.search.cv_results_["mean_test_score"]).any():
-            asked = "criterion" if outcome.job.settings["criterion"] else "scoring"
-            scoring = f"--{asked} {outcome.job.settings[asked]} failed in every fold"
+            settings = outcome.job.settings
+            criterion = settings["method"].criterion
+            asked = f"criterion {criterion}" if criterion else f"scoring {settings['scoring']}"
+            scoring = f"--{asked} failed in every fold"
             why = "or no model could be fitted; the warnings above say why"
             raise CommandFailure(f"no candidate has a score: {scoring}, {why}")
         if not may_grow or len(outcome.plans) == MOST_ROUNDS or outcome.search.best_score_ <= score:
@@ -590,7 +597,7 @@ def run_rounds(outcome: StudyResult, *, is_quiet: bool, may_grow: bool) -> None:
 
 def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     job, search = outcome.job, outcome.job.search(grids, len(outcome.plans))
-    search.progress_kind = partial(ShellProgress, is_quiet)
+    search._progress_kind = partial(ShellProgress, is_quiet)
     try:
         search.fit(*job.rows, **job.metadata)
     except JournalError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from numbers import Integral, Real
@@ -37,13 +37,72 @@ from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
 from everyfold.crossval.base import find_criterion
 from everyfold.crossval.series import is_finite
+from everyfold.engine.method_options import (
+    NEAR_IDENTITY,
+    MethodChoice,
+    MethodOptions,
+    UnsupportedWarning,
+    is_refused,
+)
 from everyfold.estimators.model import Model
 from everyfold.io import RowSource
 from everyfold.operators import Nystrom, Structure
 from everyfold.operators.base import OperatorChoice
 
-# Half of the digits of float64: smaller kernel values are lost in squares beside the diagonal.
-NEAR_IDENTITY = 1.5e-8
+# -- Options that exclude each other --------------------------------------------------------------
+
+
+# What is asked of the value of an option, by the words of the table.
+_CONDITIONS: dict[str, Callable[[Any], bool]] = {
+    "given": lambda value: value is not None,
+    "True": lambda value: value is True,
+    "finite": lambda value: is_finite(value),
+    "not 'auto'": lambda value: value != "auto",
+    "above 0": lambda value: value not in ("auto", 0),
+    "'mean'": lambda value: value == "mean",
+    "'once'": lambda value: value == "once",
+    "a source of rows": lambda value: isinstance(value, RowSource),
+}
+
+# Rows of (option, its condition, other option, its condition, advice). docs/guide.md prints them.
+INCOMPATIBLE = (
+    (
+        *("n_confirm", "above 0", "ridge_scaling", "'mean'"),
+        "it refits the estimator itself, whose ridge does not depend on the number of rows; use "
+        "n_confirm=0",
+    ),
+    ("criterion", "given", "order", "not 'auto'", "which needs folds; use method='auto'"),
+    ("criterion", "given", "n_confirm", "above 0", "which refits folds; use n_confirm=0"),
+    (
+        *("criterion", "given", "preprocessing", "'once'"),
+        "as steps are always fitted on all rows then; leave it out",
+    ),
+    ("criterion", "given", "scoring", "given", "leave scoring=None, or criterion=None"),
+    ("criterion", "given", "cv", "given", "as it has no folds; leave cv=None"),
+    ("criterion", "given", "groups", "given", "as it has no folds; leave them out"),
+    ("criterion", "given", "return_train_score", "True", "use False"),
+    ("X", "a source of rows", "y", "given", "pass the targets to the source instead"),
+    ("X", "a source of rows", "return_train_score", "True", "use False"),
+    ("X", "a source of rows", "order", "finite", "use method='auto'"),
+    ("X", "a source of rows", "n_confirm", "above 0", "use n_confirm=0"),
+    ("X", "a source of rows", "criterion", "given", "use scoring"),
+    ("X", "a source of rows", "pooled", "True", "use a scorer that is not pooled"),
+)
+# Options whose values say nothing in a message.
+_WITHOUT_VALUES = {"scoring", "groups", "y"}
+
+
+def refuse_combinations(facts: Params) -> None:
+    """Raise if two options exclude each other; those that ``facts`` lacks are not asked about."""
+    for option, condition, other, other_condition, advice in INCOMPATIBLE:
+        if option not in facts or other not in facts:
+            continue
+        first, second = facts[option], facts[other]
+        if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
+            subject = condition if option == "X" else f"{option}={first!r}"
+            what = other if other in _WITHOUT_VALUES else f"{other}={second!r}"
+            joint = ", " if advice.startswith(("which ", "as ")) else "; "
+            raise ValueError(f"{subject} cannot be combined with {what}{joint}{advice}")
 
 
 @dataclass(frozen=True)
@@ -67,6 +126,37 @@ class Options:
     fallback: Fallback = "warn"
     repeats: int = 1
     near_identity: float = NEAR_IDENTITY
+
+    @classmethod
+    def of_method(
+        cls,
+        method: MethodChoice,
+        operator: OperatorChoice,
+        *,
+        has_search: bool = False,
+        **others: Any,
+    ) -> Options:
+        """The options of a call with this ``method`` and ``operator``.
+
+        Only a search may have a criterion without folds and confirm its winner by refits.
+        """
+        how = MethodOptions.of(method)
+        is_auto = isinstance(operator, str) and operator == "auto"
+        if not has_search and how.criterion is not None:
+            raise ValueError(
+                f"method={method!r} has no folds and compares candidates of a search; use "
+                "FastGridSearchCV"
+            )
+        return cls(
+            asked=how.order,
+            operator=how.operator if is_auto else operator,
+            ridge_scaling=how.ridge_scaling,
+            n_confirm=how.n_confirm if has_search else 0,
+            criterion=how.criterion,
+            fallback=how.fallback,
+            near_identity=how.near_identity,
+            **others,
+        )
 
     def __post_init__(self) -> None:
         order = self.order
@@ -99,7 +189,7 @@ class Options:
                 "0 (no candidate is excluded) and 1, such as 1.5e-8"
             )
         self._check_confirm()
-        self._check_criterion()
+        refuse_combinations(self.facts)
 
     @property
     def order(self) -> Order:
@@ -120,48 +210,22 @@ class Options:
             raise ValueError(
                 f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
             )
-        if k != "auto" and k > 0 and self.ridge_scaling == "mean":
-            raise ValueError(
-                f"n_confirm={k} cannot be combined with ridge_scaling='mean': it refits the "
-                "estimator itself, whose ridge does not depend on the number of rows; use "
-                "n_confirm=0"
-            )
-
-    def _check_criterion(self) -> None:
-        """Refuse what folds or confirmed scores are needed for."""
-        if self.closed is None:
-            return
-        order, confirm, steps = self.order, self.n_confirm, self.preprocessing
-        for is_wrong, what in (
-            (order != "auto", f"order={order!r}, which needs folds; use order='auto'"),
-            (
-                confirm not in ("auto", 0),
-                f"n_confirm={confirm!r}, which refits folds; use n_confirm=0",
-            ),
-            (
-                steps == "once",
-                "preprocessing='once', as steps are always fitted on all rows then; leave it out",
-            ),
-        ):
-            if is_wrong:
-                raise ValueError(f"criterion={self.closed.name!r} cannot be combined with {what}")
 
     @cached_property
     def closed(self) -> Closed | None:
         """The criterion that takes the place of held-out scores, if one does."""
         return None if self.criterion is None else find_criterion(self.criterion)
 
-    def check_source(self, y: Targets, with_train: bool) -> None:
-        """Refuse what rows that are read in blocks cannot give."""
-        for is_wrong, what in (
-            (y is not None, "y; pass the targets to the source instead"),
-            (with_train, "return_train_score=True"),
-            (self.is_finite, f"order={self.order!r}; use order='auto'"),
-            (self.n_confirm not in ("auto", 0), f"n_confirm={self.n_confirm!r}; use 0"),
-            (self.closed is not None, f"criterion={self.criterion!r}; use scoring"),
-        ):
-            if is_wrong:
-                raise ValueError(f"a source of rows cannot be combined with {what}")
+    @property
+    def facts(self) -> Params:
+        """The options by the names that users know, as INCOMPATIBLE reads them."""
+        return {
+            "order": self.order,
+            "criterion": None if self.closed is None else self.closed.name,
+            "ridge_scaling": self.ridge_scaling,
+            "n_confirm": self.n_confirm,
+            "preprocessing": self.preprocessing,
+        }
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted for it.
@@ -170,6 +234,9 @@ class Options:
         """
         if self.fallback == "refuse":
             raise error
+        if self.fallback == "warn" and is_refused():
+            # The filter's error, at once and with the advice of what to use instead.
+            raise UnsupportedWarning(str(error)) from error
         for is_set, what in (
             (self.is_finite, f"order={self.order!r}"),
             (isinstance(self.operator, Structure), f"operator={self.operator!r}"),
@@ -335,20 +402,21 @@ class Request:
         if not self.is_source:
             object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
 
-    def check_criterion(self) -> None:
-        """Refuse what a criterion without folds takes the place of."""
-        closed = self.options.closed
-        if closed is None:
-            return
-        has_groups = any(value is not None for value in self.metadata.split.values())
-        for is_wrong, what in (
-            (self.scorer is not None, "scoring; leave scoring=None, or criterion=None"),
-            (self.cv is not None, f"cv={self.cv!r}, as it has no folds; leave cv=None"),
-            (has_groups, "groups, as it has no folds; leave them out"),
-            (self.wants.train_scores, "return_train_score=True; use False"),
-        ):
-            if is_wrong:
-                raise ValueError(f"criterion={closed.name!r} cannot be combined with {what}")
+    def check_combinations(self) -> None:
+        """Refuse options that exclude each other."""
+        groups = [value for value in self.metadata.split.values() if value is not None]
+        refuse_combinations(
+            {
+                **self.options.facts,
+                "X": self.X,
+                "y": self.y,
+                "scoring": self.scorer,
+                "cv": self.cv,
+                "groups": groups[0] if groups else None,
+                "return_train_score": self.wants.train_scores,
+                "pooled": self.wants.pools,
+            }
+        )
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""

@@ -55,7 +55,12 @@ class ResultsTable:
 
 
 def tabulate(
-    search: Search, request: Request, data: Data, plan: SearchPlan, outcomes: Mapping[int, Outcome]
+    search: Search,
+    request: Request,
+    data: Data,
+    plan: SearchPlan,
+    outcomes: Mapping[int, Outcome],
+    scoring: Scorer = None,
 ) -> ResultsTable:
     """The table of the finished candidates, made by scikit-learn's own ``_format_results``."""
     numbers = sorted({*outcomes, *data.refused})
@@ -67,7 +72,7 @@ def tabulate(
     out = [item.entry for item in short]
     if fits:
         tell_failures(fits, request.options.error_score)
-    if callable(search.scoring):
+    if callable(scoring):
         insert_error_scores(out, request.options.error_score)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
         # Scores that are -inf by a rule the search itself tells of.
@@ -337,7 +342,7 @@ def _approximated(outcomes: Sequence[Outcome]) -> Iterator[str]:
         caveats += f" (it is up to {radii.max():.3g} here)"
     whose = "" if len(outcomes) == 1 else f" of {_share(found, outcomes)}"
     yield (
-        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use order='auto' "
+        f"the held-out values{whose} are an approximation: {methods}. {caveats}. Use method='auto' "
         "to get the values of refits."
     )
 
@@ -354,7 +359,7 @@ def _excluded(outcomes: Sequence[Outcome]) -> Iterator[str]:
             f"The kernel of {_share(found, outcomes)} is near the identity (for half of the rows "
             "the kernel value with any other row is negligible). An influence series of finite "
             "order then only repeats the training error, so they get the score -inf. Use "
-            "order='auto', or leave out such large values of gamma."
+            "method='auto', or leave out such large values of gamma."
         )
 
 

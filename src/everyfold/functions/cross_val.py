@@ -30,17 +30,12 @@ from everyfold._typing import (
     Array,
     ErrorScore,
     Estimator,
-    Fallback,
-    FoldsAndOrder,
     Index,
     Matrix,
     Method,
-    Order,
     Params,
-    Pooled,
     Preprocessing,
     RandomState,
-    RidgeScaling,
     Scorer,
     Splitter,
     Targets,
@@ -49,11 +44,13 @@ from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.kept_models import fit_to
+from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, sizes_of, tell_failures, warn_if_inexact
+from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
 from everyfold.functions.fallback import (
@@ -82,11 +79,9 @@ def cross_val_predict(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     method: Method = "predict",
-    order: Order | FoldsAndOrder = "auto",
+    cv_method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
@@ -116,7 +111,9 @@ def cross_val_predict(
         ``sample_weight`` for fitting; also ``groups`` if metadata routing is enabled.
     method : {"predict", "decision_function", "predict_proba"}, default="predict"
         Probabilities are available for the logistic loss only.
-    order, operator, ridge_scaling, preprocessing, fallback, random_state
+    cv_method : {"auto", "exact", "screen", "fast"} or MethodOptions, default="auto"
+        The ``method`` of :class:`FastGridSearchCV`, as the name is scikit-learn's own here.
+    operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -126,8 +123,8 @@ def cross_val_predict(
     Warns
     -----
     InexactWarning
-        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if ``order`` asks for an
-        approximation.
+        If rounding errors may exceed 1e-6, as with a ridge close to 0, or if ``cv_method`` asks for
+        an approximation.
 
     Notes
     -----
@@ -145,8 +142,14 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
-    chosen = order, operator, ridge_scaling, 0, preprocessing
-    options = Options(*chosen, "raise", n_jobs, random_state, fallback=fallback)
+    options = Options.of_method(
+        cv_method,
+        operator,
+        preprocessing=preprocessing,
+        error_score="raise",
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
     labels_only = method == "predict"
     wants = RequestedOutputs(partition=True, labels_only=labels_only, selects_by=None, refits=True)
     X, y = as_rows(X, y)
@@ -185,12 +188,9 @@ def cross_val_score(
     params: Params | None = None,
     pre_dispatch: int | str = "2*n_jobs",
     error_score: ErrorScore = np.nan,
-    pooled: Pooled = "auto",
-    order: Order | FoldsAndOrder = "auto",
+    method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Array:
     """The score of every fold, equal to that of refitting, from one factorisation.
@@ -210,12 +210,7 @@ def cross_val_score(
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored (for example because its training rows
         have one class only).
-    pooled : bool or "auto", default="auto"
-        Whether the score of all held-out rows together is used for every split. "auto" does so,
-        with a warning, if test sets have one row and the score of a single row is undefined or is
-        not what its name says (R², RMSE, ROC, …). False raises an error if all scores would be NaN,
-        and warns in the other cases.
-    order, operator, ridge_scaling, preprocessing, fallback, random_state
+    method, operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -235,10 +230,17 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.46, 0.5 , 0.51])
     """
+    scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
-    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    options = Options(*chosen, fallback=fallback)
-    wants = RequestedOutputs(mean_scores=False, pools=pooled, selects_by=None, refits=True)
+    options = Options.of_method(
+        method,
+        operator,
+        preprocessing=preprocessing,
+        error_score=error_score,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
+    wants = RequestedOutputs(mean_scores=False, pools=pools, selects_by=None, refits=True)
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_val_score", request, groups, params)
@@ -395,12 +397,9 @@ def cross_validate(
     return_estimator: bool = False,
     return_indices: bool = False,
     error_score: ErrorScore = np.nan,
-    pooled: Pooled = "auto",
-    order: Order | FoldsAndOrder = "auto",
+    method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> Params:
     """Several scores of every fold, equal to those of refitting, from one factorisation.
@@ -422,9 +421,7 @@ def cross_validate(
         Whether to return the training and test indices of every split.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted or scored.
-    pooled : bool or "auto", default="auto"
-        As in :func:`cross_val_score`; training scores are always computed per fold.
-    order, operator, ridge_scaling, preprocessing, fallback, random_state
+    method, operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -450,11 +447,18 @@ def cross_validate(
     >>> scores["test_neg_mean_absolute_error"].round(1)
     array([-45.6, -45.9, -50.3, -43.9, -47.3])
     """
+    scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring, raise_exc=error_score == "raise")
-    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    options = Options(*chosen, fallback=fallback)
+    options = Options.of_method(
+        method,
+        operator,
+        preprocessing=preprocessing,
+        error_score=error_score,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
     wants = RequestedOutputs(
-        return_train_score, mean_scores=False, pools=pooled, selects_by=None, refits=True
+        return_train_score, mean_scores=False, pools=pools, selects_by=None, refits=True
     )
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)

@@ -19,19 +19,17 @@ from everyfold._typing import (
     Array,
     ErrorScore,
     Estimator,
-    Fallback,
     Index,
     Matrix,
-    Order,
     Params,
     Preprocessing,
     RandomState,
-    RidgeScaling,
     Scorer,
     Splitter,
     Targets,
 )
 from everyfold.engine.execution.executor import evaluate_request
+from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import Data
 from everyfold.engine.request import Options, Request, RequestedOutputs
@@ -64,11 +62,9 @@ def learning_curve(
     error_score: ErrorScore = np.nan,
     return_times: bool = False,
     params: Params | None = None,
-    order: Order = "auto",
+    method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
 ) -> tuple[AnyArray, ...]:
     """Training and test scores for training sets of different sizes.
 
@@ -94,7 +90,7 @@ def learning_curve(
         The score of a training set that cannot be fitted.
     return_times : bool, default=False
         Whether to return the times, which are shares of the shared work.
-    order, operator, ridge_scaling, preprocessing, fallback
+    method, operator, preprocessing
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -122,8 +118,14 @@ def learning_curve(
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
-    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, seed
-    options = Options(*chosen, fallback=fallback)
+    options = Options.of_method(
+        method,
+        operator,
+        preprocessing=preprocessing,
+        error_score=error_score,
+        n_jobs=n_jobs,
+        random_state=seed,
+    )
     check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
     if exploit_incremental_learning:
         raise ValueError(
@@ -162,11 +164,9 @@ def validation_curve(
     verbose: int = 0,
     error_score: ErrorScore = np.nan,
     params: Params | None = None,
-    order: Order = "auto",
+    method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
     random_state: RandomState = None,
 ) -> tuple[Array, Array]:
     """Training and test scores for different values of a parameter.
@@ -185,7 +185,7 @@ def validation_curve(
         One scorer of scikit-learn; None means the estimator's own ``score``.
     error_score : "raise" or float, default=nan
         The score of a fold that cannot be fitted.
-    order, operator, ridge_scaling, preprocessing, fallback, random_state
+    method, operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -211,8 +211,14 @@ def validation_curve(
     """
     _check_rows(X)
     scorer = check_scoring(estimator, scoring=scoring)
-    chosen = order, operator, ridge_scaling, 0, preprocessing, error_score, n_jobs, random_state
-    options = Options(*chosen, fallback=fallback)
+    options = Options.of_method(
+        method,
+        operator,
+        preprocessing=preprocessing,
+        error_score=error_score,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )
     grid = [{param_name: value} for value in param_range]
     request = Request(estimator, grid, X, y, cv, scorer, options=options, wants=_WANTS)
     check_sped_up(request)

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn import model_selection
 
 from everyfold._typing import Params
+from everyfold.engine.method_options import HOW_TO_FILTER, MethodOptions, check_names, renamed
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.candidates import warn_of_refits
@@ -75,10 +76,21 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
     """Make a function hand its arguments to scikit-learn's twin when it raises ``NotSpedUp``."""
     twin = getattr(model_selection, function.__name__)
     theirs, ours = signature(twin).parameters, signature(function)
+    # scikit-learn's cross_val_predict has a method of its own.
+    choice = "cv_method" if "method" in theirs else "method"
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = ours.bind(*args, **kwargs)
+        named = renamed(kwargs, {}, choice)
+        check_names(function, named)
+        how = MethodOptions.of(named.get(choice, "auto"))
+        usual = {"cv": how.folds, "scoring": how.scoring}
+        named |= {
+            name: value
+            for name, value in usual.items()
+            if value is not None and name in ours.parameters and named.get(name) is None
+        }
+        given = ours.bind(*args, **named)
         if isinstance(given.arguments.get("cv"), Iterator):  # may be read twice
             given.arguments["cv"] = list(given.arguments["cv"])
         states = _states(given.arguments)
@@ -88,9 +100,8 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
             if left.says_so:
                 warn_of_refits(
                     [left.estimator],
-                    f"the estimator is refitted on every fold, as scikit-learn does: {left}. Use "
-                    "fallback='refit' to do so without a warning, or fallback='refuse' to raise "
-                    "an error.",
+                    f"the estimator is refitted on every fold, as scikit-learn does: {left}. "
+                    f"{HOW_TO_FILTER}",
                 )
         for generator, state in states:  # as if nothing had been drawn here
             generator.set_state(state)

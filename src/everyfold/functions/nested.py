@@ -21,6 +21,7 @@ from everyfold._typing import Estimator, Index, Params, Score, Scorer, Search
 from everyfold.engine.adaptive.low_rank_first import LOW_RANK_FIRST_ROWS
 from everyfold.engine.adaptive.racing import Racing, may_race
 from everyfold.engine.execution.executor import execute
+from everyfold.engine.method_options import MethodOptions
 from everyfold.engine.planning.methods import MANY_FOLDS
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
@@ -92,18 +93,20 @@ def _check(request: Request, reason: str) -> None:
 
 def _reason(search: Search, request: Request) -> str:
     """Why folds of several searches are not evaluated together; empty if they may be."""
-    metadata, scoring = request.metadata, search.scoring
+    metadata, how = request.metadata, MethodOptions.of(search.method)
+    scoring, pools = search._read_scoring()
+    has_structure = any(isinstance(own, Structure) for own in (search.operator, how.operator))
     is_own_metric = is_own_score(request.scorer) and not isinstance(search.refit, bool | str)
     for is_so, words in (
         (request.is_source, "rows come from a source"),
         (not search.refit, "the search does not refit"),
-        (search.criterion is not None, "the criterion has no folds"),
-        (search.order not in ("auto", "exact", np.inf), "the order is an approximation"),
-        (search.n_confirm not in ("auto", 0), "refits are to confirm scores"),
-        (search.pooled is True, "scores are pooled"),
-        (search.ridge_scaling != "sum", "the ridge grows with the rows"),
+        (how.criterion is not None, "the criterion has no folds"),
+        (how.order not in ("auto", "exact", np.inf), "the order is an approximation"),
+        (how.n_confirm not in ("auto", 0), "refits are to confirm scores"),
+        (pools is True, "scores are pooled"),
+        (how.ridge_scaling != "sum", "the ridge grows with the rows"),
         (search.preprocessing == "once", "steps are fitted on all rows of each search"),
-        (isinstance(search.operator, Structure), "the operator may depend on the rows"),
+        (has_structure, "the operator may depend on the rows"),
         (bool(metadata.score), "scorers get metadata"),
         (callable(scoring) and is_own_score(request.scorer), "a callable scores"),
         (is_own_metric and isinstance(scoring, list | tuple | dict | set), "refit is a rule"),

@@ -15,21 +15,18 @@ from everyfold._sklearn_private import num_samples, safe_indexing
 from everyfold._typing import (
     Array,
     Estimator,
-    Fallback,
-    FoldsAndOrder,
     Index,
     Matrix,
-    Order,
     Params,
     Preprocessing,
     RandomState,
-    RidgeScaling,
     Scorer,
     Splitter,
     Targets,
 )
 from everyfold.adapters.pipelines import take_apart
 from everyfold.engine.execution.executor import evaluate_request
+from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.records import Outcome, Task
 from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.engine.results import warn_if_inexact
@@ -53,11 +50,9 @@ def permutation_test_score(
     verbose: int = 0,
     scoring: Scorer = None,
     params: Params | None = None,
-    order: Order | FoldsAndOrder = "auto",
+    method: MethodChoice = "auto",
     operator: OperatorChoice = "auto",
-    ridge_scaling: RidgeScaling = "sum",
     preprocessing: Preprocessing = "per_fold",
-    fallback: Fallback = "warn",
 ) -> tuple[float, Array, float]:
     """The score of a model, its scores for permuted targets, and a p-value.
 
@@ -79,7 +74,7 @@ def permutation_test_score(
         Seed of the permutations, and of landmarks without their own seed.
     scoring : str, callable or None, default=None
         One scorer of scikit-learn; None means the estimator's own ``score``.
-    order, operator, ridge_scaling, preprocessing, fallback
+    method, operator, preprocessing
         As in :class:`FastGridSearchCV`.
 
     Returns
@@ -113,8 +108,14 @@ def permutation_test_score(
         raise ValueError("a source of rows cannot be permuted; use an array for X")
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
-    chosen = order, operator, ridge_scaling, 0, preprocessing
-    options = Options(*chosen, "raise", n_jobs, seed, fallback=fallback)
+    options = Options.of_method(
+        method,
+        operator,
+        preprocessing=preprocessing,
+        error_score="raise",
+        n_jobs=n_jobs,
+        random_state=seed,
+    )
     check_sped_up(Request(estimator, [{}], X, y, cv, scorer, options=options))
     metadata = route("permutation_test_score", estimator, cv, scorer, groups, params)
     X, y, groups = indexable(X, y, groups)

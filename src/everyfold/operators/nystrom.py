@@ -156,7 +156,7 @@ class Nystrom(Mapped):
         if is_series and (self.per_fold or self.predicts_with == "kernel"):
             raise ValueError(
                 f"order={order!r} expands the fit on all rows, which per_fold=True and "
-                "predicts_with='kernel' do not have; use order='auto' or plain landmarks"
+                "predicts_with='kernel' do not have; use method='auto' or plain landmarks"
             )
 
     def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> OperatorSpec:

@@ -4,6 +4,7 @@ The core does not import this package. Its criteria, metrics and operators are e
 ``everyfold._extensions`` when it is imported, so that they can be asked for by name.
 """
 
+from everyfold.engine.method_options import MethodOptions
 from everyfold.estimators import HuberSVC, QuadraticSVR
 from everyfold.papers.circulant import Circulant
 from everyfold.papers.circulant_response import CirculantMatrix, CirculantWarning
@@ -18,6 +19,20 @@ from everyfold.papers.closed_criteria import (
 from everyfold.papers.granularity import Granularity, choose_granularity, granularity_bound
 from everyfold.papers.influence import InfluenceMatrix
 from everyfold.papers.nystrom_bounds import expected_residual, model_error_bound
+from everyfold.papers.published_methods import (
+    bif,
+    circulant,
+    eigenvalue_perturbation,
+    eigenvalue_ratio,
+    gacv,
+    gcv,
+    granularity,
+    nystrom_lssvm,
+    radius_margin,
+    span,
+    t_bif,
+    t_fbif,
+)
 from everyfold.papers.published_metrics import (
     coefficient_of_variation,
     huber_hinge_loss,
@@ -36,15 +51,28 @@ __all__ = [
     "Granularity",
     "HuberSVC",
     "InfluenceMatrix",
+    "MethodOptions",
     "QuadraticSVR",
     "RadiusMargin",
     "SpanRule",
+    "bif",
     "choose_granularity",
+    "circulant",
     "coefficient_of_variation",
+    "eigenvalue_perturbation",
+    "eigenvalue_ratio",
     "expected_residual",
+    "gacv",
+    "gcv",
+    "granularity",
     "granularity_bound",
     "huber_hinge_loss",
     "huber_hinge_scorer",
     "model_error_bound",
     "neg_coefficient_of_variation",
+    "nystrom_lssvm",
+    "radius_margin",
+    "span",
+    "t_bif",
+    "t_fbif",
 ]

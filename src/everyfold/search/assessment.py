@@ -261,7 +261,7 @@ class HonestSearch:
                 f"the scores of {np.count_nonzero(is_estimated)} of {len(is_worse)} candidates are "
                 f"only estimated (cv_results_['status']), and by these "
                 f"{np.count_nonzero(is_estimated & is_worse)} of them are worse than the best; "
-                "order='exact' evaluates every candidate on its folds",
+                "method='exact' evaluates every candidate on its folds",
                 InexactWarning,
             )
         return is_worse
@@ -287,7 +287,7 @@ class HonestSearch:
         if self.plan_.pooled:
             raise ValueError(
                 "scores are pooled over all rows, so that their variation over folds is not "
-                "known; use pooled=False, or folds of several rows"
+                "known; use folds of several rows, or scoring=everyfold.scorers.pooled(..., False)"
             )
         if self.n_splits_ < 2:
             raise ValueError(
@@ -403,7 +403,7 @@ class HonestSearch:
         """The outer folds; refuses classes that some of them would lack."""
         asked, _ = clone(self)._request(X, y, params)
         asked = asked.indexed()
-        cvs = [self.cv if outer is None else outer]
+        cvs = [asked.cv if outer is None else outer]
         if n_repeats is not None:
             has_groups = asked.metadata.split.get("groups") is not None
             cvs = _shuffled(self, outer, n_repeats, random_state, has_groups=has_groups)

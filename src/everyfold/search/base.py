@@ -10,24 +10,25 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from everyfold._progress import warn
-from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, StrOptions, fit_context
-from everyfold._typing import Matrix, Params, Scorer, Targets
+from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context, num_samples
+from everyfold._typing import Matrix, Params, Pooled, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
 from everyfold.adapters.sklearn import fast_version_of
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
+from everyfold.engine.method_options import MethodOptions, RenamedParameters
 from everyfold.engine.planning.pass_sizes import has_stand_in
 from everyfold.engine.planning.plan import SearchPlan, SingleRound
 from everyfold.engine.planning.planner import plan
@@ -49,6 +50,7 @@ from everyfold.engine.results import (
     warn_if_inexact,
 )
 from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.search.assessment import HonestSearch, test_ratio
@@ -57,6 +59,12 @@ from everyfold.search.hints import Remark, constant_remarks, edge_remarks, ident
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
 from everyfold.search.reporting import ReportedSearch
+
+# Rows and bytes up to which the held-out values of all candidates are kept. They trade memory, and
+# for low-rank models a second pass over the rows, for the predictions of every candidate. Not
+# measured: 2,000 rows have a kernel matrix of 32 MB, beside which 64 MB are not much.
+MOST_KEPT_ROWS = 2_000
+MOST_KEPT_BYTES = 64_000_000
 
 
 @dataclass
@@ -117,20 +125,26 @@ class _Run:
         return found[0] if found else self.data.n_weighted
 
 
-class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  # type: ignore[misc]
+class FastSearchCV(
+    RenamedParameters,
+    WinnerAnswers,
+    ReportedSearch,
+    HonestSearch,
+    BaseSearchCV,  # type: ignore[misc]
+):
     """Base class of the searches; everything that is not defined here is scikit-learn's own."""
 
     _parameter_constraints: Params = {  # noqa: RUF012
         **BaseSearchCV._parameter_constraints,
-        "keep_predictions": [StrOptions({"best", "all"}), None],
-        "pooled": ["boolean", StrOptions({"auto"})],
         "random_state": ["random_state"],
-        "journal": [str, os.PathLike, None],
+        "checkpoint": [str, os.PathLike, None],
     }
+    _parameter_constraints.pop("pre_dispatch")
+    _without_effect = ("pre_dispatch", "deprecated")
 
-    progress_kind: Callable[..., Progress] = Progress
+    _progress_kind: Callable[..., Progress] = Progress
     """What is told how far the work is; a front end may put a class of its own here."""
-    needs_partition: bool = False
+    _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
 
     @abstractmethod
@@ -184,7 +198,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         request, _ = self._request(X, y, params)
         return plan(read(request), request)
 
-    def not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
+    def _why_not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
         """Why every candidate would be refitted on every fold; empty if some would not."""
         return not_sped_up(self._request(X, y, params)[0])
 
@@ -198,39 +212,62 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer]:
         """The request, and the metric that decides."""
         X, y = as_rows(X, y)
-        options = Options(
-            self.order,
+        how = MethodOptions.of(self.method)
+        options = Options.of_method(
+            how,
             self.operator,
-            self.ridge_scaling,
-            self.n_confirm,
-            self.preprocessing,
-            self.error_score,
-            self.n_jobs,
-            self.random_state,
-            self.criterion,
-            self.fallback,
-            near_identity=self.near_identity,
+            has_search=True,
+            preprocessing=self.preprocessing,
+            error_score=self.error_score,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
         )
-        check_rule(self.refit, self.scoring, has_folds=self.criterion is None)
+        scoring, pools = self._read_scoring()
+        check_rule(self.refit, scoring, has_folds=how.criterion is None)
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
-        has_folds = self.criterion is None and not isinstance(X, RowSource)
-        keeps = self.keep_predictions if has_folds else None
+        grid = list(self._candidates())
+        has_folds = how.criterion is None and not isinstance(X, RowSource)
+        keeps = self._keeps(how, X, len(grid)) if has_folds else None
         wants = RequestedOutputs(
             self.return_train_score,
-            self.needs_partition,
+            self._needs_partition,
             keeps=keeps,
-            pools=self.pooled,
+            pools=pools,
             selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
-            journal=self.journal is not None,
+            journal=self.checkpoint is not None,
             refits=True,
         )
-        grid = list(self._candidates())
-        if self.criterion is not None and self.scoring is None:
+        if how.criterion is not None and scoring is None:
             scorer = None
-        asked = self.estimator, grid, X, y, self.cv, scorer, metadata, options, wants
+        cv = how.folds if self.cv is None else self.cv
+        asked = self.estimator, grid, X, y, cv, scorer, metadata, options, wants
         return Request(*asked, verbose=self.verbose), metric
+
+    def _read_scoring(self) -> tuple[Scorer, Pooled]:
+        """What is scored, and whether all held-out rows are scored together."""
+        how = MethodOptions.of(self.method)
+        return read_pooled(how.scoring if self.scoring is None else self.scoring)
+
+    def _get_scorers(self) -> tuple[Scorer, Any]:
+        """See base class, which knows nothing of pooled scores."""
+        asked = copy(self)
+        asked.scoring, _ = self._read_scoring()
+        return super(FastSearchCV, asked)._get_scorers()  # type: ignore[no-any-return]
+
+    def _keeps(
+        self, how: MethodOptions, X: Matrix, n_candidates: int
+    ) -> Literal["best", "all"] | None:
+        """Whose held-out values are kept: those of all candidates, if they take little memory.
+
+        With a checkpoint they would be written to the file as well, so that only the best are kept.
+        """
+        if how.keeps != "auto":
+            return how.keeps
+        n_rows = num_samples(X)
+        is_small = n_rows <= MOST_KEPT_ROWS and 8 * n_rows * n_candidates <= MOST_KEPT_BYTES
+        return "all" if is_small and self.checkpoint is None else "best"
 
     def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""
@@ -244,7 +281,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         request = request.indexed()
         size = made.kernels, len(request.candidates)
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
-        progress = self.progress_kind(self, (request.X, request.y, weights or None), *size)
+        progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params)
@@ -253,7 +290,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
     # -- the work ------------------------------------------------------------------------------
 
     def _evaluate(self, state: _Run) -> None:
-        path = self.journal
+        path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
         with state.progress.printing(), journals as journal:
             contexts = state.progress.begin(state.plan)
@@ -366,13 +403,15 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         )
 
     def _tabulate(self, state: _Run) -> ResultsTable:
-        table = tabulate(self, state.request, state.data, state.plan, state.history)
+        table = tabulate(
+            self, state.request, state.data, state.plan, state.history, self._read_scoring()[0]
+        )
         for name in table.names if table.is_multimetric else ("score",):
             column = [_mean(state.refitted(number), name) for number in state.finished]
             table.results[f"confirmed_test_{name}"] = np.array(column)
         self.n_splits_ = table.n_splits
         self.multimetric_ = table.is_multimetric
-        if callable(self.scoring) and table.is_multimetric:
+        if callable(self._read_scoring()[0]) and table.is_multimetric:
             self._check_refit_for_multimetric(table.names)
             state.metric = self.refit
         return table
@@ -425,7 +464,7 @@ class FastSearchCV(WinnerAnswers, ReportedSearch, HonestSearch, BaseSearchCV):  
         candidate = state.data.candidates.get(state.finished[self.best_index_])
         if candidate is not None and has_stand_in(state.data, candidate):
             best = with_final_step(best, fast_version_of(candidate.model))
-        if self.ridge_scaling == "mean":
+        if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
             state.request.options.hand_on(final_step(best))

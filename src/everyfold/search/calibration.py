@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import replace
 from inspect import signature
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,11 +35,8 @@ from everyfold._typing import (
     AnyArray,
     Array,
     Estimator,
-    Fallback,
-    FoldsAndOrder,
     Index,
     Matrix,
-    Order,
     Params,
     Preprocessing,
     RandomState,
@@ -48,8 +45,8 @@ from everyfold._typing import (
 )
 from everyfold.crossval import InexactWarning
 from everyfold.engine.kept_models import fold_classifiers
+from everyfold.engine.method_options import MethodChoice, MethodOptions, RenamedParameters
 from everyfold.engine.request import Metadata, Options, Request
-from everyfold.estimators.base import keep_parameters
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
 from everyfold.search.base import FastSearchCV
@@ -66,7 +63,7 @@ class _Decided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return X
 
 
-class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
+class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # type: ignore[misc]
     """Calibrated probabilities of a kernel machine, without refitting it on every fold.
 
     The result is that of :class:`sklearn.calibration.CalibratedClassifierCV`. Use it also to get
@@ -94,9 +91,12 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         others are fitted on each fold. False: the calibrator is fitted to the held-out values of
         all rows, which need no refits, and the classifier to all rows. "auto" is False for a
         ``FrozenEstimator``, as in scikit-learn, and for precomputed kernels, otherwise True.
-    order, preprocessing, fallback, random_state
-        Of held-out values (``ensemble=False``), as in :class:`FastGridSearchCV`; if the estimator
-        is a search, its own parameters are used.
+    cv_method, preprocessing, random_state
+        Of held-out values (``ensemble=False``), as ``method`` and others in
+        :class:`FastGridSearchCV`; if the estimator is a search, its own parameters are used.
+    **deprecated
+        ``order`` and ``fallback`` of version 0.2 work for one more release, with a warning that
+        prints the new call.
 
     Attributes
     ----------
@@ -128,15 +128,15 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
            [1., 0.]])
     """
 
+    _method_name = "cv_method"
     _parameter_constraints: Params = {  # noqa: RUF012
         **CalibratedClassifierCV._parameter_constraints,
         "estimator": [
             HasMethods(["fit", "decision_function"]),
             HasMethods(["fit", "predict_proba"]),
         ],
-        "order": "no_validation",
+        "cv_method": "no_validation",
         "preprocessing": [StrOptions({"auto", "per_fold", "once"})],
-        "fallback": [StrOptions({"warn", "refit", "refuse"})],
         "random_state": ["random_state"],
     }
 
@@ -148,12 +148,12 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
         cv: Splitter = None,
         n_jobs: int | None = None,
         ensemble: bool | Literal["auto"] = "auto",
-        order: Order | FoldsAndOrder = "auto",
+        cv_method: MethodChoice = "auto",
         preprocessing: Preprocessing = "per_fold",
-        fallback: Fallback = "warn",
         random_state: RandomState = None,
+        **deprecated: Any,
     ) -> None:
-        keep_parameters(self, locals())
+        self._keep_parameters(locals())
 
     @fit_context(prefer_skip_nested_validation=False)  # type: ignore[untyped-decorator]
     def fit(
@@ -324,6 +324,7 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
             groups, params = None, {**params, **metadata.split}
         has_values = hasattr(fitted, "decision_function")
         is_frozen = isinstance(fitted, FrozenEstimator)  # nothing is refitted
+        how = MethodOptions.of(self.cv_method)
         values: Array = cross_val_predict(
             fitted,
             X,
@@ -333,9 +334,8 @@ class FastCalibratedClassifierCV(CalibratedClassifierCV):  # type: ignore[misc]
             n_jobs=self.n_jobs,
             params=params,
             method="decision_function" if has_values else "predict_proba",
-            order=self.order,
+            cv_method=replace(how, fallback="refit") if is_frozen else how,
             preprocessing=self.preprocessing,
-            fallback="refit" if is_frozen else self.fallback,
             random_state=self.random_state,
         )
         fitted.fit(X, y, **metadata.fit)
@@ -346,19 +346,20 @@ def _check_search(search: FastSearchCV) -> None:
     """Refuse a search that has no winner, or no folds."""
     if not search.refit:
         raise ValueError("refit=False: the search leaves no model to calibrate; use refit=True")
-    if search.criterion is not None:
+    if MethodOptions.of(search.method).criterion is not None:
         raise ValueError(
-            f"criterion={search.criterion!r}: the search has no folds, and so no held-out rows; "
-            "use criterion=None, or calibrate its best_estimator_ with a cv"
+            f"method={search.method!r}: the search has no folds, and so no held-out rows; use "
+            "method='auto', or calibrate its best_estimator_ with a cv"
         )
 
 
 def _values_of_search(search: FastSearchCV, X: Matrix, y: Targets, params: Params) -> Array:
     """Fit a search, and read the held-out decision values of its winner."""
     _check_search(search)
-    search.keep_predictions = search.keep_predictions or "best"
-    search.needs_partition = True
-    reason = search.not_sped_up(X, y, **params)
+    how = MethodOptions.of(search.method)
+    search.method = replace(how, keeps=how.keeps or "best").named()
+    search._needs_partition = True
+    reason = search._why_not_sped_up(X, y, **params)
     if reason:
         raise ValueError(
             f"the search has no held-out values, as it refits every fold ({reason}); pass a cv, "

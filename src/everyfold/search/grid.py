@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from sklearn.model_selection import ParameterGrid
 
 from everyfold._typing import (
-    ClosedName,
     ErrorScore,
     Estimator,
-    Fallback,
-    FoldsAndOrder,
     Grid,
-    Order,
     Params,
-    Pooled,
     Preprocessing,
     RandomState,
     Refit,
-    RidgeScaling,
     Scorer,
     Splitter,
 )
-from everyfold.crossval import Closed
-from everyfold.estimators.base import keep_parameters
+from everyfold.engine.method_options import MethodChoice
 from everyfold.operators.base import OperatorChoice
 from everyfold.search.base import FastSearchCV
 from everyfold.search.randomized import check_free_ridges, draw
@@ -44,11 +37,17 @@ class FastGridSearchCV(FastSearchCV):
     estimator : estimator
         scikit-learn's ``SVC``, ``SVR``, ``KernelRidge``, ``Ridge``, ``RidgeClassifier``, an
         estimator of this library, or a ``Pipeline`` that ends in one of them. For any other
-        estimator see ``fallback``.
+        estimator, and for values of parameters that nothing speeds up, candidates are refitted on
+        every fold as scikit-learn does, with an :class:`UnsupportedWarning` (a filter of warnings
+        makes it an error or silent); ``plan_`` says which and why. Where refits should take the
+        least time of all methods, they are used without a warning.
     param_grid : dict or list of dicts
         As in scikit-learn, including parameters of Pipeline steps.
     scoring : str, callable, list, tuple or dict, default=None
-        As in scikit-learn.
+        As in scikit-learn. If test sets have one row, and the score of a single row is undefined or
+        is not what its name says (R², RMSE, ROC, …), the score of all held-out rows together is
+        used for every split, with a warning and a note in ``plan_``;
+        :func:`everyfold.scorers.pooled` asks for this, or forbids it.
     n_jobs : int, default=None
         The number of kernels that joblib evaluates at a time; for SVC and SVR the number of threads
         that share the folds. If it is neither None nor 1 and the process has
@@ -67,78 +66,48 @@ class FastGridSearchCV(FastSearchCV):
         The score of folds that cannot be fitted.
     return_train_score : bool, default=False
         Whether to compute training scores as well; each fold then needs its own factorisation.
-    order : {"auto", "exact", "screen"}, float or Granularity, default="auto"
+    method : {"auto", "exact", "screen", "fast"} or MethodOptions, default="auto"
         "auto" gives the scores of refits for any number of folds (for squared loss and thousands of
         rows, those of the best candidates; see ``operator``), and "exact" for all candidates.
         Everything else is an approximation, of which an :class:`InexactWarning` says how far off it
         may be. "screen" is like "auto", but first solves SVC and SVR roughly for all values of C,
-        and then only the best of them exactly. inf takes one Newton step per fold from the fit on
-        all rows; for squared loss this is exact, and what "auto" and "exact" do. 1, 2, 3, …
-        evaluate the influence series of that order, the Bouligand influence functions (BIF) of Liu
-        et al. (2014), which exist to reproduce the literature. ``choose_granularity(...)`` sets
-        both the order and the folds (with cv=None). With a finite order, a candidate whose kernel
-        matrix is near the identity gets the score -inf, see ``near_identity``.
-    criterion : str, Closed or None, default=None
-        None scores held-out values. "gcv", "gacv", "span", "radius_margin", "eigenvalue_ratio" and
-        "eigenvalue_perturbation" (:mod:`everyfold.crossval`) are computed from one fit on all rows,
-        without folds: ``mean_test_score`` is minus the criterion, ``n_splits_`` is 1 (that fit) and
-        ``status`` is "as defined". For several targets, several classes (one versus rest) or pairs
-        of classes the mean of their criteria is used. Steps of a Pipeline are fitted on all rows.
-        "gcv" is for squared loss, "gacv" and "span" are for the hinge loss (SVC, HuberSVC). A
-        criterion cannot be combined with ``scoring``, ``cv`` and other options of folds.
+        and then only the best of them exactly. "fast" takes one Newton step per fold from the fit
+        on all rows; for squared loss this is exact, and what "auto" and "exact" do. Methods of
+        publications are objects of :mod:`everyfold.papers`: influence series (``bif``), criteria
+        without folds (``gcv``, ``span``, …), low-rank and circulant kernels. They may have an
+        operator, folds and a score of their own, which ``operator``, ``cv`` and ``scoring``
+        replace. A criterion without folds is computed from one fit on all rows:
+        ``mean_test_score`` is minus the criterion, ``n_splits_`` is 1 (that fit) and ``status`` is
+        "as defined"; steps of a Pipeline are then fitted on all rows.
     operator : {"auto", "dense"} or Structure, default="auto"
         How kernel matrices are represented. "auto" leaves this to the estimator. For squared loss
         and from 2500 rows on (from 1000 on if the full matrices should take more than 1.5 seconds),
         "auto" evaluates all candidates with low-rank approximations first, and only the best with
         the full matrix; ``cv_results_["status"]`` says which. "dense" evaluates all candidates
         with the full matrix.
-    ridge_scaling : {"sum", "mean"}, default="sum"
-        "sum": the ridge does not change when rows are left out, as in scikit-learn. "mean": it is
-        multiplied by the number of training rows; ``best_estimator_`` has the ridge multiplied by
-        the number of all rows.
-    n_confirm : int or "auto", default="auto"
-        How many of the best candidates are scored again by refits of the estimator itself; these
-        scores then decide which is the best. "auto" is 0 if the winner's score is exact, otherwise
-        3 (0 with more than 20 folds).
     preprocessing : {"per_fold", "once", "auto"}, default="per_fold"
         How the steps of a Pipeline are fitted: on the training rows of each fold, as GridSearchCV
         does, or once on all rows (never if they use y), which is faster with many folds, but lets
         the steps see the held-out rows; no score is called exact then. "auto" means "per_fold".
-    keep_predictions : {"best", "all"} or None, default="best"
-        Which held-out values are kept for ``out_of_fold``: those of the winner, those of all
-        candidates (8 bytes per row, fold repetition and candidate, which the plan counts), or none.
-    pooled : bool or "auto", default="auto"
-        Whether the score of all held-out rows together is used for every split. "auto" does so,
-        with a warning and a note in ``plan_``, if test sets have one row and the score of a single
-        row is undefined or is not what its name says (R², RMSE, ROC, …). False raises an error or
-        warns in these cases.
-    fallback : {"warn", "refit", "refuse"}, default="warn"
-        What happens to candidates that cannot be sped up (other estimators, or unsupported values
-        of parameters). "warn" and "refit" refit them on every fold as scikit-learn does, with or
-        without a warning; "refuse" raises an error before any work. ``plan_`` says which candidates
-        they are and why. Candidates that could be sped up, but whose refits should take the least
-        time of all methods, are refitted without a warning, except with "refuse".
+    checkpoint : str or path, default=None
+        A file to which every finished unit of work is written (a kernel on all folds, or a fold
+        with a few kernels); it is on disk before the next unit is counted. If the process is
+        killed, the same call continues from there, repeats nothing that was written, and gives the
+        same scores to the last bit. A checkpoint of other data, folds, candidates, options,
+        versions or code (functions and classes that are not in an installed package, and the
+        globals that they read) raises an error, as does one that another process is using.
+        ``n_jobs`` and ``verbose`` may change.
     random_state : int, RandomState or None, default=None
         The seed of every random choice: landmarks of operators without their own seed (also for
         ``best_estimator_``), the low-rank approximations at the start of a search, the start of
         power iterations. It is drawn once, so that the same number gives the same results for any
         ``n_jobs``. With None, operators without a seed differ from search to search, but the
         choices of the search itself do not.
-    journal : str or path, default=None
-        A file to which every finished unit of work is written (a kernel on all folds, or a fold
-        with a few kernels); it is on disk before the next unit is counted. If the process is
-        killed, the same call continues from there, repeats nothing that was written, and gives the
-        same scores to the last bit. A journal of other data, folds, candidates, options, versions
-        or code (functions and classes that are not in an installed package, and the globals that
-        they read) raises an error, as does one that another process is using. ``n_jobs`` and
-        ``verbose`` may change.
-    near_identity : float, default=1.5e-8
-        For a finite ``order`` only: a candidate gets the score -inf if the median over the rows of
-        their largest kernel value with another row, relative to the diagonal, is at most this
-        (Liu et al. 2014). The influence series of such a kernel repeats the training error. The
-        default is half of the digits; 0.2 also excludes kernels that are narrow but not singular.
-    pre_dispatch : int or str, default="2*n_jobs"
-        Accepted for compatibility; has no effect.
+    **deprecated
+        ``order``, ``criterion``, ``ridge_scaling``, ``n_confirm``, ``near_identity``, ``pooled``,
+        ``keep_predictions``, ``fallback`` and ``journal`` of version 0.2 work for one more release,
+        with a warning that prints the new call. ``pre_dispatch`` is accepted for compatibility and
+        has no effect.
 
     Attributes
     ----------
@@ -197,21 +166,14 @@ multimetric_, classes_, n_features_in_, feature_names_in_
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order | FoldsAndOrder = "auto",
-        criterion: ClosedName | Closed | None = None,
+        method: MethodChoice = "auto",
         operator: OperatorChoice = "auto",
-        ridge_scaling: RidgeScaling = "sum",
-        n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "per_fold",
-        keep_predictions: Literal["best", "all"] | None = "best",
-        pooled: Pooled = "auto",
-        fallback: Fallback = "warn",
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: RandomState = None,
-        journal: str | os.PathLike[str] | None = None,
-        near_identity: float = 1.5e-8,
-        pre_dispatch: int | str = "2*n_jobs",
+        **deprecated: Any,
     ) -> None:
-        keep_parameters(self, locals())
+        self._keep_parameters(locals())
 
     def _candidates(self) -> Iterable[Params]:
         return ParameterGrid(self.param_grid)  # type: ignore[no-any-return]
@@ -240,9 +202,8 @@ class FastRandomizedSearchCV(FastSearchCV):
         probability. They are additional candidates after the ``n_iter`` of scikit-learn, which do
         not change. Ridges of one kernel share its work, so that they take far less time than as
         many separate draws.
-    scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, order, criterion, \
-operator, ridge_scaling, n_confirm, preprocessing, keep_predictions, pooled, fallback, journal, \
-near_identity, pre_dispatch
+    scoring, n_jobs, refit, cv, verbose, error_score, return_train_score, method, operator, \
+preprocessing, checkpoint, **deprecated
         As in :class:`FastGridSearchCV`.
     random_state : int, RandomState or None, default=None
         Determines the candidates, which are those of scikit-learn's search, and is the seed of
@@ -289,26 +250,19 @@ near_identity, pre_dispatch
         verbose: int = 0,
         error_score: ErrorScore = np.nan,
         return_train_score: bool = False,
-        order: Order | FoldsAndOrder = "auto",
-        criterion: ClosedName | Closed | None = None,
+        method: MethodChoice = "auto",
         operator: OperatorChoice = "auto",
-        ridge_scaling: RidgeScaling = "sum",
-        n_confirm: int | Literal["auto"] = "auto",
         preprocessing: Preprocessing = "per_fold",
-        keep_predictions: Literal["best", "all"] | None = "best",
-        pooled: Pooled = "auto",
-        fallback: Fallback = "warn",
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: RandomState = None,
-        journal: str | os.PathLike[str] | None = None,
-        near_identity: float = 1.5e-8,
-        pre_dispatch: int | str = "2*n_jobs",
+        **deprecated: Any,
     ) -> None:
-        keep_parameters(self, locals())
+        self._keep_parameters(locals())
 
     def _candidates(self) -> Iterable[Params]:
-        if self.journal is not None and self.random_state is None:
+        if self.checkpoint is not None and self.random_state is None:
             raise ValueError(
-                "random_state=None draws different candidates in every call, so that a journal "
+                "random_state=None draws different candidates in every call, so that a checkpoint "
                 "cannot be continued; pass an integer, such as random_state=0"
             )
         asked = self.estimator, self.param_distributions

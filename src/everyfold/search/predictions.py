@@ -184,7 +184,7 @@ class PredictionStore:
         if kept.are_signs:
             raise ValueError(
                 "the held-out values are approximations of which only the signs are meaningful; "
-                "fit the search with order='exact', or with a scoring that needs the values, "
+                "fit the search with method='exact', or with a scoring that needs the values, "
                 "such as 'roc_auc'"
             )
         return found, kept.whole.truth[kept.rows], kept.target.classes
@@ -196,9 +196,10 @@ class PredictionStore:
         """
         if self.keeps != "all":
             raise ValueError(
-                "the held-out values of all candidates are needed, but "
-                f"keep_predictions={self.keeps!r} did not keep them; fit the search with "
-                "keep_predictions='all'"
+                "the held-out values of all candidates are needed, but were not kept "
+                f"(keep_predictions={self.keeps!r}), as there are more than 2,000 rows or the "
+                "search has a checkpoint; fit it with "
+                "method=everyfold.papers.MethodOptions(keeps='all')"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
         if not kept:
@@ -226,8 +227,9 @@ class PredictionStore:
             raise ValueError(
                 f"the held-out values of candidate {number} were not kept "
                 f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn; a source "
-                "of rows and a criterion without folds keep none); use keep_predictions='all', or "
-                "cross_val_predict with its parameters"
+                "of rows and a criterion without folds keep none); use "
+                "method=everyfold.papers.MethodOptions(keeps='all'), or cross_val_predict with its "
+                "parameters"
             )
         return kept
 

@@ -53,7 +53,7 @@ def silent(function):
 
     def call(*args, **kwargs):
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", UserWarning)
             return function(*args, **kwargs)
 
     return call
@@ -72,7 +72,7 @@ def test_a_search_gets_scikit_learns_numbers_without_a_warning(n_jobs):
     theirs = ms.GridSearchCV(LogisticRegression(), CS, **options).fit(LONG, SIDES)
     ours = FastGridSearchCV(LogisticRegression(), CS, n_jobs=n_jobs, **options)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         ours.fit(LONG, SIDES)
     same(ours, theirs)
     assert set(ours.cv_results_["status"]) == {"refitted"}
@@ -177,7 +177,7 @@ def test_failures_weights_and_words_are_scikit_learns(cheap):
 def test_functions_are_left_to_scikit_learn_without_a_word():
     model = LogisticRegression(C=0.5)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         folds = ms.RepeatedStratifiedKFold(n_splits=5, n_repeats=3, random_state=0)
         assert_array_equal(
             cross_val_score(model, LONG, SIDES, cv=folds),
@@ -197,7 +197,7 @@ def test_nested_searches_are_those_of_scikit_learn():
     ours = FastGridSearchCV(LogisticRegression(), CS, cv=3)
     theirs = ms.GridSearchCV(LogisticRegression(), CS, cv=3)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         found = cross_val_score(ours, LONG, SIDES, cv=3)
     assert_array_equal(found, ms.cross_val_score(theirs, LONG, SIDES, cv=3))
 

@@ -244,7 +244,7 @@ class TestOnCluster:
     def test_an_interrupted_search_leaves_nothing_behind(self, client, monkeypatch):
         monkeypatch.setattr("everyfold.engine.planning.pass_sizes.MOST_BYTES", 1)
         found = search()
-        found.progress_kind = Interrupting
+        found._progress_kind = Interrupting
         with (
             pytest.raises(KeyboardInterrupt),
             pytest.warns(UserWarning, match="2 of 4 candidates"),
@@ -350,7 +350,7 @@ class TestInMemory:
 
     def test_an_interrupted_search_leaves_nothing_behind(self, client):
         found = FastGridSearchCV(KernelRidge(kernel="rbf"), self.GRID, cv=3, n_jobs=2)
-        found.progress_kind = Interrupting
+        found._progress_kind = Interrupting
         with pytest.raises(KeyboardInterrupt), pytest.warns(UserWarning, match="of 12 candidates"):
             found.fit(X, Y)
         assert 0 < len(found.cv_results_["params"]) < 12
@@ -407,7 +407,7 @@ def test_a_lost_scheduler_leaves_what_is_finished(kind, monkeypatch):
         client = distributed.Client(found)
         rows = (lazy("some", client=client),) if kind == "source" else (X, Y)
         lost = search(KernelRidge(kernel="rbf") if kind == "array" else None, n_jobs=2)
-        lost.cluster, lost.progress_kind = found, LosingScheduler
+        lost.cluster, lost._progress_kind = found, LosingScheduler
         # Arrays are here, so that the best of what is finished can still be refitted.
         warned = pytest.warns(UserWarning, match="2 of 4") if kind == "array" else nullcontext()
         with (

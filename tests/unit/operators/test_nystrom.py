@@ -494,7 +494,7 @@ class TestUse:
             KernelRidge(kernel="rbf"), grid, cv=4, operator=Nystrom(30, random_state=0)
         )
         with warnings.catch_warnings():
-            warnings.simplefilter("error")
+            warnings.simplefilter("error", UserWarning)
             search.fit(X, y)
         assert "rank 30" in str(search.plan_)
 

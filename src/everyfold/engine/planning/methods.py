@@ -125,7 +125,7 @@ def check_order(model: Model, order: Order) -> None:
     if model.chooses_ridge and is_finite(order):
         raise ValueError(
             f"order={order!r} is not available for a model that chooses its own alpha; use "
-            "order='auto'"
+            "method='auto'"
         )
     if len(model.ridges) > 1 and not model.loss.has_constant_curvature:
         raise ValueError(
@@ -138,7 +138,7 @@ def check_order(model: Model, order: Order) -> None:
     if is_finite(order) and model.choice.depends_on_rows:
         raise ValueError(
             f"order={order!r} needs one kernel for all folds, but gamma={model.choice.gamma!r} "
-            "depends on the training rows; use order='auto' or a number for gamma"
+            "depends on the training rows; use method='auto' or a number for gamma"
         )
 
 

@@ -24,6 +24,7 @@ from everyfold.engine.execution.refits import (
     refit_units,
 )
 from everyfold.engine.execution.workers import local_threads
+from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import (
     cut_passes,
@@ -136,8 +137,7 @@ def _foreign(data: Data, request: Request) -> list[str]:
         warn_of_refits(
             configured(request.estimator, firsts),
             f"{len(data.foreign)} of {len(request.candidates)} candidates are refitted on every "
-            f"fold, as scikit-learn does: {words}. Use fallback='refit' to do so without a "
-            "warning, or fallback='refuse' to raise an error.",
+            f"fold, as scikit-learn does: {words}. {HOW_TO_FILTER}",
         )
     return notes
 
@@ -463,5 +463,5 @@ def _check_order(data: Data, options: Options, kind: Preprocessing) -> None:
     ):
         if is_wrong:
             raise ValueError(
-                f"order={options.order!r} is not available with {what} or order='auto'"
+                f"order={options.order!r} is not available with {what} or method='auto'"
             )

@@ -30,6 +30,7 @@ from everyfold.adapters.pipelines import (
 from everyfold.adapters.sklearn import UnknownEstimatorError, is_ours, read_estimator
 from everyfold.adapters.validity import ParameterChecks
 from everyfold.crossval.base import Failure
+from everyfold.engine.method_options import UnsupportedWarning, is_refused
 from everyfold.engine.planning.methods import check_order
 from everyfold.engine.records import Candidate
 from everyfold.engine.request import Request
@@ -218,9 +219,10 @@ def warn_of_refits(estimators: Iterable[Estimator], words: str) -> None:
     """
     finals = [final_step(estimator) for estimator in estimators]
     kinds = {type(final) for final in finals if not _needs_no_fit(final)}
-    if kinds - _TOLD:
+    # A filter that makes an error of it means every call and estimator, and not the first one only.
+    if kinds - _TOLD or is_refused():
+        warn(words, UnsupportedWarning)
         _TOLD.update(kinds)
-        warn(words)
 
 
 def forget_warnings() -> None:

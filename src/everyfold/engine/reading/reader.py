@@ -45,7 +45,7 @@ def read(request: Request) -> Data:
 
     Estimators come first: no data are touched for one that is refused.
     """
-    request.check_criterion()
+    request.check_combinations()
     others = Others(request)
     models = read_models(request, others)
     request = request.indexed()
@@ -334,9 +334,6 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
     source: RowSource = request.X
     for error in others.foreign.values():
         raise error
-    request.options.check_source(request.y, request.wants.train_scores)
-    if request.wants.pools is True:
-        raise ValueError("a source of rows cannot be combined with pooled=True; use pooled='auto'")
     final = final_step(request.estimator)
     if not takes_sources(final):
         raise ValueError(
