@@ -2,7 +2,7 @@ r"""Ridge systems: the factorisations behind every dense response.
 
 A symmetric matrix :math:`\hat K` is factorised once; each ridge then gives a ``RidgeSystem``, the
 matrix :math:`\hat G = (\hat K + \rho I)^{-1}` in whatever form the factorisation makes cheapest.
-Nothing outside :mod:`everyfold.operators` factorises anything.
+Nothing outside :mod:`everyfold.linalg` factorises anything.
 
 =============  ======================  ===========================  =============================
 route          once, flops             a further ridge, flops       gives cheaply

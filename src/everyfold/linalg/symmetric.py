@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold._typing import Array, Mask
 
@@ -54,6 +54,16 @@ def spectrum(A: Array, *, overwrite: bool = False) -> tuple[Array, Array]:
     return values, U
 
 
+def eigenvalues(A: Array) -> Array:
+    """All eigenvalues of a symmetric matrix, ascending; 4/3 n³ flops."""
+    return np.asarray(eigvalsh(A), dtype=np.float64)
+
+
+def largest_eigenvalues(A: Array) -> Array:
+    """The largest eigenvalue of each of t symmetric matrices, (t, m, m)."""
+    return np.asarray(np.linalg.eigvalsh(A)[:, -1], dtype=np.float64)
+
+
 def condition_at(values: Array, rho: float, scale: float = 0.0) -> float:
     """The condition number of A + ρ I by the eigenvalues of A; raises if it is not definite.
 
@@ -87,6 +97,27 @@ def cholesky(A: Array, rho: float) -> tuple[Array, float]:
     return L * size[:, None], 1.0 / rcond
 
 
+def solve_cholesky(L: Array, B: Array) -> Array:
+    """(L Lᵀ)⁻¹ B for the lower Cholesky factor L; 2 c² flops a column."""
+    return np.asarray(lapack.dpotrs(L, B, lower=1)[0])
+
+
+def leading_cholesky(A: Array) -> Array:
+    """The Cholesky factor of the largest leading block of A that is definite to working precision.
+
+    It has 0 rows where not even the first diagonal entry is positive.
+    """
+    L, info = lapack.dpotrf(A, lower=1, clean=1)
+    definite = info - 1 if info else len(A)
+    return np.asarray(L[:definite, :definite])
+
+
+def is_definite(A: Array) -> bool:
+    """Whether a symmetric C-ordered matrix, which is overwritten, is positive definite; n³/3."""
+    _, failed = lapack.dpotrf(A.T, lower=1, overwrite_a=1, clean=0)
+    return not failed
+
+
 def reciprocal_condition(L: Array, norm: float) -> float:
     """The smallest over the largest eigenvalue of L Lᵀ, whose largest sum over a row is ``norm``.
 
@@ -98,7 +129,7 @@ def reciprocal_condition(L: Array, norm: float) -> float:
         return reciprocal
     start = np.random.default_rng(0).normal(size=len(L))
     largest = _growth(start, lambda v: blas.dtrmv(L, blas.dtrmv(L, v, lower=1, trans=1), lower=1))
-    inverse = _growth(start, lambda v: lapack.dpotrs(L, v, lower=1)[0])
+    inverse = _growth(start, lambda v: solve_cholesky(L, v))
     return max(reciprocal, 1.0 / (largest * inverse))
 
 
@@ -195,6 +226,11 @@ def solve_stack(A: Array, B: Array) -> Array:
     return solved
 
 
+def solve_general(A: Array, B: Array) -> Array:
+    """A⁻¹ B for matrices that need not be symmetric, one or a stack; 2 m³/3 flops each."""
+    return np.asarray(np.linalg.solve(A, B), dtype=np.float64)
+
+
 class FactoredStack:
     """t symmetric positive definite systems, (t, m, m), for several right-hand sides in turn.
 
@@ -214,7 +250,7 @@ class FactoredStack:
             return solve_stack(self._A, B)
         solved = np.empty_like(B)
         for k, (L, info) in enumerate(self._factors):
-            solved[k] = np.nan if info else lapack.dpotrs(L, B[k], lower=1)[0]
+            solved[k] = np.nan if info else solve_cholesky(L, B[k])
         return solved
 
 

@@ -1,4 +1,4 @@
-"""Kernel matrices with structure, and the only place where anything is factorised."""
+"""Kernel matrices with structure, and what fitted models need to know of them."""
 
 from everyfold.operators.base import Expansion, Structure, SupportsResponse
 from everyfold.operators.circulant import Circulant

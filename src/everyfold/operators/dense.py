@@ -9,12 +9,13 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh, get_blas_funcs, lapack
+from scipy.linalg import get_blas_funcs
 
 from everyfold._typing import AnyArray, Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.ridge_systems import RidgeSystem, factorise
+from everyfold.linalg.symmetric import eigenvalues, is_definite
 from everyfold.linalg.tridiagonal import SINGLE, ridge_solutions
 from everyfold.operators.base import (
     Expansion,
@@ -190,8 +191,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
         shifted = self.K.copy()
         largest = float(np.abs(self.diagonal()).max())
         shifted[np.diag_indices(self.n)] += _SINGLE * np.sqrt(self.n) * largest
-        _, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
-        return bool(failed)
+        return not is_definite(shifted)
 
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""
@@ -207,7 +207,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
 
     def eigenvalues(self) -> Array:
         """All eigenvalues, ascending; 4/3 n³ flops."""
-        return np.asarray(eigvalsh(self.K), dtype=np.float64)
+        return eigenvalues(self.K)
 
     def respond_path(
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route

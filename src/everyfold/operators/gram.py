@@ -14,7 +14,7 @@ from functools import reduce
 from operator import add
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from everyfold._typing import Array, Matrix
 from everyfold.io.blocks import NEVER, TOTAL, Batch
@@ -24,6 +24,7 @@ from everyfold.linalg.symmetric import (
     cholesky,
     condition_at,
     mirror,
+    solve_cholesky,
     spectrum,
 )
 from everyfold.linalg.tridiagonal import ridge_solutions
@@ -215,7 +216,7 @@ def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Arr
         except NotPositiveDefiniteError:
             coef[k], condition[k] = _by_spectrum(A, rhs, rho)
         else:
-            coef[k], _ = lapack.dpotrs(L, rhs, lower=1)
+            coef[k] = solve_cholesky(L, rhs)
     return coef, condition
 
 

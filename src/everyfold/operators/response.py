@@ -15,7 +15,13 @@ import numpy as np
 
 from everyfold._typing import Array, Index
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import CHUNK, FactoredStack, solve_stack
+from everyfold.linalg.symmetric import (
+    CHUNK,
+    FactoredStack,
+    largest_eigenvalues,
+    solve_general,
+    solve_stack,
+)
 
 # -- The influence series, of which the hold-out formula (★) is the limit -------------------------
 
@@ -254,7 +260,7 @@ class Response(ABC):
         D = self.curvature
         M_SS = self.block(rows, rows)
         system = np.eye(len(rows)) - D[rows, None] * M_SS
-        return np.asarray(np.linalg.solve(system, g[rows]), dtype=np.float64)
+        return solve_general(system, g[rows])
 
     def removal_forces_each(self, g: Array) -> Array:
         """``removal_forces`` of every single row."""
@@ -324,7 +330,7 @@ class Response(ABC):
             return np.zeros(len(rows))
         if rows.shape[1] == 1:
             return self._hat_blocks(rows)[:, 0, 0]
-        return np.asarray(np.linalg.eigvalsh(self._hat_blocks(rows))[:, -1], dtype=np.float64)
+        return largest_eigenvalues(self._hat_blocks(rows))
 
     def _hat_blocks(self, rows: Index) -> Array:
         H = -self.scale * self.residual_blocks(rows)
