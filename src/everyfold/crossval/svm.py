@@ -24,7 +24,6 @@ from everyfold.crossval.svm_loo import (
     is_decided,
     most_noise,
     rounding,
-    solve_paths,
     tips,
     unit_of,
 )
@@ -35,7 +34,7 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths
+from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths, svm_paths
 
 # Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
 # standard deviation of y for numbers.
@@ -240,7 +239,7 @@ class FoldPaths(FoldSolver[_Shared]):
         refined = {}
         for pair, j in self._close(problems[0], held, paths.spread).tolist():
             if sure[pair, j] and not (loose[pair, j] or undecided[pair, j]):
-                tol, own = finer(held[pair, j], paths.spread[pair, j], self.tol), placed.alone(pair)
+                tol, own = finer(held[pair, j], paths.spread[pair, j], self.tol), placed.only(pair)
                 found = pair_paths(kernel.kernel, own, [Cs[j]], tol=tol, stop=stop)
                 refined[pair, j], paths.coef[j, pairs.entries(pair)] = found, found.coef[0]
                 paths.intercept[pair, j] = found.intercept[0, 0]
@@ -373,8 +372,17 @@ class _TrainingSet:
     is_whole: bool
 
     def paths(self, Cs: Array, tol: float, start: Array | None) -> PathResults:
-        given = self.inside, self.kernel, self.y, Cs, self.bounds[None], tol
-        return solve_paths(*given, start=start, keep=True, stop=self.stop)
+        return svm_paths(
+            self.kernel,
+            self.y,
+            Cs,
+            self.bounds[None],
+            epsilon=self.inside.loss.tube,
+            tol=tol,
+            start=start,
+            keep_coef=True,
+            stop=self.stop,
+        )
 
     def held(self, paths: PathResults) -> Array:
         """The values of test rows, by C."""
@@ -495,7 +503,8 @@ class SVMLooByStep(CrossValMethod):
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
         y, bounds = problem.y[:, 0], problem.w[None]
-        paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
+        tol, tube = LOOSER * self.tol, problem.loss.tube
+        paths = svm_paths(kernel, y, Cs, bounds, epsilon=tube, tol=tol, keep_coef=True)
         check_fits(paths)
         records = single.hold_out_by_steps(
             problem, matrix, Cs, paths, folds, kernel, width=self.width
@@ -614,7 +623,8 @@ class SmoothedSVMSteps(CrossValMethod):
             return None
         Cs = _penalties(problem, ridges)
         y, bounds = problem.y[:, 0], problem.w[None]
-        paths = solve_paths(problem, operator.K, y, Cs, bounds, self.tol, keep=True)
+        tube = problem.loss.tube
+        paths = svm_paths(operator.K, y, Cs, bounds, epsilon=tube, tol=self.tol, keep_coef=True)
         assert paths.coef is not None
         return tuple(
             Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
@@ -651,14 +661,14 @@ class TrainingPairs:
 
     Attributes
     ----------
-    part : Part
+    part : TrainTestKernel
     problems : sequence of Problem
         Those of all pairs, on all rows.
     codes : int array
         The class of each training row.
     numbers : int array
         Which of all pairs these are.
-    pairs : Pairs
+    pairs : PairProblems
         Their training rows, by their place among all, one class after the other.
     """
 

@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold._typing import Array, Index, Params
+from everyfold._typing import Array, Index
 from everyfold.crossval.base import OutOfFold
 from everyfold.folds import Folds
 from everyfold.linalg.spans import NestedSpans
@@ -19,14 +19,11 @@ from everyfold.operators import DenseMatrix
 from everyfold.solvers import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import (
-    RowRefits,
     RowRemovals,
-    epsilon_held_out,
-    epsilon_refits,
-    hinge_held_out,
-    hinge_refits,
+    held_out_values,
+    refit_without_rows,
 )
-from everyfold.svm.paths import Kernel, PathResults, Stop, epsilon_paths, hinge_paths
+from everyfold.svm.paths import PathResults, svm_paths
 
 # The width h over which the kink of the loss is rounded, in standard deviations of y.
 SMOOTHING = 0.1
@@ -159,25 +156,6 @@ class _Machine:
         return free | (others < float(np.partition(others, most)[most]))
 
 
-def solve_paths(
-    problem: Problem,
-    kernel: Kernel,
-    y: Array,
-    Cs: Array,
-    bounds: Array,
-    tol: float,
-    *,
-    start: Array | None = None,
-    keep: bool = False,
-    stop: Stop | None = None,
-) -> PathResults:
-    """The compiled paths of a problem's loss."""
-    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
-    if problem.loss.tube is None:
-        return hinge_paths(kernel, y, Cs, bounds, **options)
-    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
-
-
 def hold_out_by_steps(
     problem: Problem,
     operator: DenseMatrix,
@@ -203,7 +181,7 @@ def hold_out_by_steps(
     problem : Problem
     operator : DenseMatrix
     Cs : array of shape (n_C,)
-    paths : FoldPaths
+    paths : PathResults
         One fold that holds nothing out, with its coefficients.
     folds : Folds
         Single rows.
@@ -279,7 +257,8 @@ def hold_out_by_refits(
     """
     y, w = problem.y[:, 0], problem.w
     rows = folds.test_rows
-    paths = solve_paths(problem, kernel, y, Cs, w[None], tol, keep=True)
+    tube = problem.loss.tube
+    paths = svm_paths(kernel, y, Cs, w[None], epsilon=tube, tol=tol, keep_coef=True)
     check_fits(paths)
     assert paths.coef is not None
     records, is_precise = [], []
@@ -287,9 +266,11 @@ def hold_out_by_refits(
         C, spread = Cs[[k]], float(paths.spread[0, k])
         fine = finer(paths.decision[0, k], spread, tol)
         start = paths.coef[:, [k]]
-        full = solve_paths(problem, kernel, y, C, w[None], fine, start=start, keep=True)
+        full = svm_paths(kernel, y, C, w[None], epsilon=tube, tol=fine, start=start, keep_coef=True)
         removal = _removals_of_support(full, float(C[0]), w, rows)
-        left = _refits(problem, kernel, removal, fine, threads)
+        (left,) = refit_without_rows(
+            kernel, y, w, [removal], epsilon=tube, tol=fine, n_threads=threads
+        )
         values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
         values[removal.rows], violation[removal.rows] = left.values, left.violation
         # Where no support vector is free, the violation is minus the room that the bias has.
@@ -304,18 +285,6 @@ def hold_out_by_refits(
             else bool(noise <= most_noise(problem, tol))
         )
     return records, is_precise
-
-
-def _refits(
-    problem: Problem, kernel: Kernel32, removal: RowRemovals, tol: float, threads: int
-) -> RowRefits:
-    options: Params = {"tol": tol, "n_threads": threads}
-    given = kernel, problem.y[:, 0], problem.w, [removal]
-    if problem.loss.tube is None:
-        (left,) = hinge_refits(*given, **options)
-    else:
-        (left,) = epsilon_refits(*given, epsilon=problem.loss.tube, **options)
-    return left
 
 
 def tips(problem: Problem, Cs: Array, paths: PathResults) -> NDArray[np.bool_]:
@@ -516,9 +485,12 @@ def _refit_doubtful(
             cases[k] = RowRemovals(machine.C, machine.a, machine.u - machine.b, rows, near)
     task = (kernel, problem.y[:, 0], problem.w, list(cases.values()))
     if problem.loss.tube is None:
-        found = hinge_held_out(*task)
+        found = held_out_values(*task)
     else:
-        found = epsilon_held_out(*task, epsilon=problem.loss.tube, tol=PRECISION * unit)
+        # A regression moves on to the end: it has no sign that could be sure before.
+        found = held_out_values(
+            *task, epsilon=problem.loss.tube, tolerances=[PRECISION * unit], max_iter=3000
+        )
     for (k, removal), left in zip(cases.items(), found, strict=True):
         step, side = held[k][removal.rows], np.sign(removal.coef[removal.rows])
         # A value whose steps ran out was still rising, and the one step may be the better guess.

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, SVR
 from everyfold.linalg.box_constrained import boxed_step
 from everyfold.svm import joint_steps as leaps
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import PairProblems, epsilon_paths, hinge_paths, pair_paths
+from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -97,7 +97,7 @@ def test_there_is_no_step_on_an_indefinite_kernel():
 def test_paths_with_leaps_equal_svc(classes, shares, gamma):
     X, y = classes
     bounds = folds(len(y))
-    paths = hinge_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=1e-6)
+    paths = svm_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=1e-6)
     assert max(shares) > 0.9
     assert paths.converged.all()
     for w, found in zip(bounds, paths.decision, strict=True):
@@ -109,7 +109,7 @@ def test_paths_with_leaps_equal_svc(classes, shares, gamma):
 def test_paths_with_leaps_equal_svr(numbers, shares):
     X, y = numbers
     bounds = folds(len(y))
-    paths = epsilon_paths(rbf_kernel(X, gamma=0.02), y, CS, bounds, epsilon=0.2, tol=1e-6)
+    paths = svm_paths(rbf_kernel(X, gamma=0.02), y, CS, bounds, epsilon=0.2, tol=1e-6)
     assert max(shares) > 0.9
     for w, found in zip(bounds, paths.decision, strict=True):
         for C, decision in zip(CS, found, strict=True):
@@ -122,10 +122,10 @@ def test_leaps_save_steps(classes, shares, monkeypatch):
     kernels = [rbf_kernel(X, gamma=0.02), linear_kernel(X), rbf_kernel(X.round(), gamma=0.02)]
     for K in kernels:
         bounds = np.ones((1, len(y)))
-        quick = hinge_paths(K, y, CS, bounds, keep_coef=True)
+        quick = svm_paths(K, y, CS, bounds, keep_coef=True)
         with monkeypatch.context() as patch:
             patch.setattr(leaps, "FIXED", 1e12)
-            slow = hinge_paths(K, y, CS, bounds, keep_coef=True)
+            slow = svm_paths(K, y, CS, bounds, keep_coef=True)
         assert quick.converged.all()
         assert 1.2 * quick.iterations.sum() < slow.iterations.sum()
         assert_allclose(quick.coef.sum(axis=2), 0.0, atol=1e-8)
@@ -154,4 +154,4 @@ def test_an_error_in_a_leap_is_raised(classes, shares, monkeypatch, stop):
     monkeypatch.setattr(leaps, "_leap", fail)
     X, y = classes
     with pytest.raises(MemoryError, match="no room"):
-        hinge_paths(rbf_kernel(X, gamma=0.02), y, CS, np.ones((1, len(y))), stop=stop)
+        svm_paths(rbf_kernel(X, gamma=0.02), y, CS, np.ones((1, len(y))), stop=stop)
