@@ -254,9 +254,9 @@ def hold_out_by_steps(
     if kernel is not None:
         _refit_doubtful(problem, kernel, {k: fits[k] for k in held}, held)
     rows, nothing = folds.test_rows, np.full(len(folds.test_rows), np.nan)
-    is_exact = np.zeros(len(rows), dtype=bool)
+    conditions = {k: np.full(len(rows), spans[k][1]) for k in held}
     return [
-        OutOfFold(held[k][rows][:, None], is_exact, nothing, np.full(len(rows), spans[k][1]))
+        OutOfFold(held[k][rows][:, None], np.zeros(len(rows), bool), nothing, conditions[k])
         for k in first
     ]
 
