@@ -5,7 +5,7 @@ import pytest
 
 from everyfold.svm import leave_one_out as rows
 from everyfold.svm import paths
-from everyfold.svm.core.workspace import LANES, Workspace, aligned, apart, padded, workspace
+from everyfold.svm.core.workspace import LANES, Workspace, aligned, padded, vector_stride, workspace
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
 from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
@@ -88,7 +88,7 @@ def test_vectors_are_apart_and_on_cache_lines(n):
     width = padded(n)
     assert width % LANES == 0
     assert 0 <= width - n < LANES
-    assert all(apart(width) * 4 * between % 4096 for between in range(1, 8))
+    assert all(vector_stride(width) * 4 * between % 4096 for between in range(1, 8))
     for kind in (np.float32, np.float64, np.int64):
         assert aligned(n, kind).ctypes.data % 64 == 0
         assert aligned(n, kind).shape == (n,)
