@@ -1,4 +1,4 @@
-r"""Ridge systems from the columns themselves, where their Gram matrix has lost too many digits.
+r"""Ridge systems from the columns themselves, where their Gram matrix has too few digits left.
 
 A Gram matrix squares the condition number of its columns. Reflections do not: with
 
@@ -74,7 +74,7 @@ class Columns:
 
 
 def _triangle(Z: Array) -> Array:
-    """R of Z = Q R, in Fortran order; Z is lost."""
+    """R of Z = Q R, in Fortran order; Z is overwritten."""
     work, _ = lapack.dgeqrf_lwork(*Z.shape)
     reduced, _, _, _ = lapack.dgeqrf(Z, lwork=max(1, int(work)), overwrite_a=1)
     rows = min(Z.shape)

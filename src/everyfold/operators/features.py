@@ -33,7 +33,7 @@ from everyfold.operators.landmarks import refuse_indefinite
 # What rounding may do to a sum, relative to it; scores move by a hundredth of that or less.
 TRUSTED = 1e-8
 
-# Rows of a sample that are looked at to decide what is summed.
+# Rows of a sample that decide whether raw columns may be summed and mixed afterwards.
 PROBE = 1000
 
 

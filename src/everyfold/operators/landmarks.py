@@ -22,6 +22,7 @@ from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError, leading_ch
 # Pivots proposed at a time, so that columns are computed and subtracted by matrix products.
 PROPOSALS = 64
 
+# Iterations of k-means: its centres are landmarks, which need not be optimal clusters.
 _KMEANS_STEPS = 20
 
 # What is below 0 by this share of the largest value is not so by rounding.
@@ -97,8 +98,8 @@ def rp_cholesky(kernel: Kernel, X: Matrix, count: int, tol: float, random: Rando
     residual = diagonal.copy()
     largest = float(np.abs(diagonal).max(initial=0.0))
     refuse_indefinite(residual, largest)
-    floor = max(tol, n * EPS) * total
-    while len(rows) < count and residual.sum() > floor:
+    negligible = max(tol, n * EPS) * total
+    while len(rows) < count and residual.sum() > negligible:
         found = _accepted(kernel, X, columns[: len(rows)], residual, random)[: count - len(rows)]
         if not len(found):
             break

@@ -1,5 +1,7 @@
 """The response: how the fitted values of one quadratic problem and one ridge answer to the data.
 
+A :class:`Response` is the linear map from changed targets to changed fitted values, and its inverse
+on the rows of a fold: leaving rows out is a change of their targets to what the other rows predict.
 The letters are those of ``docs/mathematics.md``.
 """
 
@@ -49,6 +51,7 @@ def influence_series(first: Array, step: Callable[[Array], Array], order: int) -
     return total
 
 
+# Steps of power iteration for a spectral radius, of a product each.
 _POWER_STEPS = 30
 
 # A linear map.
