@@ -34,7 +34,7 @@ from everyfold.losses import Squared
 from everyfold.operators import DenseMatrix
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import hinge_paths
+from everyfold.svm.paths import svm_paths
 
 SMALL = 40
 """Rows of the searches that fixed costs are read from."""
@@ -99,7 +99,7 @@ def kernels(n: int) -> dict[str, float]:
     kernel32, Cs, weights = Kernel32(K), np.array([0.1, 1.0, 10.0]), np.ones((1, n))
 
     def paths() -> int:
-        return int(hinge_paths(kernel32, y, Cs, weights, tol=1e-3).iterations.sum())
+        return int(svm_paths(kernel32, y, Cs, weights, tol=1e-3).iterations.sum())
 
     steps = paths()  # compiles, too
     return {

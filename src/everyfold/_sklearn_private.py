@@ -1,4 +1,7 @@
-"""The one door to scikit-learn's private names: if a release moves one, it is mended here."""
+"""The only module that imports private names of scikit-learn.
+
+If a release moves or changes one, this is the only place to repair.
+"""
 
 from dataclasses import dataclass
 from inspect import signature

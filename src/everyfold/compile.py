@@ -33,18 +33,18 @@ def compile_all() -> list[Path]:
     from everyfold.svm.core import state as matrices
     from everyfold.svm.core.workspace import LANES
     from everyfold.svm.kernel32 import Kernel32
-    from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out, hinge_refits
-    from everyfold.svm.paths import hinge_paths
+    from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
+    from everyfold.svm.paths import svm_paths
 
     x, w, every = np.linspace(-1.0, 1.0, LANES), np.ones(LANES), np.arange(LANES)
     y, K = np.sign(x), np.outer(x, x)
     kernel = Kernel32(K).among(every)
     Kernel32(K.astype(np.float32))
-    coef = hinge_paths(kernel, y, [1.0], w[None], keep_coef=True).coef
+    coef = svm_paths(kernel, y, [1.0], w[None], keep_coef=True).coef
     assert coef is not None
     removal = RowRemovals(1.0, coef[0, 0], K @ coef[0, 0], every[:1], every)
-    hinge_held_out(kernel, y, w, [removal])
-    hinge_refits(kernel, y, w, [removal])
+    held_out_values(kernel, y, w, [removal])
+    refit_without_rows(kernel, y, w, [removal])
     gathered.solve_sets(np.eye(4), np.zeros(4), np.array([[0, 1]]), np.ones((1, 2, 1)))
     found = (vars(module).values() for module in (gathered, matrices, folds, singles))
     entries = [value for values in found for value in values if type(value) is Entry]

@@ -1,4 +1,8 @@
-"""Which rows are left out together: the one form in which criteria see any cross-validation."""
+"""Which rows are left out together: any cross-validation, as its methods see it.
+
+:class:`Folds` reads the splits of any splitter. Most folds are removals, whose training rows are
+all rows but those left out; only these follow from a single fit.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +190,7 @@ class Folds:
         """Folds that train on the same rows as one each; None if there are none.
 
         Those of nested cross-validations are such: a pair of folds is left out twice, and each of
-        the two is tested once. No fold that tests all rows that it leaves out is looked at.
+        the two is tested once. Folds that test all rows that they leave out are not compared.
         """
         if (self.sizes == np.diff(self.bounds)).all():
             return None
@@ -307,7 +311,7 @@ class Merged:
 
 
 def _position(rows: Index, wanted: Index) -> Index:
-    """Where some rows are among others."""
+    """The positions of some rows in others."""
     order = np.argsort(rows, kind="stable")
     found: Index = order[np.searchsorted(rows, wanted, sorter=order)]
     return found

@@ -1,4 +1,8 @@
-"""Losses V(y, u): elementwise functions of a label and a fitted value."""
+"""Losses V(y, u): elementwise functions of a label and a fitted value.
+
+A loss is a value, a slope and a curvature in u. It knows neither the kernel nor the ridge, so that
+a new one is a class with three methods; see CONTRIBUTING.md.
+"""
 
 from __future__ import annotations
 

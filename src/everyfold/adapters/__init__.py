@@ -1,1 +1,1 @@
-"""What users ask for: estimators, adapters of scikit-learn's, targets, Pipelines taken apart."""
+"""Estimators and Pipelines of scikit-learn, read as models that can be evaluated without refits."""

@@ -1,4 +1,8 @@
-"""What comes before the kernel: the steps of a Pipeline, and the rows they make."""
+"""Pipelines: the transformers before a model, and the rows that they make of each training set.
+
+A Pipeline is split into its transformers and its last step. The transformers are fitted to the
+training rows of each fold, or once to all rows where users ask for that; they never see y then.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,9 @@ from everyfold.estimators.target_transforms import Warp
 from everyfold.io.moments import Moments, Scaling
 from everyfold.kernels.pairwise import Objects
 
+# Types of parameters that are compared and hashed as they are.
 _PLAIN = frozenset({type(None), bool, int, float, str, type})
+
 # A note on errors that scikit-learn counts as failures of a score, not of a fit.
 HELD_OUT = "The fit succeeded; only the rows that were held out could not be transformed."
 
@@ -91,7 +97,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Parts:
-    """A Pipeline taken apart: its transformers, its last step and the metadata that one gets."""
+    """The parts of a Pipeline: its transformers, its last step and the metadata that one gets."""
 
     steps: tuple[Step, ...]
     final: Estimator
@@ -128,17 +134,18 @@ class Parts:
 
     @property
     def ignores_y(self) -> bool:
-        """Whether all steps are known not to look at y, whatever it is."""
+        """Whether all steps are known not to use y, whatever it is."""
         return all(_is_blind(step.transformer) for step in self.steps)
 
 
+# Packages of scikit-learn whose transformers do not use y.
 _BLIND = ("preprocessing", "decomposition", "impute", "random_projection", "kernel_approximation")
 
 
 def _is_blind(transformer: Estimator) -> bool:
     """Whether a transformer is one of scikit-learn's that are fitted to the rows alone."""
-    library, _, room = type(transformer).__module__.partition(".")
-    is_known = library == "sklearn" and room.split(".")[0] in _BLIND
+    library, _, module = type(transformer).__module__.partition(".")
+    is_known = library == "sklearn" and module.split(".")[0] in _BLIND
     return is_known and not _needs_y(transformer)
 
 

@@ -1,4 +1,8 @@
-"""From estimators, scikit-learn's or ours, to the library's own words."""
+"""Estimators, scikit-learn's or ours, read as a :class:`~everyfold.estimators.model.Model`.
+
+:func:`read_estimator` finds loss, kernel, ridge and intercept that an estimator stands for. What
+folds cannot be computed for without refits is refused here, with the parameter that is the reason.
+"""
 
 from __future__ import annotations
 
@@ -220,8 +224,7 @@ def _ridge_cv(estimator: Estimator) -> Model:
 #
 # Beyond it lbfgs, newton-cg and newton-cholesky stop at different points with any ``tol``: on 150
 # rows of breast cancer from C = 1e11 on, where classes are separable, and below C = 1e-14, where
-# the
-# penalty is all that is left of the objective. Their own refits decide there.
+# the penalty is all that is left of the objective. Their own refits decide there.
 _LOGISTIC_RANGE = 1e-12, 1e10
 
 
@@ -355,7 +358,7 @@ def read_estimator(estimator: Estimator) -> Model:
 
 
 def takes_sources(estimator: Estimator) -> bool:
-    """Whether an estimator, or the twin of its model, can be fitted to a source of rows."""
+    """Whether an estimator, or ours with the same model, can be fitted to a source of rows."""
     return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
 
 

@@ -1,4 +1,7 @@
-"""What scikit-learn's own ``fit`` would refuse, found before any work."""
+"""Parameters that scikit-learn's own ``fit`` would refuse, found before any work.
+
+A search never calls ``fit`` for most candidates, so that nothing else would validate them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,7 @@ from everyfold.estimators.model import original
 from everyfold.estimators.targets import Target
 from everyfold.kernels import check_precomputed
 
+# Types of parameters that are compared as they are; of others only the number of dimensions is.
 _SCALARS = (type(None), bool, int, float, str, np.generic)
 
 

@@ -1,4 +1,8 @@
-"""How candidates are judged. Criteria ask a Response; they never factorise."""
+"""How held-out predictions are computed: one class for each method of cross-validation.
+
+Methods ask a :class:`~everyfold.operators.response.Response` for what they need of the kernel; they
+never factorise a matrix themselves.
+"""
 
 from everyfold.crossval.base import Closed, CrossValMethod, InexactWarning, OutOfFold
 from everyfold.crossval.closed_form import ClosedFormCV

@@ -46,7 +46,7 @@ _STEPS = 30
 # Its last steps, of a factorisation each, took a seventh of a search of 800 rows.
 _ROUGH = 1e-3
 
-# Of conjugate gradients in a Newton step; most need two or three.
+# Steps of conjugate gradients in a Newton step, of a product each; most need two or three.
 _PRODUCTS = 40
 
 # How far a Newton equation is solved at least, relative to what is left.
@@ -62,12 +62,13 @@ _OVERSHOOT, _HALVINGS = 0.1, 12
 # every product.
 _EXPLICIT = 20
 
-# Of an array over rows and folds, 16 MB; up to ``ARRAYS`` exist at a time.
+# Entries of an array over rows and folds, 16 MB; up to ``ARRAYS`` exist at a time.
 ENTRIES = 2_000_000
 
 # 17 to 20 were measured (peak of traced memory, 800 and 1500 rows, 300 and 400 folds).
 ARRAYS = 20
 
+# The relative rounding of a term of f = K a.
 _ROUNDING = 4.0 * EPS
 
 

@@ -1,4 +1,9 @@
-"""What a criterion is: a judge of candidates that factorises nothing itself."""
+"""What a method of cross-validation is, and the record of held-out predictions that it gives.
+
+:class:`CrossValMethod` predicts every held-out row, so that any metric applies; :class:`Closed` is
+one number without folds. :class:`OutOfFold` has the predictions of one ridge, with what is known of
+their precision.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +26,12 @@ from everyfold.operators.gram import FoldErrors
 from everyfold.operators.response import StructureError
 from everyfold.solvers import Problem
 
-# A value whose estimated relative rounding error exceeds this is not called exact.
+# A value whose estimated relative rounding error exceeds this is not called exact: the condition
+# number of its system times the rounding of float64.
 TRUSTED_ERROR = 1e-6
 
-_ROUNDING = 10.0 * EPS  # of a sum of many terms
+# The relative rounding of a sum of many terms.
+_ROUNDING = 10.0 * EPS
 
 
 class InexactWarning(UserWarning):
@@ -128,7 +135,7 @@ class OutOfFold:
                 values[folds.bounds[i] : folds.bounds[i + 1]] = own
         return cls(values, exact, radius, condition)
 
-    def apart(self, merged: Merged) -> OutOfFold:
+    def unmerge(self, merged: Merged) -> OutOfFold:
         """The record of the original folds, from that of folds merged by equal training sets."""
         of = merged.numbers
         return replace(
@@ -180,7 +187,7 @@ def is_trusted(condition: float) -> bool:
 
 
 class CrossValMethod(ABC):
-    """A criterion that predicts every held-out row, so that any metric applies."""
+    """A method of cross-validation that predicts every held-out row, so that any metric applies."""
 
     ability: ClassVar[type] = SupportsResponse
     """What an operator must be able to do."""
@@ -192,7 +199,7 @@ class CrossValMethod(ABC):
     """Whether it does what refits do, each from the solution on all rows, so that it is quicker."""
 
     def with_threads(self, threads: int) -> Self:
-        """The same criterion with this many threads, if it starts threads itself."""
+        """The same method with this many threads, if it starts threads itself."""
         return self
 
     @property

@@ -100,7 +100,7 @@ class ClosedFormCV(CrossValMethod):
         if operator.outline.predicts_by_split:
             raise ValueError(
                 "models of this operator predict by another matrix than they are fitted with "
-                "(predicts_with='kernel'), so no single fit tells held-out values; use Refit"
+                "(predicts_with='kernel'), so a single fit has no held-out values; use Refit"
             )
         if not problem.loss.has_constant_curvature:
             yield from self._without_closed_form(problem, operator, ridges, folds)
@@ -298,7 +298,7 @@ class InnerLeaveOneOut(FoldSolver[None]):
     Parameters
     ----------
     choices : tuple of float
-        The ridges to choose from; the ``ridges`` of ``solve`` are not looked at.
+        The ridges to choose from; the ``ridges`` of ``solve`` are not used.
     """
 
     choices: tuple[float, ...]

@@ -30,9 +30,11 @@ from everyfold.operators.base import SupportsMatmul, having
 from everyfold.operators.iterative import Preconditioner
 from everyfold.solvers import Problem
 
-# Bytes that all blocks of an iteration may take together.
+# Bytes that all blocks of an iteration may take together. More columns at a time make better use of
+# each product with the kernel.
 MEMORY = 512e6
 
+# Arrays of the size of the solutions that exist during an iteration.
 _BLOCKS = 12
 
 
@@ -456,9 +458,9 @@ class _Block:
         Z = self._precondition()
         rz, rr = _dots(self.R, Z), _dots(self.R, self.R)
         # A preconditioner that rounding has made indefinite does not lead downhill.
-        lost = ~(rz > 0.0)
-        Z.T[lost], rz[lost] = self.R.T[lost], rr[lost]
-        moves &= ~lost
+        failed = ~(rz > 0.0)
+        Z.T[failed], rz[failed] = self.R.T[failed], rr[failed]
+        moves &= ~failed
         beta = np.divide(rz, self._rz, out=np.zeros_like(rz), where=moves)
         self.P *= beta
         self.P += Z

@@ -1,4 +1,8 @@
-"""Every fold of a low-rank kernel from sums over the rows that folds hold out."""
+"""Every fold of a low-rank kernel from sums over the rows that folds hold out.
+
+The Gram matrix of a training set is that of all rows without those of its fold, so that no fold
+reads the rows again, and the rows need not be in memory.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,7 @@ class GramCV(CrossValMethod):
     ----------
     is_enough : bool
         Whether the sums of squared errors of folds, which follow from the same sums, are all that
-        is asked for. Values are then made only where these errors have lost their digits.
+        is asked for. Values are then made only where these errors have too few digits left.
 
     Notes
     -----

@@ -30,6 +30,8 @@ from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, sol
 # Up to this many folds the certificate is worked out by default; it costs a product for each.
 CERTIFIED_FOLDS = 100
 
+# Forces that differ by less than this share of the largest are equal: the row is still on the piece
+# of its loss that the step assumed.
 _SAME_PIECE = 1e-9
 
 

@@ -21,7 +21,7 @@ from everyfold.folds import Folds
 from everyfold.linalg.symmetric import EPS
 from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
-from everyfold.solvers import Fit, Problem, solve_path
+from everyfold.solvers import Problem, solve_path
 
 # What a solver makes once for all training sets.
 Shared = TypeVar("Shared")
@@ -81,7 +81,7 @@ class FoldSolver(CrossValMethod, Generic[Shared]):
         ----------
         problems : sequence of Problem
             Over all rows: one, or one for each pair of classes; their columns follow one another.
-        part : Part
+        part : TrainTestKernel
         ridges : sequence of float
         shared : object
             What ``begin`` gave.
@@ -188,7 +188,7 @@ def fit_parts(
     ----------
     solver : FoldSolver
     problems : sequence of Problem
-    operator : Splits
+    operator : SupportsSplit
     ridges : sequence of float
     folds : Folds
     threads : int, default=1
@@ -201,82 +201,73 @@ def fit_parts(
     """
     table = _Answers(folds, len(ridges), sum(problem.y.shape[1] for problem in problems))
     shared = solver.begin(problems, operator, ridges)
-    task = _Stage(solver, problems, operator, ridges, shared, list(range(len(ridges))))
-    _loop(task, table, threads)
+    everything = list(range(len(ridges)))
+    _run_stage(solver, problems, operator, ridges, shared, everything, table, threads)
     stage = solver.next_stage(problems, folds, table.records())
     if stage is not None:
         chosen = list(stage.chosen)
         table.is_exact &= ~table.is_unique  # one of many solutions was chosen, whatever the stage
         some = [ridges[k] for k in chosen]
-        _loop(_Stage(stage.solver, problems, operator, some, shared, chosen), table, threads)
+        _run_stage(stage.solver, problems, operator, some, shared, chosen, table, threads)
     return table.records()
 
 
-@dataclass(frozen=True)
-class _Stage(Generic[Shared]):
-    """One stage: some ridges, which have these numbers in the table."""
+def _run_stage(
+    solver: FoldSolver[Shared],
+    problems: Sequence[Problem],
+    operator: SupportsSplit,
+    ridges: Sequence[float],
+    shared: Shared,
+    numbers: Sequence[int],
+    table: _Answers,
+    threads: int,
+) -> None:
+    """Fit some ridges, which have these ``numbers`` in the table, in all folds."""
 
-    solver: FoldSolver[Shared]
-    problems: Sequence[Problem]
-    operator: SupportsSplit
-    ridges: Sequence[float]
-    shared: Shared
-    numbers: list[int]
-
-    def fold(self, i: int, table: _Answers) -> None:
+    def fit_fold(i: int) -> None:
         """All ridges of a fold together; if that fails, each alone."""
-        fold = table.folds[i]
+        fold, known = table.folds[i], table.coefs.get(i)
+        start = None if known is None else known[list(numbers)]
         part: TrainTestKernel | None = None
-        pending = [list(range(len(self.ridges)))]
+        pending = [list(range(len(ridges)))]
         while pending:
             some = pending.pop()
             try:
-                part = part or self.operator.split(fold.train, fold.test)
-                answer = self._solve(part, some, table.coefs.get(i))
+                part = part or operator.split(fold.train, fold.test)
+                begin = None if start is None else start[some]
+                answer = solver.solve(problems, part, [ridges[j] for j in some], shared, begin)
             except (MemoryError, StructureError):
-                raise
+                raise  # these concern all folds
             except Exception as error:
                 if len(some) > 1:
                     pending += [[j] for j in some]
                 else:
-                    table.failures[self.numbers[some[0]]][i] = Failure.caught(error)
+                    table.failures[numbers[some[0]]][i] = Failure.caught(error)
                 continue
             for entry, j in enumerate(some):
-                table.put(i, self.numbers[j], answer, entry, part.noise)
-            if answer.coef is not None and len(some) == len(self.ridges):
+                table.put(i, numbers[j], answer, entry, part.noise)
+            if answer.coef is not None and len(some) == len(ridges):
                 table.coefs[i] = answer.coef
 
-    def _solve(self, part: TrainTestKernel, some: Sequence[int], known: Array | None) -> FoldAnswer:
-        ridges = [self.ridges[j] for j in some]
-        start = None if known is None else known[[self.numbers[j] for j in some]]
-        return self.solver.solve(self.problems, part, ridges, self.shared, start)
-
-
-def _loop(task: _Stage[Shared], table: _Answers, threads: int) -> None:
-    """All folds; compiled solvers work in threads while this one waits for signals.
-
-    A signal that came while compiled code calls back would be lost in this thread.
-    """
-    numbers = range(len(table.folds))
-    if not task.solver.uses_threads:
-        for i in told(numbers):
-            task.fold(i, table)
+    folds = range(len(table.folds))
+    if not solver.uses_threads:
+        for i in told(folds):
+            fit_fold(i)
         return
+    # Compiled solvers work in threads while this one waits for signals: one that came while
+    # compiled code calls back would be missed here.
     with ThreadPoolExecutor(max_workers=threads) as pool:
-        futures = [pool.submit(task.fold, i, table) for i in numbers]
+        futures = [pool.submit(fit_fold, i) for i in folds]
         try:
             for future in told(futures):
                 future.result()
         except BaseException:
-            task.solver.cancel(task.shared)
+            solver.cancel(shared)
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-# -- Refitting: the criterion everything else is measured against, and at times the cheapest ------
-
-
-# By problem and ridge.
+# Solutions on all rows, by problem and ridge.
 Starts = list[dict[float, Solution]]
 
 
@@ -357,38 +348,27 @@ class Refit(FoldSolver[Starts | None]):
         if problem.loss.has_constant_curvature:
             rhos = [problem.rho(ridge, problem.n_counted) for ridge in ridges]
             return part.operator.solutions(problem.quadratic, rhos, self.route, self.precision)
-        return _side_by_side(list(self._fits(problem, part, ridges, starts)))
-
-    def _fits(
-        self,
-        problem: Problem,
-        part: TrainTestKernel,
-        ridges: Sequence[float],
-        starts: Mapping[float, Solution] | None,
-    ) -> Iterator[Fit]:
         if starts is None:
-            yield from solve_path(problem, part.operator, ridges, self.route)
-            return
-        for ridge in ridges:
-            start = starts[ridge]
-            coef = part.operator.inherit(start.coef, part.train)
-            begin = Solution(coef, start.intercept)
-            yield from solve_path(problem, part.operator, [ridge], start=begin)
-
-
-def _side_by_side(fits: Sequence[Fit]) -> RidgeModels:
-    """The solutions of fits, with an infinite condition number where one did not converge.
-
-    What rounding leaves of tiny forces counts as if it came from a system as ill-conditioned.
-    """
-    conditions = [max(fit.condition, fit.resolution / EPS) for fit in fits]
-    return RidgeModels(
-        np.stack([fit.solution.coef for fit in fits]),
-        np.stack([fit.solution.intercept for fit in fits]),
-        np.array(
-            [
-                condition if fit.is_converged else np.inf
-                for condition, fit in zip(conditions, fits, strict=True)
+            fits = list(solve_path(problem, part.operator, ridges, self.route))
+        else:
+            begins = [
+                Solution(part.operator.inherit(own.coef, part.train), own.intercept)
+                for own in (starts[ridge] for ridge in ridges)
             ]
-        ),
-    )
+            fits = [
+                next(solve_path(problem, part.operator, [ridge], start=begin))
+                for ridge, begin in zip(ridges, begins, strict=True)
+            ]
+        # What rounding leaves of tiny forces counts as if it came from a system as
+        # ill-conditioned; a fit that did not converge has an infinite condition number.
+        conditions = [max(fit.condition, fit.resolution / EPS) for fit in fits]
+        return RidgeModels(
+            np.stack([fit.solution.coef for fit in fits]),
+            np.stack([fit.solution.intercept for fit in fits]),
+            np.array(
+                [
+                    condition if fit.is_converged else np.inf
+                    for condition, fit in zip(conditions, fits, strict=True)
+                ]
+            ),
+        )

@@ -1,10 +1,15 @@
-"""libsvm's own machines: the path of C through every training set."""
+"""Cross-validation of SVC and SVR: the path of C through every training set.
+
+:class:`FoldPaths` solves libsvm's own problem for every fold and every C in compiled code, and asks
+libsvm itself where it alone decides between many solutions. The other classes are leave-one-out and
+approximations of it: :class:`SVMLooByStep`, :class:`SVMLooByRefit` and :class:`SmoothedSVMSteps`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from sklearn.svm import SVC, SVR
@@ -24,7 +29,6 @@ from everyfold.crossval.svm_loo import (
     is_decided,
     most_noise,
     rounding,
-    solve_paths,
     tips,
     unit_of,
 )
@@ -35,17 +39,18 @@ from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths
+from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair_paths, svm_paths
 
 # Width over which kinks are rounded for steps of folds, in the unit of the loss: 1 for labels, the
-# standard deviation of y for numbers.
+# standard deviation of y for numbers (docs/mathematics.md, §7). What is found is an approximation
+# by this width, and never called exact.
 SMOOTHING = 0.05
 
 # How much looser than libsvm's the tolerance of a fit may be that rows are only left out of.
 LOOSER = 10.0
 
-
-# Where C times the largest entry of the kernel is above this, its last digits turn labels.
+# Where C times the largest entry of the kernel is above this, its last digits turn labels: the
+# kernel is made in float64 and rounded, as libsvm does, in place of being made in float32.
 STEEP = 1e3
 
 # Kernels whose smallest entry is above this share of the largest are read without a constant.
@@ -54,9 +59,7 @@ STEEP = 1e3
 NEARLY_CONSTANT = 0.9
 
 _INDEFINITE = "libsvm on the kernel, a fit each, since it is not positive semi-definite"
-
-
-_COMPILED, _SINGLES = ("everyfold.svm.core.drivers",), ("everyfold.svm.core.drivers",)
+_COMPILED = ("everyfold.svm.core.drivers",)
 
 
 class IndefiniteError(ValueError):
@@ -172,11 +175,9 @@ class FoldPaths(FoldSolver[_Shared]):
             return FoldAnswer(np.stack(values, axis=2), unknown, exact, words=_INDEFINITE)
         if len(problems) > 1:
             return self._pairs(problems, part, ridges, shared)
-        if shared.kernel is not None:
-            return self._on_all_rows(problems[0], part, ridges, shared, start)
-        return self._on_training_rows(problems[0], part, ridges, shared)
+        return self._one_problem(problems[0], part, ridges, shared, start)
 
-    def _on_all_rows(
+    def _one_problem(
         self,
         problem: Problem,
         part: TrainTestKernel,
@@ -184,26 +185,64 @@ class FoldPaths(FoldSolver[_Shared]):
         shared: _Shared,
         start: Array | None,
     ) -> FoldAnswer:
-        """Rows outside the training set take part with a bound of 0."""
-        inside = problem.restrict(part.train)
-        bounds = np.zeros(problem.n)
-        np.add.at(bounds, part.train, multiples(inside))
-        y = problem.y[:, 0]
-        assert isinstance(shared.kernel, Kernel32)
-        task = _TrainingSet(
-            problem, inside, part, y, bounds, shared.kernel, shared.stop, is_whole=True
-        )
-        return self._solve(task, ridges, start)
+        """Solve a training set, and have libsvm's own values where b may be many things.
 
-    def _on_training_rows(
-        self, problem: Problem, part: TrainTestKernel, ridges: Sequence[float], shared: _Shared
-    ) -> FoldAnswer:
-        """The training set has a kernel of its own; a product predicts its test rows."""
-        inside = problem.restrict(part.train)
-        y, bounds = inside.y[:, 0], multiples(inside)
-        kernel = self._single(having(part.operator, DenseMatrix), ridges)
-        task = _TrainingSet(problem, inside, part, y, bounds, kernel, shared.stop, is_whole=False)
-        return self._solve(task, ridges, None)
+        That is where no support vector is free, and where most held-out values are within the
+        tolerance of 0, as on a kernel near the identity: their signs are those of b's last digits.
+        """
+        inside, kernel = problem.restrict(part.train), shared.kernel
+        assert not isinstance(kernel, ClassKernel)
+        is_whole = kernel is not None
+        if kernel is not None:
+            # Rows outside the training set take part with a bound of 0: their values come along.
+            y, bounds = problem.y[:, 0], np.zeros(problem.n)
+            np.add.at(bounds, part.train, multiples(inside))
+        else:
+            # The training set has a kernel of its own; a product predicts its test rows.
+            y, bounds, start = inside.y[:, 0], multiples(inside), None
+            kernel = self._single(having(part.operator, DenseMatrix), ridges)
+
+        def solve(Cs: Array, tol: float, start: Array | None) -> tuple[PathResults, Array, Array]:
+            """The paths, their coefficients, (Cs, rows), and the values of test rows."""
+            paths = svm_paths(
+                kernel,
+                y,
+                Cs,
+                bounds[None],
+                epsilon=problem.loss.tube,
+                tol=tol,
+                start=None if start is None else start[None],
+                keep_coef=True,
+                stop=shared.stop,
+            )
+            assert paths.coef is not None
+            coef = paths.coef[0]
+            if is_whole:
+                return paths, coef, paths.decision[0][:, part.test]
+            return paths, coef, product(part.cross, coef.T).T + paths.intercept[0][:, None]
+
+        Cs = np.array([self._C(ridge) for ridge in ridges])
+        paths, coef, values = solve(Cs, self._tolerance, start)
+        sure = paths.converged[0]
+        loose: Mask = paths.play[0] > self._tolerance
+        undecided = _is_undecided(problem, values, self.tol)
+        if self._is_steep(ridges, kernel.diagonal):
+            sure &= rounding(kernel.diagonal, coef) <= most_noise(inside, self.tol)
+        for (k,) in self._close(problem, values, paths.spread[0]).tolist():
+            if not paths.converged[0, k] or loose[k] or undecided[k]:
+                continue  # more steps would not decide these
+            own, tol = slice(k, k + 1), finer(values[k], paths.spread[0, k], self.tol)
+            found, fine_coef, values[own] = solve(Cs[own], tol, coef[own])
+            error = max(found.violation[0, 0], rounding(kernel.diagonal, fine_coef)[0])
+            spread, play = found.spread[0, 0], found.play[0, 0]
+            sure[k] = is_decided(inside, values[k], error, spread, play)
+            loose[k] = play > self.tol
+        which = np.flatnonzero(loose | undecided)
+        if which.size:
+            some = [ridges[j] for j in which.tolist()]
+            values[which] = self._libsvm(problem, part, some)
+        kept, unknown = None if self.coarse is None else coef, np.full(len(Cs), np.nan)
+        return FoldAnswer(values[:, :, None], unknown, sure | loose, kept, ~loose)
 
     def _pairs(
         self,
@@ -240,7 +279,7 @@ class FoldPaths(FoldSolver[_Shared]):
         refined = {}
         for pair, j in self._close(problems[0], held, paths.spread).tolist():
             if sure[pair, j] and not (loose[pair, j] or undecided[pair, j]):
-                tol, own = finer(held[pair, j], paths.spread[pair, j], self.tol), placed.alone(pair)
+                tol, own = finer(held[pair, j], paths.spread[pair, j], self.tol), placed.only(pair)
                 found = pair_paths(kernel.kernel, own, [Cs[j]], tol=tol, stop=stop)
                 refined[pair, j], paths.coef[j, pairs.entries(pair)] = found, found.coef[0]
                 paths.intercept[pair, j] = found.intercept[0, 0]
@@ -263,7 +302,7 @@ class FoldPaths(FoldSolver[_Shared]):
         return FoldAnswer(values, np.full(k, np.nan), exact, None, ~np.any(loose, axis=0))
 
     def _are_precise(self, pairs: TrainingPairs, diagonal: Array, coef: Array) -> Mask:
-        """Whether values of each pair are, (pairs, Cs): one bound for all tells of nearly every."""
+        """Whether values of each pair are, (pairs, Cs): one bound for all serves nearly every."""
         size, starts = np.sqrt(np.abs(diagonal)), pairs.pairs.starts
         norms = np.sqrt(np.add.reduceat((coef * size) ** 2, starts[:-1], axis=1))
         precise: Mask = ROUNDING * float(size.max()) * norms.T <= NOISY * self.tol
@@ -277,18 +316,19 @@ class FoldPaths(FoldSolver[_Shared]):
         self, pairs: TrainingPairs, pair: int, kernel: ClassKernel, paths: PairPaths, loose: Mask
     ) -> None:
         """Libsvm's own coefficients and intercepts of a pair where the latter may be many."""
-        own, machine = pairs.entries(pair), Libsvm(self.tol, self.shrinking, self.raw)
+        own, libsvm = pairs.entries(pair), Libsvm(self.tol, self.shrinking, self.raw)
         rows, problem = pairs.pairs.rows[own], pairs.problem(pair)
         active = np.sort(rows)  # as the splitter has them
         K = kernel.kernel.double(pairs.places(kernel, active))
         for j in np.flatnonzero(loose).tolist():
-            fit = machine.fit(problem, active, K, paths.Cs[j])
+            fit = libsvm.fit(problem, active, K, paths.Cs[j])
             paths.coef[j, own] = fit.coef[np.searchsorted(active, rows)]
             paths.intercept[pair, j] = fit.intercept
 
     def _libsvm(self, problem: Problem, part: TrainTestKernel, ridges: Sequence[float]) -> Array:
-        machine = Libsvm(self.tol, self.shrinking, self.raw)
-        return machine.held_out(problem, part, [self._C(ridge) for ridge in ridges])
+        """The values of test rows by libsvm itself, (ridges, test rows)."""
+        libsvm = Libsvm(self.tol, self.shrinking, self.raw)
+        return libsvm.held_out(problem, part, [self._C(ridge) for ridge in ridges])
 
     @property
     def _tolerance(self) -> float:
@@ -306,46 +346,6 @@ class FoldPaths(FoldSolver[_Shared]):
     def _is_steep(self, ridges: Sequence[float], diagonal: Array) -> bool:
         return max(self._C(ridge) for ridge in ridges) * float(np.abs(diagonal).max()) > STEEP
 
-    def _solve(
-        self, task: _TrainingSet, ridges: Sequence[float], start: Array | None
-    ) -> FoldAnswer:
-        """Solve a training set, and have libsvm's own values where b may be many things.
-
-        That is where no support vector is free, and where most held-out values are within the
-        tolerance of 0, as on a kernel near the identity: their signs are those of b's last digits.
-        """
-        Cs = np.array([self._C(ridge) for ridge in ridges])
-        paths = task.paths(Cs, self._tolerance, None if start is None else start[None])
-        assert paths.coef is not None
-        values, coef, sure = task.held(paths), paths.coef[0], paths.converged[0]
-        loose: Mask = paths.play[0] > self._tolerance
-        undecided = _is_undecided(task.problem, values, self.tol)
-        if self._is_steep(ridges, task.kernel.diagonal):
-            sure &= rounding(task.kernel.diagonal, coef) <= most_noise(task.inside, self.tol)
-        for (k,) in self._close(task.problem, values, paths.spread[0]).tolist():
-            if paths.converged[0, k] and not (loose[k] or undecided[k]):
-                sure[k], loose[k] = self._refine(task, Cs, k, paths, values)
-        which = np.flatnonzero(loose | undecided)
-        if which.size:
-            some = [ridges[j] for j in which.tolist()]
-            values[which] = self._libsvm(task.problem, task.part, some)
-        kept, unknown = None if self.coarse is None else coef, np.full(len(Cs), np.nan)
-        return FoldAnswer(values[:, :, None], unknown, sure | loose, kept, ~loose)
-
-    def _refine(
-        self, task: _TrainingSet, Cs: Array, k: int, paths: PathResults, values: Array
-    ) -> tuple[bool, bool]:
-        """Solve one C finer; whether its values are decided now, and whether b may be many."""
-        assert paths.coef is not None
-        own = slice(k, k + 1)
-        tol = finer(values[k], paths.spread[0, k], self.tol)
-        found = task.paths(Cs[own], tol, paths.coef[:, own])
-        assert found.coef is not None
-        values[own] = task.held(found)
-        error = max(found.violation[0, 0], rounding(task.kernel.diagonal, found.coef[0])[0])
-        spread, play = found.spread[0, 0], found.play[0, 0]
-        return is_decided(task.inside, values[k], error, spread, play), play > self.tol
-
     def _close(self, problem: Problem, values: Array, spread: Array) -> Index:
         """Where values differ so little that the tolerance is seen in what is asked for.
 
@@ -357,33 +357,6 @@ class FoldPaths(FoldSolver[_Shared]):
         if self.reads_signs and problem.loss.is_margin:
             is_close &= np.abs(values).min(axis=-1, initial=np.inf) < FLAT * self.tol
         return np.argwhere(is_close)
-
-
-@dataclass(frozen=True)
-class _TrainingSet:
-    """A training set on a kernel of its own rows, or of the whole data."""
-
-    problem: Problem
-    inside: Problem
-    part: TrainTestKernel
-    y: Array
-    bounds: Array
-    kernel: Kernel32
-    stop: Stop
-    is_whole: bool
-
-    def paths(self, Cs: Array, tol: float, start: Array | None) -> PathResults:
-        given = self.inside, self.kernel, self.y, Cs, self.bounds[None], tol
-        return solve_paths(*given, start=start, keep=True, stop=self.stop)
-
-    def held(self, paths: PathResults) -> Array:
-        """The values of test rows, by C."""
-        assert paths.coef is not None
-        if self.is_whole:
-            values: Array = paths.decision[0][:, self.part.test]
-        else:
-            values = product(self.part.cross, paths.coef[0].T).T + paths.intercept[0][:, None]
-        return values
 
 
 def _kernel32(operator: DenseMatrix, is_steep: bool, *, is_made: bool) -> Kernel32:
@@ -484,7 +457,7 @@ class SVMLooByStep(CrossValMethod):
     tol: float
     width: float = single.SMOOTHING
     """Over which the kink of the loss is smoothed, in standard deviations of y (1 for labels)."""
-    compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
+    compiled: ClassVar[tuple[str, ...]] = _COMPILED
 
     def evaluate(
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
@@ -495,7 +468,8 @@ class SVMLooByStep(CrossValMethod):
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
         y, bounds = problem.y[:, 0], problem.w[None]
-        paths = solve_paths(problem, kernel, y, Cs, bounds, LOOSER * self.tol, keep=True)
+        tol, tube = LOOSER * self.tol, problem.loss.tube
+        paths = svm_paths(kernel, y, Cs, bounds, epsilon=tube, tol=tol, keep_coef=True)
         check_fits(paths)
         records = single.hold_out_by_steps(
             problem, matrix, Cs, paths, folds, kernel, width=self.width
@@ -527,7 +501,7 @@ class SVMLooByRefit(CrossValMethod):
     threads: int = 1
 
     uses_threads: ClassVar[bool] = True
-    compiled: ClassVar[tuple[str, ...]] = (*_COMPILED, *_SINGLES)
+    compiled: ClassVar[tuple[str, ...]] = _COMPILED
     starts_from_all: ClassVar[bool] = True
 
     def with_threads(self, threads: int) -> SVMLooByRefit:
@@ -544,10 +518,10 @@ class SVMLooByRefit(CrossValMethod):
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
         found = hold_out_by_refits(problem, kernel, Cs, folds, tol=self.tol, threads=self.threads)
         for ridge, record, is_precise in zip(ridges, *found, strict=True):
-            exact = self._settled(problem, matrix, ridge, folds, record)
+            exact = self._with_unsure_rows_refitted(problem, matrix, ridge, folds, record)
             yield replace(exact, is_exact=exact.is_exact & is_precise)
 
-    def _settled(
+    def _with_unsure_rows_refitted(
         self,
         problem: Problem,
         matrix: DenseMatrix,
@@ -614,7 +588,8 @@ class SmoothedSVMSteps(CrossValMethod):
             return None
         Cs = _penalties(problem, ridges)
         y, bounds = problem.y[:, 0], problem.w[None]
-        paths = solve_paths(problem, operator.K, y, Cs, bounds, self.tol, keep=True)
+        tube = problem.loss.tube
+        paths = svm_paths(operator.K, y, Cs, bounds, epsilon=tube, tol=self.tol, keep_coef=True)
         assert paths.coef is not None
         return tuple(
             Solution(paths.coef[0, k][:, None], paths.intercept[0, [k]]) for k in range(len(Cs))
@@ -651,14 +626,14 @@ class TrainingPairs:
 
     Attributes
     ----------
-    part : Part
+    part : TrainTestKernel
     problems : sequence of Problem
         Those of all pairs, on all rows.
     codes : int array
         The class of each training row.
     numbers : int array
         Which of all pairs these are.
-    pairs : Pairs
+    pairs : PairProblems
         Their training rows, by their place among all, one class after the other.
     """
 
@@ -743,7 +718,7 @@ def _link(part: TrainTestKernel) -> Array:
     return having(part.parent, DenseMatrix).K[part.test]
 
 
-# -- libsvm itself, for what no other solver can tell: its own choice among many solutions --------
+# -- libsvm itself, where one of many solutions is its own choice ---------------------------------
 
 
 class RawLibsvm(Protocol):
@@ -798,13 +773,9 @@ class Libsvm:
         options = {"C": C, "tol": self.tol, "shrinking": self.shrinking}
         if problem.loss.tube is None:
             return self._classification(problem, active, K, options)
-        options["epsilon"] = problem.loss.tube
-        return self._regression(problem, active, K, options)
-
-    def _regression(self, problem: Problem, active: Index, K: Array, options: Params) -> LibsvmFit:
-        machine = SVR(kernel="precomputed", **options)
-        machine.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
-        return _read(machine, len(active), 1.0)
+        svr = SVR(kernel="precomputed", epsilon=problem.loss.tube, **options)
+        svr.fit(K, problem.y[active, 0], sample_weight=problem.sample_weight[active])
+        return LibsvmFit.of(svr, len(active), 1.0)
 
     def _classification(
         self, problem: Problem, active: Index, K: Array, options: Params
@@ -821,15 +792,12 @@ class Libsvm:
         sign, weights = float(y[np.argmax(codes)]), problem.sample_weight[active]
         if self.raw is not None:
             is_larger = (codes == present[1]).astype(np.float64)
-            return _unpack(
-                self.raw.classify(K, is_larger, weights, factors[present], options),
-                len(active),
-                sign,
-            )
+            found = self.raw.classify(K, is_larger, weights, factors[present], options)
+            return LibsvmFit.read(found, len(active), sign)
         by_class = {code: factors[code] for code in present}
-        machine = SVC(class_weight=by_class, kernel="precomputed", **options)
-        machine.fit(K, codes, sample_weight=weights)
-        return _read(machine, len(active), sign)
+        svc = SVC(class_weight=by_class, kernel="precomputed", **options)
+        svc.fit(K, codes, sample_weight=weights)
+        return LibsvmFit.of(svc, len(active), sign)
 
 
 @dataclass(frozen=True)
@@ -840,17 +808,19 @@ class LibsvmFit:
     intercept: float
     is_converged: bool
 
+    @classmethod
+    def of(cls, svm: SVC | SVR, n: int, sign: float) -> LibsvmFit:
+        """Read a fitted estimator; libsvm's values times ``sign`` are ours."""
+        found = svm.support_, svm.dual_coef_[0], float(svm.intercept_[0]), svm.fit_status_ == 0
+        return cls.read(found, n, sign)
 
-def _read(machine: Any, n: int, sign: float) -> LibsvmFit:
-    found = machine.support_, machine.dual_coef_[0], float(machine.intercept_[0])
-    return _unpack((*found, machine.fit_status_ == 0), n, sign)
-
-
-def _unpack(found: tuple[Index, Array, float, bool], n: int, sign: float) -> LibsvmFit:
-    support, own, b, is_converged = found
-    coef = np.zeros(n)
-    coef[support] = sign * own
-    return LibsvmFit(coef, sign * b, is_converged)
+    @classmethod
+    def read(cls, found: tuple[Index, Array, float, bool], n: int, sign: float) -> LibsvmFit:
+        """From support vectors, their coefficients, b, and whether libsvm came to its end."""
+        support, own, b, is_converged = found
+        coef = np.zeros(n)
+        coef[support] = sign * own
+        return cls(coef, sign * b, is_converged)
 
 
 def _kernel(part: TrainTestKernel, active: Index) -> Array:

@@ -1,4 +1,10 @@
-"""Leave-one-out of libsvm's machines: steps from the fit on all rows, and refits of some rows."""
+"""Leave-one-out of SVC and SVR: steps from the fit on all rows, and refits of some rows.
+
+:func:`hold_out_by_steps` approximates every held-out value by one step from the solution on all
+rows and refits the few rows whose sign that leaves in doubt. :func:`hold_out_by_refits` refits each
+support vector to libsvm's tolerance. The functions between them say when values are precise enough
+to be called exact; folds of several rows (:mod:`everyfold.crossval.svm`) use them as well.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from everyfold._typing import Array, Index, Params
+from everyfold._typing import Array, Index
 from everyfold.crossval.base import OutOfFold
 from everyfold.folds import Folds
 from everyfold.linalg.spans import NestedSpans
@@ -19,52 +25,74 @@ from everyfold.operators import DenseMatrix
 from everyfold.solvers import DidNotConvergeError, Problem
 from everyfold.svm.kernel32 import Kernel32
 from everyfold.svm.leave_one_out import (
-    RowRefits,
     RowRemovals,
-    epsilon_held_out,
-    epsilon_refits,
-    hinge_held_out,
-    hinge_refits,
+    held_out_values,
+    refit_without_rows,
 )
-from everyfold.svm.paths import Kernel, PathResults, Stop, epsilon_paths, hinge_paths
+from everyfold.svm.paths import PathResults, svm_paths
 
-# The width h over which the kink of the loss is rounded, in standard deviations of y.
+# -- Tuning: one step from the fit on all rows, as ``method="fast"`` asks for ---------------------
+# These trade time for sign errors of an approximation: none of them touches a value that is called
+# exact.
+
+# The width h over which the kink of the loss is taken as rounded, in standard deviations of y. The
+# wider, the more rows take part in the system of a step, and the more of those beyond the kink are
+# treated as if they could move freely.
 SMOOTHING = 0.1
 
-# A held-out value may be wrong by this share of what the other rows made up for.
+# A held-out value may be wrong by this share of what the other rows made up for: what a change of
+# their sides can spoil. A larger share refits more rows.
 DOUBT = 0.6
 
-# A margin y f(x) of at least this is never in doubt.
+# A margin y f(x) of at least this is never in doubt, whatever the share above says: every row in
+# doubt costs a refit.
 CLOSE = 0.1
 
-# A regression refits rows whose value may be wrong by this share of its root mean square error.
+# A regression refits rows whose value may be wrong by this share of its root mean square error:
+# smaller errors are not seen beside those that the model makes anyway.
 SEEN = 0.1
 
-# Rows this near to their kink may change sides when a row in doubt is left out.
+# Rows this near to their kink, in the unit of ``SMOOTHING``, may change sides when a row in doubt
+# is left out. The refit copies the kernel of just these, and its pair steps cost as many numbers.
 REACH = 0.5
 
-# The tolerance of a regression fitted without a row, in standard deviations of y.
+# The tolerance of a regression fitted without a row, in standard deviations of y; far below
+# ``SEEN``, and loose enough for a short refit.
 PRECISION = 0.005
 
-# Cs share a factorisation if this adds at most this share of rows to those at the kink of each.
+# Pair steps of a regression without a row. It goes on to the end, since it has no sign that could
+# be certain before, and so is allowed three times as many as a classification.
+_REGRESSION_STEPS = 3000
+
+# Cs share a factorisation if this adds at most this share of rows to those at the kink of each:
+# more would cost more in the larger system than the factorisation that is saved.
 ALIKE = 0.1
 
-# A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii.
+# A row i is isolated if the sum of |K_ij| over all other rows is below this share of K_ii: nothing
+# makes up for it, so that it takes no part in a system.
 ISOLATED = 1e-3
 
 # Cs share a system if δ = 2h/C, what the rounding of the kink adds to the diagonal of the kernel,
-# differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii.
+# differs by at most a factor of STRETCH, or is at most STRETCH · STIFF · max K_ii: where δ is small
+# beside the kernel its size hardly matters.
 STRETCH, STIFF = 20.0, 0.01
 
-# Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows).
+# Rows at a bound that are treated as free: at most max(FEW, SHARE · number of free rows). Where C
+# is small nearly all rows of a class are within any width of the kink, and a system of all of them
+# would cost the cube of their number.
 FEW, SHARE = 30, 0.3
 
-# Values whose standard deviation is below FLAT tolerances are solved to FINER of it.
+# The least δ, as a share of the largest K_ii: the system stays well conditioned where C is huge.
+_LEAST_SOFTNESS = 1e-8
+
+# -- Tuning: when values of refits and folds may be called exact ----------------------------------
+
+# Values whose standard deviation is below FLAT tolerances are solved to FINER of it. libsvm's
+# tolerance is absolute: scores of closer values would depend on where the solver started.
 #
 # Ten times as much still moves R² by 3e-4 (70 rows of diabetes, a linear kernel, y with a standard
 # deviation of 77 tolerances). Each digit costs 10 to 30 % of the steps of the fit, and few at a
-# small
-# C (breast cancer, 569 rows).
+# small C (breast cancer, 569 rows).
 FLAT, FINER = 100.0, 1e-4
 
 # The share of that standard deviation, or of that of y in regression, by which such values may be
@@ -77,15 +105,16 @@ DECIDED = 0.01
 # unscaled columns, of which libsvm's rounding is the same, still agree with it.
 NOISY = 50.0
 
-ROUNDING = 6e-8  # of an entry of the kernel in float32, relative
+# The relative rounding of an entry of the kernel in float32, as libsvm keeps it.
+ROUNDING = 6e-8
 
-_PIN = 1e-8
-_EQUAL = 1e-9  # sums of bounds that differ by less, relative to them, are equal
+# Sums of bounds that differ by less, relative to them, are equal: they are sums in floating point.
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
-class _Machine:
-    """The solution of one C on all rows."""
+class _FullFit:
+    """The SVM of one C, fitted to all rows."""
 
     problem: Problem
     C: float
@@ -137,9 +166,9 @@ class _Machine:
         """δ = 2h/C, added to the diagonal of the kernel of rows at the kink."""
         # A kink rounded over h has the curvature 1/2h, which counts C times.
         # Where C is huge, δ is kept large enough for the system to stay well conditioned.
-        return max(2.0 * self.width / self.C, _PIN * self.scale)
+        return max(2.0 * self.width / self.C, _LEAST_SOFTNESS * self.scale)
 
-    def is_as_soft_as(self, other: _Machine) -> bool:
+    def is_as_soft_as(self, other: _FullFit) -> bool:
         """Whether both Cs may use one δ: it differs little between them, or is small."""
         return self.softness <= STRETCH * max(other.softness, STIFF * self.scale)
 
@@ -157,25 +186,6 @@ class _Machine:
         if np.count_nonzero(near) <= most:
             return free | near
         return free | (others < float(np.partition(others, most)[most]))
-
-
-def solve_paths(
-    problem: Problem,
-    kernel: Kernel,
-    y: Array,
-    Cs: Array,
-    bounds: Array,
-    tol: float,
-    *,
-    start: Array | None = None,
-    keep: bool = False,
-    stop: Stop | None = None,
-) -> PathResults:
-    """The compiled paths of a problem's loss."""
-    options: Params = {"tol": tol, "start": start, "keep_coef": keep, "stop": stop}
-    if problem.loss.tube is None:
-        return hinge_paths(kernel, y, Cs, bounds, **options)
-    return epsilon_paths(kernel, y, Cs, bounds, epsilon=problem.loss.tube, **options)
 
 
 def hold_out_by_steps(
@@ -203,7 +213,7 @@ def hold_out_by_steps(
     problem : Problem
     operator : DenseMatrix
     Cs : array of shape (n_C,)
-    paths : FoldPaths
+    paths : PathResults
         One fold that holds nothing out, with its coefficients.
     folds : Folds
         Single rows.
@@ -228,17 +238,27 @@ def hold_out_by_steps(
     assert paths.coef is not None
     full = zip(paths.decision[0], paths.coef[0], paths.intercept[0], strict=True)
     width, scale = width * unit_of(problem), float(np.abs(operator.diagonal()).max())
-    machines = [
-        _Machine(problem, C, u, a, float(b), width, scale)
+    fits = [
+        _FullFit(problem, C, u, a, float(b), width, scale)
         for C, (u, a, b) in zip(Cs, full, strict=True)
     ]
-    spans = _spans(machines, operator)
-    first = _first_alike(machines)
-    held = {k: machines[k].u - machines[k].a * spans[k][0] for k in sorted(set(first))}
+    # Where no row is at the kink, none makes up for the one that is held out; where the removal of
+    # no row matters, neither does its span. Those keep K_ii.
+    spans = {k: (operator.diagonal(), 1.0) for k in range(len(fits))}
+    isolated = operator.isolated(ISOLATED)
+    for chain in _chains(fits):
+        members = [(k, fits[k], rows) for k, rows in chain]
+        spans |= _spans_of_chain(members, operator, isolated)
+    first = _first_alike(fits)
+    held = {k: fits[k].u - fits[k].a * spans[k][0] for k in sorted(set(first))}
     if kernel is not None:
-        _refit_doubtful(problem, kernel, {k: machines[k] for k in held}, held)
-    rows = folds.test_rows
-    return [_record(held[k], spans[k][1], rows) for k in first]
+        _refit_doubtful(problem, kernel, {k: fits[k] for k in held}, held)
+    rows, nothing = folds.test_rows, np.full(len(folds.test_rows), np.nan)
+    conditions = {k: np.full(len(rows), spans[k][1]) for k in held}
+    return [
+        OutOfFold(held[k][rows][:, None], np.zeros(len(rows), bool), nothing, conditions[k])
+        for k in first
+    ]
 
 
 def hold_out_by_refits(
@@ -274,12 +294,13 @@ def hold_out_by_refits(
     -----
     **Cost** some hundred pair steps for each support vector at each C.
 
-    **Exact?** To ``tol``, where the bias has no more room than that; to ``FINER`` of the spread of
+    **Exact?** To ``tol``, where the bias is known to within that; to ``FINER`` of the spread of
     the values where this is less than ``FLAT`` tolerances, as it is for a small C.
     """
     y, w = problem.y[:, 0], problem.w
     rows = folds.test_rows
-    paths = solve_paths(problem, kernel, y, Cs, w[None], tol, keep=True)
+    tube = problem.loss.tube
+    paths = svm_paths(kernel, y, Cs, w[None], epsilon=tube, tol=tol, keep_coef=True)
     check_fits(paths)
     assert paths.coef is not None
     records, is_precise = [], []
@@ -287,16 +308,25 @@ def hold_out_by_refits(
         C, spread = Cs[[k]], float(paths.spread[0, k])
         fine = finer(paths.decision[0, k], spread, tol)
         start = paths.coef[:, [k]]
-        full = solve_paths(problem, kernel, y, C, w[None], fine, start=start, keep=True)
-        removal = _removals_of_support(full, float(C[0]), w, rows)
-        left = _refits(problem, kernel, removal, fine, threads)
+        full = svm_paths(kernel, y, C, w[None], epsilon=tube, tol=fine, start=start, keep_coef=True)
+        assert full.coef is not None
+        # Only support vectors change the fit when they are left out. Where none of them is free,
+        # the rows beyond the margin bound the interval of the bias, whose middle is taken.
+        a = full.coef[0, 0]
+        is_free = (a != 0.0) & (np.abs(a) < C[0] * w)
+        matters = np.flatnonzero(a if is_free.any() else w)
+        without_bias = full.decision[0, 0] - full.intercept[0, 0]
+        removal = RowRemovals(float(C[0]), a, without_bias, np.intersect1d(matters, rows), matters)
+        (left,) = refit_without_rows(
+            kernel, y, w, [removal], epsilon=tube, tol=fine, n_threads=threads
+        )
         values, violation = full.decision[0, 0].copy(), np.full(problem.n, full.violation[0, 0])
         values[removal.rows], violation[removal.rows] = left.values, left.violation
-        # Where no support vector is free, the violation is minus the room that the bias has.
+        # Where no support vector is free, the violation is minus the length of the
+        # interval that the bias may be anywhere in.
         is_exact = (violation <= fine) & (violation >= -tol)
         unknown = np.full(len(rows), np.nan)
         records.append(OutOfFold(values[rows][:, None], is_exact[rows], unknown, unknown))
-        assert full.coef is not None
         (noise,) = rounding(kernel.diagonal, full.coef[0])
         is_precise.append(
             is_decided(problem, values[rows], noise, float(full.spread[0, 0]))
@@ -304,18 +334,6 @@ def hold_out_by_refits(
             else bool(noise <= most_noise(problem, tol))
         )
     return records, is_precise
-
-
-def _refits(
-    problem: Problem, kernel: Kernel32, removal: RowRemovals, tol: float, threads: int
-) -> RowRefits:
-    options: Params = {"tol": tol, "n_threads": threads}
-    given = kernel, problem.y[:, 0], problem.w, [removal]
-    if problem.loss.tube is None:
-        (left,) = hinge_refits(*given, **options)
-    else:
-        (left,) = epsilon_refits(*given, epsilon=problem.loss.tube, **options)
-    return left
 
 
 def tips(problem: Problem, Cs: Array, paths: PathResults) -> NDArray[np.bool_]:
@@ -383,61 +401,35 @@ def is_decided(
     return bool(is_ranked and has_signs and error <= DECIDED * spread)
 
 
-def _removals_of_support(full: PathResults, C: float, w: Array, rows: Index) -> RowRemovals:
-    """The rows whose removal changes the fit on all rows: its support vectors.
-
-    Where none of them is free, the rows beyond the margin bound the interval of the bias, whose
-    middle is taken.
-    """
-    assert full.coef is not None
-    a = full.coef[0, 0]
-    is_free = (a != 0.0) & (np.abs(a) < C * w)
-    matters = np.flatnonzero(a if is_free.any() else w)
-    values = full.decision[0, 0] - full.intercept[0, 0]
-    return RowRemovals(C, a, values, np.intersect1d(matters, rows), matters)
-
-
-def _first_alike(machines: Sequence[_Machine]) -> list[int]:
+def _first_alike(fits: Sequence[_FullFit]) -> list[int]:
     """For each C the number of one with the very same solution, which no bound holds back."""
-    order = np.argsort([machine.C for machine in machines], kind="stable")
-    first = list(range(len(machines)))
+    order = np.argsort([fit.C for fit in fits], kind="stable")
+    first = list(range(len(fits)))
     for k, after in pairwise(order):
-        here, there = machines[k], machines[after]
+        here, there = fits[k], fits[after]
         if here.has_no_bound and np.array_equal(here.a, there.a):
             first[after] = first[k]
     return first
 
 
-def _spans(machines: Sequence[_Machine], operator: DenseMatrix) -> list[tuple[Array, float]]:
-    """The spans of every C, and the condition of the system behind them."""
-    # Where no row is at the kink, none makes up for the one that is held out; where no row is
-    # open, it does not matter.
-    found = {k: (operator.diagonal(), 1.0) for k in range(len(machines))}
-    isolated = operator.isolated(ISOLATED)
-    for chain in _chains(machines):
-        members = [(k, machines[k], rows) for k, rows in chain]
-        found |= _spans_of_chain(members, operator, isolated)
-    return [found[k] for k in range(len(machines))]
-
-
 _Chain = list[tuple[int, NDArray[np.bool_]]]
 
 
-def _chains(machines: Sequence[_Machine]) -> list[_Chain]:
+def _chains(fits: Sequence[_FullFit]) -> list[_Chain]:
     """Cs that share a system, falling, each with the rows that are taken to be at its kink.
 
     As C falls, rows come to their bounds and leave the kink. Almost the same rows remain, or some
     of those; the sets of larger Cs take in the few that come anew, so that they are nested.
     """
     chains: list[_Chain] = []
-    for k in np.argsort([-machine.C for machine in machines], kind="stable"):
-        if not (machines[k].is_open.any() and machines[k].bends.any()):
+    for k in np.argsort([-fit.C for fit in fits], kind="stable"):
+        if not (fits[k].is_open.any() and fits[k].bends.any()):
             continue
-        bends = machines[k].bends
-        if chains and machines[k].is_as_soft_as(machines[chains[-1][0][0]]):
+        bends = fits[k].bends
+        if chains and fits[k].is_as_soft_as(fits[chains[-1][0][0]]):
             wider = [(j, rows | bends) for j, rows in chains[-1]]
             if all(
-                np.count_nonzero(rows) <= (1.0 + ALIKE) * np.count_nonzero(machines[j].bends)
+                np.count_nonzero(rows) <= (1.0 + ALIKE) * np.count_nonzero(fits[j].bends)
                 for j, rows in wider
             ):
                 chains[-1] = [*wider, (int(k), bends)]
@@ -447,12 +439,12 @@ def _chains(machines: Sequence[_Machine]) -> list[_Chain]:
 
 
 def _spans_of_chain(
-    chain: Sequence[tuple[int, _Machine, NDArray[np.bool_]]],
+    chain: Sequence[tuple[int, _FullFit, NDArray[np.bool_]]],
     operator: DenseMatrix,
     isolated: NDArray[np.bool_],
 ) -> dict[int, tuple[Array, float]]:
     """The spans of support vectors that matter, from one factorisation for the Cs of a chain."""
-    is_open = np.logical_or.reduce([machine.is_open for _, machine, _ in chain])
+    is_open = np.logical_or.reduce([fit.is_open for _, fit, _ in chain])
     support = is_open.nonzero()[0]
     nested = chain[::-1]  # from the smallest set on
     known = nested[0][2]
@@ -477,61 +469,56 @@ def unit_of(problem: Problem) -> float:
     return max(float(np.std(problem.y[problem.w > 0.0])), float(np.finfo(float).tiny))
 
 
-def _in_doubt(machine: _Machine, held: Array, K_ii: Array) -> Index:
-    """Support vectors whose value the step cannot tell well enough.
+def _in_doubt(fit: _FullFit, held: Array, K_ii: Array) -> Index:
+    """Support vectors whose value the step does not know well enough.
 
     Leaving row i out takes :math:`|a_i| K_{ii}` from its value, and the other rows give some of it
     back. That share is what a change of their sides can spoil. It matters where it could turn a
     sign, or be seen beside the errors of a regression.
     """
-    rows = np.flatnonzero(machine.is_open)
+    rows = np.flatnonzero(fit.is_open)
     if not rows.size:
         return rows
-    y, values = machine.problem.y[:, 0], held[rows]
-    lost = np.abs(values - machine.u[rows])
-    push = np.abs(machine.a[rows]) * K_ii[rows]
+    y, values = fit.problem.y[:, 0], held[rows]
+    lost = np.abs(values - fit.u[rows])
+    push = np.abs(fit.a[rows]) * K_ii[rows]
     share = np.maximum(push - lost, 0.0) / np.maximum(push, np.finfo(float).tiny)
     gap = DOUBT * share * lost
-    if machine.problem.loss.is_margin:
+    if fit.problem.loss.is_margin:
         m = y[rows] * values
         return rows[(m < np.minimum(gap, CLOSE)) & (m > -gap)]
-    error = float(np.sqrt(np.average((y - held) ** 2, weights=machine.problem.w)))
+    error = float(np.sqrt(np.average((y - held) ** 2, weights=fit.problem.w)))
     return rows[gap > SEEN * error]
 
 
 def _refit_doubtful(
     problem: Problem,
     kernel: Kernel32,
-    machines: dict[int, _Machine],
+    fits: dict[int, _FullFit],
     held: dict[int, Array],
 ) -> None:
     """Put the values of models fitted without the row in the place of doubtful ones."""
     unit = unit_of(problem)
     cases: dict[int, RowRemovals] = {}
-    for k, machine in machines.items():
-        rows = _in_doubt(machine, held[k], kernel.diagonal)
+    for k, fit in fits.items():
+        rows = _in_doubt(fit, held[k], kernel.diagonal)
         if rows.size:
-            movable = machine.is_free | (machine.distance <= REACH * unit)
+            movable = fit.is_free | (fit.distance <= REACH * unit)
             near = np.flatnonzero(movable & (problem.w > 0.0))
-            cases[k] = RowRemovals(machine.C, machine.a, machine.u - machine.b, rows, near)
+            cases[k] = RowRemovals(fit.C, fit.a, fit.u - fit.b, rows, near)
     task = (kernel, problem.y[:, 0], problem.w, list(cases.values()))
     if problem.loss.tube is None:
-        found = hinge_held_out(*task)
+        found = held_out_values(*task)
     else:
-        found = epsilon_held_out(*task, epsilon=problem.loss.tube, tol=PRECISION * unit)
+        found = held_out_values(
+            *task,
+            epsilon=problem.loss.tube,
+            tolerances=[PRECISION * unit],
+            max_iter=_REGRESSION_STEPS,
+        )
     for (k, removal), left in zip(cases.items(), found, strict=True):
         step, side = held[k][removal.rows], np.sign(removal.coef[removal.rows])
         # A value whose steps ran out was still rising, and the one step may be the better guess.
         risen = side * np.maximum(side * left.values, side * step)
         values = np.where(left.is_sure, left.values, risen)
         held[k][removal.rows] = np.where(np.isfinite(left.values), values, step)
-
-
-def _record(held: Array, condition: float, rows: Index) -> OutOfFold:
-    n = len(rows)
-    return OutOfFold(
-        held[rows][:, None],
-        np.zeros(n, dtype=bool),
-        np.full(n, np.nan),
-        np.full(n, condition),
-    )

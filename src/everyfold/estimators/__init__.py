@@ -1,4 +1,4 @@
-"""The library's own estimators: kernel machines with scikit-learn's interface."""
+"""The library's own estimators: kernel regressors and classifiers with scikit-learn's interface."""
 
 from everyfold.estimators.classifiers import (
     LSSVC,

@@ -1,4 +1,7 @@
-"""What the regressors and the classifiers share."""
+"""What the regressors and the classifiers share: parameters, ``fit`` and predictions.
+
+The functions below the class fit a model to rows in memory, or to a source of rows in one pass.
+"""
 
 from __future__ import annotations
 

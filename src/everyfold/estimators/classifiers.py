@@ -1,4 +1,8 @@
-"""Kernel classification: the general estimator and its named special cases."""
+"""Kernel classification: the general estimator and its named special cases.
+
+:class:`KernelClassifier` takes any loss of labels. The others fix the loss, so that they have no
+parameters that do not concern them; scikit-learn asks for a full signature in each.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +29,9 @@ from everyfold.operators.base import OperatorChoice
 from everyfold.operators.dense import KernelExpansion
 
 
-def _has_probabilities(machine: KernelClassifier) -> bool:
+def _has_probabilities(model: KernelClassifier) -> bool:
     """Votes of pairs of classes have none."""
-    return find_loss(machine.loss).has_log_odds and machine.multi_class == "ovr"
+    return find_loss(model.loss).has_log_odds and model.multi_class == "ovr"
 
 
 class KernelClassifier(ClassifierMixin, KernelMachine):  # type: ignore[misc]
@@ -174,14 +178,14 @@ def with_fit(
     return new
 
 
-def decide_together(machines: Sequence[object], X: Matrix) -> list[Array] | None:
+def decide_together(models: Sequence[object], X: Matrix) -> list[Array] | None:
     """The decision values of classifiers whose fits are kernel expansions on the same rows.
 
     **Cost** one kernel between the new rows and those of the fits. None if they do not share it.
     """
-    fits = [getattr(machine, "expansion_", None) for machine in machines]
+    fits = [getattr(model, "expansion_", None) for model in models]
     known = [fit for fit in fits if isinstance(fit, KernelExpansion)]
-    own = [machine for machine in machines if isinstance(machine, KernelClassifier)]
+    own = [model for model in models if isinstance(model, KernelClassifier)]
     is_shared = len(known) == len(own) == len(fits) and all(fit.X is known[0].X for fit in known)
     if not is_shared or isinstance(X, RowSource) or is_lazy(X):
         return None
@@ -189,7 +193,7 @@ def decide_together(machines: Sequence[object], X: Matrix) -> list[Array] | None
     values = replace(known[0], coef=np.hstack([fit.coef for fit in known]))(X)
     parts = np.split(values, len(known), axis=1)
     pairs = zip(own, parts, strict=True)
-    return [machine._decoder.decide(part + machine.intercept_) for machine, part in pairs]
+    return [model._decoder.decide(part + model.intercept_) for model, part in pairs]
 
 
 class LSSVC(KernelClassifier):

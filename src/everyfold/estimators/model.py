@@ -1,4 +1,8 @@
-"""What an estimator asks for, in the library's own words."""
+"""What an estimator asks for, whichever library it is from: a :class:`Model`.
+
+Kernel, loss, ridges, intercept and weights of classes are read once; all that evaluates folds knows
+nothing else of an estimator.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +186,7 @@ class Model:
         ]
 
     def _classes(self, target: Target) -> Classes | None:
-        """The classes of a target and their weights; None where there is nothing to tell apart."""
+        """The classes of a target and their weights; None where there are none."""
         if not isinstance(target, Labels):
             return None
         if isinstance(self.class_weight, Mapping):

@@ -1,4 +1,8 @@
-"""Kernel regression: the general estimator and its named special cases."""
+"""Kernel regression: the general estimator and its named special cases.
+
+:class:`KernelRegressor` takes any loss of numbers. The others fix the loss, so that they have no
+parameters that do not concern them; scikit-learn asks for a full signature in each.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Targets that are transformed before the fit and back after it, by a rule of each training set."""
+"""Targets that are transformed before the fit and back after it, by a rule of each training set.
+
+That is scikit-learn's ``TransformedTargetRegressor``: a model is fitted to transformed targets, and
+its predictions are transformed back.
+"""
 
 from __future__ import annotations
 

@@ -191,7 +191,7 @@ class Labels(Target):
 
     @property
     def predicts_by_sign(self) -> bool:
-        """See base class: two classes are told apart by it, more by the largest value."""
+        """See base class: its sign decides between two classes, the largest value between more."""
         return bool(self.columns.shape[1] == 1)
 
     def predict(self, values: Array) -> AnyArray:
@@ -377,7 +377,7 @@ class Pairs(Labels):
         return not (self.voting.break_ties and self.voting.shape == "ovr")
 
     def predict(self, values: Array) -> AnyArray:
-        """See base class: most votes win, the first class among equals unless ties are broken."""
+        """See base class: most votes win, the first class of equals unless ties are broken."""
         scores = self._votes(values) if self.predicts_by_sign else self._confidence(values)
         return decode(self.classes, scores)
 

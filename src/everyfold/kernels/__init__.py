@@ -1,4 +1,8 @@
-"""Functions k(x, x') of two rows and their matrices, from shared base matrices."""
+"""Functions k(x, x') of two rows and their matrices.
+
+Kernels that differ in gamma only are made from the same base matrix, of distances or inner
+products, which is computed once.
+"""
 
 from everyfold.kernels.kernels import (
     RBF,

@@ -582,7 +582,7 @@ def sum_manhattan(H: Array, X: Array, Y: Array) -> Array:
     step = max(1, BLOCK_SIZE // max(1, Y.size))
     sums = np.zeros(X.shape[1])
     for i in range(0, len(X), step):
-        apart = X[i : i + step, None, :] - Y
-        np.abs(apart, out=apart)
-        sums += H[i : i + step].reshape(-1) @ apart.reshape(-1, X.shape[1])
+        gaps = X[i : i + step, None, :] - Y
+        np.abs(gaps, out=gaps)
+        sums += H[i : i + step].reshape(-1) @ gaps.reshape(-1, X.shape[1])
     return sums

@@ -1,4 +1,8 @@
-"""Matrices between rows: inner products and distances, dense or CSR, in few passes over memory."""
+"""Matrices between rows: inner products and distances, dense or CSR.
+
+A pass over an n×n matrix takes as long as much arithmetic, so that everything elementwise works in
+blocks that stay in the cache.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,14 @@ from everyfold._typing import AnyArray, Array, Matrix
 
 # Elements handled at a time by passes over a matrix: 256 KB stay in the second-level cache.
 BLOCK_SIZE = 2**15
+
 # Above this density, BLAS on a dense copy beats a product of CSR matrices.
 DENSE_FROM = 0.05
-# Rows whose mean carries more than this share of their mean square are centred first.
+
+# Rows whose mean carries more than this share of their mean square are centred first: distances are
+# differences of squares, which would lose the digits of what is left.
 CENTRE_FROM = 0.9
+
 # exp of less is a subnormal number in float32, which takes a hundred times as long.
 _LEAST_EXPONENT = np.float32(-80.0)
 

@@ -1,4 +1,7 @@
-"""What parameters of kernels and kernel matrices must be."""
+"""Checks of kernel matrices that users bring, and of the parameters of kernels.
+
+A matrix must be square, finite and symmetric up to rounding; it is made exactly symmetric.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def check_precomputed(K: Matrix, before: float = 0.0) -> Array:
 
     Notes
     -----
-    Negative eigenvalues are not looked for here. Cost: O(n²) time, no further n × n memory where
+    Negative eigenvalues are not searched for here. Cost: O(n²) time, no further n × n memory where
     nothing is to be averaged.
 
     Examples

@@ -1,4 +1,8 @@
-"""Kernels by the names and parameters that users give."""
+"""Kernels by the names and parameters that users give, in scikit-learn's conventions.
+
+:func:`find_kernel` makes a kernel of ``kernel=``, ``gamma=``, ``degree=`` and so on;
+:func:`resolve_gamma` computes a gamma that depends on the rows.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +74,7 @@ def find_kernel(
         One of "rbf", "laplacian", "polynomial" (or "poly"), "linear", "cosine" and "precomputed"; a
         function of two rows; or a `Kernel`, returned as it is.
     gamma : float, "scale", "auto", None or array of shape (n_features,)
-        As in `resolve_gamma`; only kernels that have a gamma look at it. An array has a number for
+        As in `resolve_gamma`; only kernels that have a gamma use it. An array has a number for
         each feature, and kernels without a gamma refuse it.
     degree, coef0
         Of the polynomial kernel.

@@ -92,7 +92,7 @@ def product(A: Array, B: Array) -> Array:
 
 
 def add_gram(V: Array, gram: Array) -> Array:
-    """The lower triangle of ``gram`` + Vᵀ V, c² flops a row; ``gram``, in Fortran order, is lost.
+    """The lower triangle of ``gram`` + Vᵀ V, c² flops a row; overwrites ``gram``, in Fortran order.
 
     SciPy's own call of BLAS keeps all other threads of Python waiting; the same function by its
     address does not.
@@ -110,8 +110,7 @@ def add_gram(V: Array, gram: Array) -> Array:
 
 # -- How many BLAS threads a piece of work deserves -----------------------------------------------
 # NumPy and SciPy ship separate OpenBLAS pools whose idle threads spin; below a few hundred rows
-# the
-# spinning costs far more than a second core gives. One place decides, everything else asks.
+# the spinning costs far more than a second core gives. One place decides, everything else asks.
 
 
 # Below this size one BLAS thread is faster than two (measured by ``benchmarks/constants.py``).

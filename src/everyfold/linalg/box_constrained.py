@@ -1,4 +1,8 @@
-"""Minima of quadratics over coefficients of a given sum, each within bounds."""
+"""Minima of quadratics over coefficients of a given sum, each within bounds.
+
+A joint step of the SVM solver is one: its free coefficients stay within their bounds and keep their
+sum, which the unpenalised intercept fixes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,7 @@ def boxed_step(
 
     The minimum without bounds comes first. Coefficients that would leave their bounds stay there,
     and the others are minimised again, until none leaves. That is the minimum with bounds unless
-    some would come back, which is not looked at.
+    some would come back, which is not checked.
 
     Parameters
     ----------

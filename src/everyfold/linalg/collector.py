@@ -1,4 +1,4 @@
-"""Python's collector of garbage, paused where only lasting objects are made."""
+"""Python's garbage collector, paused where only lasting objects are made."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Do not look for garbage while numba is imported, compiles or reads its cache.
+    """Do not collect garbage while numba is imported, compiles or reads its cache.
 
     It makes hundreds of thousands of objects, nearly all of which stay, and the collector would
-    look at those of the whole process again and again: a quarter of the time to read the cache.
+    walk through those of the whole process again and again: a quarter of the time to read the
+    cache.
     Threads may overlap: the one that paused it lets it go on.
     """
     was_on = gc.isenabled()

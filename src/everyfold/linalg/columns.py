@@ -1,4 +1,4 @@
-r"""Ridge systems from the columns themselves, where their Gram matrix has lost too many digits.
+r"""Ridge systems from the columns themselves, where their Gram matrix has too few digits left.
 
 A Gram matrix squares the condition number of its columns. Reflections do not: with
 
@@ -12,10 +12,31 @@ different size nor a small ridge do harm; what counts is how nearly dependent th
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, solve_triangular
 
 from everyfold._typing import Array
 from everyfold.linalg.symmetric import EPS
+
+
+def singular_values(V: Array) -> Array:
+    """The singular values of a matrix, descending."""
+    return np.asarray(np.linalg.svd(V, compute_uv=False))
+
+
+def orthonormal_basis(V: Array) -> Array:
+    """Orthonormal columns that span those of V."""
+    return np.asarray(np.linalg.qr(V)[0])
+
+
+def inverse_of_lower(L: Array) -> Array:
+    """L⁻¹ of a lower triangle, by substitution."""
+    return np.asarray(solve_triangular(L, np.eye(len(L)), lower=True))
+
+
+def right_singular_vectors_of_inverse(T: Array) -> Array:
+    """The right singular vectors of T⁻ᵀ as rows, those of its largest singular value first."""
+    _, _, Vt = np.linalg.svd(np.linalg.inv(T).T)
+    return np.asarray(Vt)
 
 
 class Columns:
@@ -53,7 +74,7 @@ class Columns:
 
 
 def _triangle(Z: Array) -> Array:
-    """R of Z = Q R, in Fortran order; Z is lost."""
+    """R of Z = Q R, in Fortran order; Z is overwritten."""
     work, _ = lapack.dgeqrf_lwork(*Z.shape)
     reduced, _, _, _ = lapack.dgeqrf(Z, lwork=max(1, int(work)), overwrite_a=1)
     rows = min(Z.shape)

@@ -1,4 +1,8 @@
-"""Functions compiled by numba, and their cache on disk, which may be damaged."""
+"""Functions compiled by numba, and their cache on disk, which may be damaged.
+
+A cache that makes numba fail is deleted and the function compiled again. Compiling takes seconds,
+which is logged when it begins.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ _LOG = logging.getLogger("everyfold")
 
 
 class _Notice(event.Listener):
-    """Logs that a function is being compiled, which no other sign tells from a slow search."""
+    """Logs that a function is being compiled, which a user could not know from a slow search."""
 
     def __init__(self, name: str, folder: Path | None) -> None:
         self._words = f"compiling {name}, once"

@@ -1,4 +1,8 @@
-"""How much memory there is, and what would not fit."""
+"""How much memory there is, and what would not fit.
+
+Limits are those of the computer, of control groups (containers) and of the process; the smallest
+counts. What would not fit is refused before it is started, with the numbers and a remedy.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from everyfold.io.samples import SAMPLE
 # Bytes where nothing is known of a limit.
 UNKNOWN = 1 << 62
 
+# Where Linux says how much memory there is, and where control groups are.
 PROC = Path("/proc")
 GROUPS = Path("/sys/fs/cgroup")
 
@@ -38,9 +43,9 @@ def process_memory() -> int:
 
 def memory_limit() -> int:
     """Bytes this process could have if nothing were in use: the same for every call."""
-    machine = _named(PROC / "meminfo", "MemTotal:", 1024) or UNKNOWN
+    physical = _named(PROC / "meminfo", "MemTotal:", 1024) or UNKNOWN
     of_groups = (_number(folder / names[0]) for folder, names in _folders())
-    return min(machine, *of_groups, *(limit for limit, _ in _process_limits()), UNKNOWN)
+    return min(physical, *of_groups, *(limit for limit, _ in _process_limits()), UNKNOWN)
 
 
 def _process_limits() -> Iterator[tuple[int, str]]:
@@ -119,7 +124,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-# Bytes that are there if the interpreter is: no limit is looked up for them.
+# Bytes that are there if the interpreter is: no limit is read for them.
 TRIFLE = 1 << 24
 
 
@@ -135,6 +140,7 @@ SHARE_OF_MEMORY = 0.25
 # What a sample of rows may take of all memory that there could be.
 SHARE_OF_LIMIT = 0.125
 
+# Rows below which a sample is not halved any more, however little memory there is.
 LEAST_SAMPLE = 1250
 
 
@@ -149,12 +155,13 @@ def sample_rows(n_features: int, width: int) -> int:
     They then take an eighth of the memory that there could be, not of what is free: a search that
     goes on later, and the fit of its best model, are to have the same landmarks.
     """
-    rows, room = SAMPLE, SHARE_OF_LIMIT * memory_limit()
-    while rows // 2 >= max(LEAST_SAMPLE, width) and sample_bytes(rows, n_features, width) > room:
+    rows, allowed = SAMPLE, SHARE_OF_LIMIT * memory_limit()
+    while rows // 2 >= max(LEAST_SAMPLE, width) and sample_bytes(rows, n_features, width) > allowed:
         rows //= 2
     return rows
 
 
+# How often the rows of a batch exist on their way into sums, see `batch_bytes`.
 COPIES = 4
 
 
@@ -174,6 +181,7 @@ def threads_that_fit(threads: int, needed: int) -> int:
     return max(1, min(threads, int(2 * SHARE_OF_MEMORY * available_memory()) // max(1, needed)))
 
 
+# What needs no dense matrix, in messages.
 LOW_RANK = "operator=Nystrom(...), or a linear kernel with fewer features than rows"
 
 

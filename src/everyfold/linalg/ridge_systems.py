@@ -2,7 +2,7 @@ r"""Ridge systems: the factorisations behind every dense response.
 
 A symmetric matrix :math:`\hat K` is factorised once; each ridge then gives a ``RidgeSystem``, the
 matrix :math:`\hat G = (\hat K + \rho I)^{-1}` in whatever form the factorisation makes cheapest.
-Nothing outside :mod:`everyfold.operators` factorises anything.
+Nothing outside :mod:`everyfold.linalg` factorises anything.
 
 =============  ======================  ===========================  =============================
 route          once, flops             a further ridge, flops       gives cheaply
@@ -44,10 +44,8 @@ from everyfold.linalg.symmetric import (
     spectrum,
 )
 
-# -- What a factorisation is: a symmetric matrix once, then a system for each ridge ---------------
-
-
-# How many right-hand sides are rotated back together.
+# How many right-hand sides are rotated back together: a matrix product in place of many passes over
+# the matrix, and no more than so many columns of memory.
 _COLUMNS = 64
 
 
@@ -180,7 +178,8 @@ def factorise(K: Array, route: Route) -> Factorisation:
     raise ValueError(f"route={route!r} is not one of {ROUTES}")
 
 
-# Entries of all blocks together from which a compiled loop is worth loading.
+# Entries of all blocks together from which a compiled loop is worth loading: importing numba and
+# reading its cache takes longer than smaller ones do.
 COMPILED_FROM = 2_000_000
 
 # Inverses that exist at a time; with what they are made of, six n×n arrays.
@@ -276,16 +275,16 @@ class Explicit(Eigen):
         """See base class."""
         pairs: Iterator[tuple[Any, Array]] = super().path(rhos, B)
         while batch := list(islice(pairs, _TOGETHER)):
-            self.room.coming = [system for system, _ in batch]
+            self.inverses.coming = [system for system, _ in batch]
             yield from batch
 
     @cached_property
-    def room(self) -> _Room:
+    def inverses(self) -> _Inverses:
         """The memory that the ridges share: new pages would cost as much as the products."""
-        return _Room(self.U)
+        return _Inverses(self.U)
 
 
-class _Room:
+class _Inverses:
     """Inverses of a few ridges, formed together.
 
     After a product BLAS keeps its threads spinning for a while, at the expense of those that solve
@@ -319,7 +318,9 @@ class ExplicitSystem(EigenSystem):
         """See base class; a gather."""
         if rows.shape[1] == 1:
             return super().blocks(rows)
-        gathered: Array = mirror(self._factor.room.lower(self))[rows[:, :, None], rows[:, None, :]]
+        gathered: Array = mirror(self._factor.inverses.lower(self))[
+            rows[:, :, None], rows[:, None, :]
+        ]
         return gathered
 
     def solve_blocks(self, rows: Index, B: Array, h: Array | None) -> Array:
@@ -328,7 +329,7 @@ class ExplicitSystem(EigenSystem):
             return super().solve_blocks(rows, B, h)
         from everyfold.linalg.batched import solve_sets
 
-        G = self._factor.room.lower(self)
+        G = self._factor.inverses.lower(self)
         solved: Array = solve_sets(G, np.zeros(len(G)) if h is None else h, rows, B)
         return solved
 

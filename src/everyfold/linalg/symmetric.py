@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, eigvalsh, lapack
 
 from everyfold._typing import Array, Mask
 
@@ -20,15 +20,21 @@ CHUNK = 8_000_000
 # Up to this size NumPy's batched solver beats one LAPACK call a block.
 SMALL_BLOCK = 12
 
+# The rounding of float64.
 EPS = float(np.finfo(np.float64).eps)
 
 # Entries of a tall matrix that are weighted at a time, about 32 MB.
 _BLOCK = 4_000_000
 
-# Of the condition number: systems that are this well conditioned need no better estimate.
+# The reciprocal condition number above which LAPACK's estimate is good enough, and the power
+# iterations that make a better one below: 2 n² flops each, for two eigenvalues.
 _CLEAR, _ITERATIONS = 1e-8, 12
 
+# Rows of a tile when a triangle is mirrored in place: two of them stay in the cache.
 _TILE = 256
+
+# Up to _LEAF rows LAPACK inverts a triangle as fast as halves do, and from _BLOCKED on it works in
+# blocks itself.
 _LEAF, _BLOCKED = 64, 1024
 
 
@@ -52,6 +58,16 @@ def spectrum(A: Array, *, overwrite: bool = False) -> tuple[Array, Array]:
     if info:
         raise np.linalg.LinAlgError(f"dsyevd did not converge (info={info})")
     return values, U
+
+
+def eigenvalues(A: Array) -> Array:
+    """All eigenvalues of a symmetric matrix, ascending; 4/3 n³ flops."""
+    return np.asarray(eigvalsh(A), dtype=np.float64)
+
+
+def largest_eigenvalues(A: Array) -> Array:
+    """The largest eigenvalue of each of t symmetric matrices, (t, m, m)."""
+    return np.asarray(np.linalg.eigvalsh(A)[:, -1], dtype=np.float64)
 
 
 def condition_at(values: Array, rho: float, scale: float = 0.0) -> float:
@@ -87,18 +103,39 @@ def cholesky(A: Array, rho: float) -> tuple[Array, float]:
     return L * size[:, None], 1.0 / rcond
 
 
+def solve_cholesky(L: Array, B: Array) -> Array:
+    """(L Lᵀ)⁻¹ B for the lower Cholesky factor L; 2 c² flops a column."""
+    return np.asarray(lapack.dpotrs(L, B, lower=1)[0])
+
+
+def leading_cholesky(A: Array) -> Array:
+    """The Cholesky factor of the largest leading block of A that is definite to working precision.
+
+    It has 0 rows where not even the first diagonal entry is positive.
+    """
+    L, info = lapack.dpotrf(A, lower=1, clean=1)
+    definite = info - 1 if info else len(A)
+    return np.asarray(L[:definite, :definite])
+
+
+def is_definite(A: Array) -> bool:
+    """Whether a symmetric C-ordered matrix, which is overwritten, is positive definite; n³/3."""
+    _, failed = lapack.dpotrf(A.T, lower=1, overwrite_a=1, clean=0)
+    return not failed
+
+
 def reciprocal_condition(L: Array, norm: float) -> float:
     """The smallest over the largest eigenvalue of L Lᵀ, whose largest sum over a row is ``norm``.
 
-    LAPACK compares such sums instead, which may be n times as far apart. Where that would tell good
-    systems from bad ones, power iterations of n² flops tell more.
+    LAPACK compares such sums instead, which may differ n times as much. Where that would decide
+    between good systems and bad ones, power iterations of n² flops give a better estimate.
     """
     reciprocal = float(lapack.dpocon(L, norm, uplo="L")[0])
     if reciprocal > _CLEAR:
         return reciprocal
     start = np.random.default_rng(0).normal(size=len(L))
     largest = _growth(start, lambda v: blas.dtrmv(L, blas.dtrmv(L, v, lower=1, trans=1), lower=1))
-    inverse = _growth(start, lambda v: lapack.dpotrs(L, v, lower=1)[0])
+    inverse = _growth(start, lambda v: solve_cholesky(L, v))
     return max(reciprocal, 1.0 / (largest * inverse))
 
 
@@ -195,6 +232,11 @@ def solve_stack(A: Array, B: Array) -> Array:
     return solved
 
 
+def solve_general(A: Array, B: Array) -> Array:
+    """A⁻¹ B for matrices that need not be symmetric, one or a stack; 2 m³/3 flops each."""
+    return np.asarray(np.linalg.solve(A, B), dtype=np.float64)
+
+
 class FactoredStack:
     """t symmetric positive definite systems, (t, m, m), for several right-hand sides in turn.
 
@@ -214,7 +256,7 @@ class FactoredStack:
             return solve_stack(self._A, B)
         solved = np.empty_like(B)
         for k, (L, info) in enumerate(self._factors):
-            solved[k] = np.nan if info else lapack.dpotrs(L, B[k], lower=1)[0]
+            solved[k] = np.nan if info else solve_cholesky(L, B[k])
         return solved
 
 

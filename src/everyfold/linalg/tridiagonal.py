@@ -28,7 +28,7 @@ from everyfold.linalg.symmetric import EPS, refuse
 # Columns that are reduced together, as many as LAPACK takes; at the end fewer.
 PANEL = 32
 
-# So many at least.
+# The fewest columns of a panel at the end.
 FEWEST = 8
 
 # Up to this many rows the whole reduction is as quick.
@@ -38,7 +38,7 @@ SMALLEST = 6 * PANEL
 # 0.01 of the spread of the targets, and squared errors by less than 0.003 of themselves.
 SINGLE = 1e-6
 
-# Below this share of |K| a ridge needs the whole spectrum, to tell whether it can be trusted.
+# Below this share of |K| a ridge needs the whole spectrum, to know whether it can be trusted.
 _ILL = 1e-8
 
 
@@ -61,8 +61,8 @@ def ridge_solutions(
     With a ``precision``, predictions of new rows may be off by that share of the root mean square
     of the right-hand side: the error of f(x) is at most |r| (k(x, x) / ρ)^½ for a residual r.
 
-    ``A`` is symmetric. With ``overwrite`` it must be in Fortran order, is lost, and only its lower
-    triangle is read.
+    ``A`` is symmetric. With ``overwrite`` it must be in Fortran order, is overwritten, and only its
+    lower triangle is read.
 
     Examples
     --------

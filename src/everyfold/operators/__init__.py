@@ -1,4 +1,8 @@
-"""Kernel matrices with structure, and the only place where anything is factorised."""
+"""Kernel matrices with structure, and how fitted values answer to a change of the data.
+
+An operator is the kernel matrix of some rows, in full, of low rank or never held; its
+:class:`Response` for one ridge is all that cross-validation needs to know of it.
+"""
 
 from everyfold.operators.base import Expansion, Structure, SupportsResponse
 from everyfold.operators.dense import Dense, DenseMatrix

@@ -267,7 +267,7 @@ class SupportsResponse(SupportsSplit, SupportsMatmul):
         """Raise if the structure does not suit the weights or the sets to hold out; most do."""
 
     def check_varying(self, loss: str) -> None:
-        """Raise if the structure is lost where the curvature of a loss differs between rows."""
+        """Raise if the structure needs a loss with the same curvature in all rows."""
 
     @abstractmethod
     def restrict(self, rows: Index) -> SupportsResponse:
@@ -333,7 +333,7 @@ class Structure(ABC):
     is_approximate: ClassVar[bool] = False
     is_in_memory: bool = True
     reads_sources: bool = False
-    """Whether rows may come from a source, of which a sample is looked at."""
+    """Whether rows may come from a source, of which a sample is read."""
     per_fold: bool = False
     """Whether every training set is to have an operator of its own."""
 

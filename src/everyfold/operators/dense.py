@@ -1,20 +1,24 @@
-"""The full kernel matrix: n×n numbers."""
+"""The full kernel matrix: n×n numbers, and the response of everything that is computed from it.
+
+:class:`Dense` is what users ask for, :class:`DenseMatrix` the matrix of some rows, and
+:class:`DenseResponse` what a change of the targets does to the fitted values of a ridge.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh, get_blas_funcs, lapack
+from scipy.linalg import get_blas_funcs
 
 from everyfold._typing import AnyArray, Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
 from everyfold.linalg.ridge_systems import RidgeSystem, factorise
+from everyfold.linalg.symmetric import eigenvalues, is_definite
 from everyfold.linalg.tridiagonal import SINGLE, ridge_solutions
 from everyfold.operators.base import (
     Expansion,
@@ -54,8 +58,15 @@ class Dense(Structure):
         return n_rows
 
 
-_ROWS = 64  # at a time, when all of K is looked at
+# Rows at a time, when all of K is read: no second matrix is made.
+_ROWS = 64
+
+# Entries below this share of (K_ii K_jj)^½ are nothing beside the diagonal: where all are, K is
+# called an identity.
 _NOTHING = float(np.sqrt(np.finfo(np.float64).eps))
+
+# The rounding of float32, in which users may have made a kernel: a negative eigenvalue as small as
+# it leaves is no reason to call K indefinite.
 _SINGLE = float(np.finfo(np.float32).eps)
 
 
@@ -133,7 +144,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
     def isolated(self, tolerance: float) -> NDArray[np.bool_]:
         """The rows whose entries off the diagonal sum up to no more than this share of it.
 
-        None, if there are none among some rows: the others are not looked at then.
+        None, if there are none in a sample of the rows: the others are not read then.
         """
         diagonal = np.abs(self.diagonal())
         limit = (1.0 + tolerance) * diagonal
@@ -147,14 +158,14 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
 
     @cached_property
     def is_identity(self) -> bool:  # type: ignore[override]  # a constant elsewhere
-        """See base class. One row tells for most kernels; only an identity is read as a whole."""
+        """See base class. One row decides for most kernels; only an identity is read as a whole."""
         if self.n < 2:
             return False
         scale = np.sqrt(np.abs(self.diagonal()))
         for i in range(self.n):
-            apart = np.abs(self._entries(self._made[i]))
-            apart[i] = 0.0
-            if np.any(apart > _NOTHING * scale[i] * scale):
+            sizes = np.abs(self._entries(self._made[i]))
+            sizes[i] = 0.0
+            if np.any(sizes > _NOTHING * scale[i] * scale):
                 return False
         return True
 
@@ -166,11 +177,11 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
         scale = np.sqrt(np.abs(self.diagonal()))
         largest = np.empty(self.n)
         for i in range(0, self.n, _ROWS):
-            apart = np.abs(self._entries(self._made[i : i + _ROWS]))
-            apart[np.arange(len(apart)), np.arange(i, i + len(apart))] = 0.0
+            sizes = np.abs(self._entries(self._made[i : i + _ROWS]))
+            sizes[np.arange(len(sizes)), np.arange(i, i + len(sizes))] = 0.0
             limit = scale[i : i + _ROWS, None] * scale
-            apart /= np.where(limit > 0.0, limit, 1.0)
-            largest[i : i + _ROWS] = apart.max(axis=1)
+            sizes /= np.where(limit > 0.0, limit, 1.0)
+            largest[i : i + _ROWS] = sizes.max(axis=1)
         return float(np.median(largest))
 
     @property
@@ -190,8 +201,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
         shifted = self.K.copy()
         largest = float(np.abs(self.diagonal()).max())
         shifted[np.diag_indices(self.n)] += _SINGLE * np.sqrt(self.n) * largest
-        _, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1, clean=0)
-        return bool(failed)
+        return not is_definite(shifted)
 
     def matmat(self, B: Array) -> Array:
         """K B, 2 n² flops a column."""
@@ -207,12 +217,12 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
 
     def eigenvalues(self) -> Array:
         """All eigenvalues, ascending; 4/3 n³ flops."""
-        return np.asarray(eigvalsh(self.K), dtype=np.float64)
+        return eigenvalues(self.K)
 
     def respond_path(
         self, quadratic: Quadratic, rhos: Sequence[float], route: Route
     ) -> Iterator[DenseResponse]:
-        """See base class; the routes and their costs are those of ``operators.systems``."""
+        """See base class; costs of the routes: :mod:`everyfold.linalg.ridge_systems`."""
         hat, wanted = self._system(quadratic)
         for system, solved in factorise(hat, route).path(rhos, wanted):
             yield DenseResponse(self, quadratic, system, solved)
@@ -294,11 +304,11 @@ def _centred_solutions(
 ) -> tuple[Array, Array, Array]:
     r"""The residual coefficients :math:`\hat C z` of all ridges, b, and the condition numbers.
 
-    The matrix of the system, in Fortran order, is lost.
+    The matrix of the system, in Fortran order, is overwritten.
 
     With an intercept, coefficients are orthogonal to s: in that subspace they solve a system
-    without one, so that a single target has a single right-hand side. The matrix is taken apart
-    into that subspace and s itself, whose eigenvalue lies among the others.
+    without one, so that a single target has a single right-hand side. The matrix is split
+    into that subspace and s itself, whose eigenvalue lies between the others.
     """
     s = quadratic.s[quadratic.active]
     wanted = s[:, None] * quadratic.z[quadratic.active]
@@ -339,17 +349,8 @@ class KernelExpansion(Expansion):
 # -- The response of a kernel matrix that is held in full -----------------------------------------
 
 
-_MANY_SETS = 4  # sets of rows are many if there are a quarter as many as rows
-
-
-class HeldMatrix(Protocol):
-    """A kernel matrix K in memory, with and without its diagonal."""
-
-    @property
-    def K(self) -> Array: ...  # noqa: D102
-
-    @property
-    def hollow(self) -> Array: ...  # noqa: D102
+# Sets of rows are many if there are a quarter as many as rows: the inverse is then formed once.
+_MANY_SETS = 4
 
 
 def split_intercept(quadratic: Quadratic, solved: Array, rho: float | Array) -> tuple[Array, Array]:
@@ -390,7 +391,7 @@ class DenseResponse(Response):
     """
 
     def __init__(
-        self, operator: HeldMatrix, quadratic: Quadratic, system: RidgeSystem, solved: Array
+        self, operator: DenseMatrix, quadratic: Quadratic, system: RidgeSystem, solved: Array
     ) -> None:
         self._operator = operator
         self._K = operator.K
@@ -420,9 +421,9 @@ class DenseResponse(Response):
         position = self._positions(rows)
         B = self._s[position] * dz
         if _MANY_SETS * len(rows) < len(self._s):
-            apart = np.zeros((len(self._s), len(rows)))
-            apart[position, np.arange(len(rows))[:, None]] = B
-            C_B = self._system.solve(apart)
+            B_all = np.zeros((len(self._s), len(rows)))
+            B_all[position, np.arange(len(rows))[:, None]] = B
+            C_B = self._system.solve(B_all)
         elif rows.shape[1] == 1:
             lone, C_B = position[:, 0], self._system.inverse()
             if len(lone) < len(C_B) or (np.diff(lone) != 1).any():

@@ -14,13 +14,17 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from everyfold._typing import Array, Matrix
 from everyfold.io.moments import Scaling
 from everyfold.kernels import Kernel
 from everyfold.kernels.pairwise import dense, is_sparse
 from everyfold.linalg.blas import product
+from everyfold.linalg.columns import (
+    inverse_of_lower,
+    orthonormal_basis,
+    right_singular_vectors_of_inverse,
+)
 from everyfold.linalg.symmetric import CHUNK, EPS, spectrum
 from everyfold.operators.base import Expansion
 from everyfold.operators.dense import KernelExpansion
@@ -29,7 +33,7 @@ from everyfold.operators.landmarks import refuse_indefinite
 # What rounding may do to a sum, relative to it; scores move by a hundredth of that or less.
 TRUSTED = 1e-8
 
-# Rows of a sample that are looked at to decide what is summed.
+# Rows of a sample that decide whether raw columns may be summed and mixed afterwards.
 PROBE = 1000
 
 
@@ -153,7 +157,7 @@ class Turned(FeatureMap):
     @classmethod
     def of(cls, X: Matrix) -> Turned:
         """An orthonormal basis of the rows; 2 n² p flops for n rows of p columns."""
-        return cls(np.ascontiguousarray(np.linalg.qr(as_columns(X).T)[0]))
+        return cls(np.ascontiguousarray(orthonormal_basis(as_columns(X).T)))
 
     def base(self, X: Matrix) -> Array:
         """See base class."""
@@ -214,7 +218,7 @@ class LandmarkFeatures(FeatureMap):
         cls, kernel: Kernel, landmarks: Matrix, L: Array, probe: Matrix
     ) -> LandmarkFeatures:
         """From the Cholesky factor of W."""
-        T = solve_triangular(L, np.eye(len(L)), lower=True).T
+        T = inverse_of_lower(L).T
         return cls(kernel, landmarks, np.ascontiguousarray(T), probe)
 
     def rescaled(self, old: Scaling, new: Scaling) -> LandmarkFeatures:
@@ -229,9 +233,8 @@ class LandmarkFeatures(FeatureMap):
         W = L Lᵀ, so that its eigenvectors are the left singular vectors of L and the features
         rotate by the right ones.
         """
-        L = np.linalg.inv(self.T).T
-        _, _, Vt = np.linalg.svd(L)
-        rotation = np.ascontiguousarray(Vt[:rank].T)
+        vectors = right_singular_vectors_of_inverse(self.T)
+        rotation = np.ascontiguousarray(vectors[:rank].T)
         T = self.T @ rotation
         return LandmarkFeatures(self.kernel, self.landmarks, T, self.probe), rotation
 

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import add
 
 import numpy as np
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from everyfold._typing import Array, Matrix
 from everyfold.io.blocks import NEVER, TOTAL, Batch
@@ -24,13 +24,14 @@ from everyfold.linalg.symmetric import (
     cholesky,
     condition_at,
     mirror,
+    solve_cholesky,
     spectrum,
 )
 from everyfold.linalg.tridiagonal import ridge_solutions
 from everyfold.operators.features import FeatureMap
 from everyfold.operators.response import RidgeModels
 
-# Differences below this share of what they are taken of have lost their digits.
+# Differences below this share of the terms have lost their digits by cancellation.
 DISTINCT = 1e-5
 
 # Up to this many ridges a Cholesky factor each is cheaper than one tridiagonal reduction.
@@ -183,8 +184,8 @@ class Sums:
     @property
     def known_spread(self) -> Array:
         """The spread, NaN where it is rounding."""
-        floor = self.weight * (NEGLIGIBLE * self.middle) ** 2
-        return np.where(self.spread > floor, self.spread, np.nan)
+        rounding = self.weight * (NEGLIGIBLE * self.middle) ** 2
+        return np.where(self.spread > rounding, self.spread, np.nan)
 
 
 def _mean(V: Array, w: Array | None, weight: float) -> Array:
@@ -215,7 +216,7 @@ def _by_factors(A: Array, rhs: Array, rhos: Sequence[float]) -> tuple[Array, Arr
         except NotPositiveDefiniteError:
             coef[k], condition[k] = _by_spectrum(A, rhs, rho)
         else:
-            coef[k], _ = lapack.dpotrs(L, rhs, lower=1)
+            coef[k] = solve_cholesky(L, rhs)
     return coef, condition
 
 
@@ -332,7 +333,7 @@ class FoldSums:
 
 @dataclass(frozen=True)
 class FoldErrors:
-    """What sums tell of the errors of folds.
+    """The errors of folds, as sums give them.
 
     Attributes
     ----------
@@ -355,7 +356,7 @@ class FoldErrors:
 
     @property
     def is_known(self) -> bool:
-        """Whether they tell every fold's mean squared error and R²."""
+        """Whether they are enough for every fold's mean squared error and R²."""
         return bool(self.weight.all()) and not np.isnan(self.spread).any()
 
     def of_ridge(self, k: int) -> FoldErrors:

@@ -1,4 +1,8 @@
-"""The full kernel matrix for methods that only multiply, with a low-rank basis to begin from."""
+"""The full kernel matrix for methods that only multiply: conjugate gradients.
+
+:class:`Preconditioner` makes their systems well conditioned by a low-rank approximation of the
+kernel; :class:`Blockwise` evaluates the kernel anew for every product, where n² numbers do not fit.
+"""
 
 from __future__ import annotations
 

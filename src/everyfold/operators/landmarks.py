@@ -12,16 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import RandomState
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 from sklearn.exceptions import ConvergenceWarning
 
 from everyfold._typing import Array, Index, Matrix
 from everyfold.kernels import Kernel
-from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError
+from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError, leading_cholesky
 
 # Pivots proposed at a time, so that columns are computed and subtracted by matrix products.
 PROPOSALS = 64
 
+# Iterations of k-means: its centres are landmarks, which need not be optimal clusters.
 _KMEANS_STEPS = 20
 
 # What is below 0 by this share of the largest value is not so by rounding.
@@ -97,20 +98,19 @@ def rp_cholesky(kernel: Kernel, X: Matrix, count: int, tol: float, random: Rando
     residual = diagonal.copy()
     largest = float(np.abs(diagonal).max(initial=0.0))
     refuse_indefinite(residual, largest)
-    floor = max(tol, n * EPS) * total
-    while len(rows) < count and residual.sum() > floor:
+    negligible = max(tol, n * EPS) * total
+    while len(rows) < count and residual.sum() > negligible:
         found = _accepted(kernel, X, columns[: len(rows)], residual, random)[: count - len(rows)]
         if not len(found):
             break
         k = len(rows)
         rows.extend(found.tolist())
         new = kernel(X[found], X) - columns[:k, found].T @ columns[:k]
-        L, info = lapack.dpotrf(new[:, found], lower=1, clean=1)
-        if info:  # the block is singular to working precision: keep what comes before
-            rows = rows[: k + info - 1]
-            if info == 1:
-                break
-            new, L = new[: info - 1], L[: info - 1, : info - 1]
+        # Where the block is singular to working precision, only what comes before is kept.
+        L = leading_cholesky(new[:, found])
+        new, rows = new[: len(L)], rows[: k + len(L)]
+        if not len(L):
+            break
         # X Lᵀ = newᵀ, which is in the order that LAPACK wants.
         columns[k : len(rows)] = blas.dtrsm(1.0, L, new.T, side=1, lower=1, trans_a=1).T
         residual -= np.einsum("ij,ij->j", columns[k : len(rows)], columns[k : len(rows)])

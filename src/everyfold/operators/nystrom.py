@@ -23,9 +23,10 @@ from everyfold.operators.landmarks import centres, rp_cholesky, uniform
 from everyfold.operators.lowrank import DualLowRankResponse, LowRank, LowRankResponse, Mapped
 from everyfold.operators.response import StructureError
 
-# The most landmarks that are taken where no number is asked for.
+# The most landmarks that are taken where no number is asked for: cost grows with their square.
 DEFAULT_LANDMARKS = 1000
 
+# Steps of power iteration for the norm of what an approximation leaves, of a product each.
 _POWER_STEPS = 30
 
 Sampling = Literal["uniform", "rpcholesky", "kmeans"]
@@ -188,7 +189,7 @@ class Nystrom(Mapped):
         return self if self.replaces == "kernel" else Dense()
 
     def count(self, n: int) -> int:
-        """The number of landmarks among n rows."""
+        """The number of landmarks for n rows."""
         asked = self.n_landmarks
         if asked is None or asked == "auto":
             asked = DEFAULT_LANDMARKS
@@ -245,7 +246,7 @@ class Nystrom(Mapped):
         return X if self.rank is None else None
 
     def feature_map(self, kernel: Kernel, rows: Sampled) -> LandmarkFeatures:
-        """See base class; of more than ``rows.most_rows``, so many are looked at."""
+        """See base class; of more than ``rows.most_rows``, so many are read."""
         n = rows.n_rows
         assert n is not None
         random = check_random_state(self.random_state)

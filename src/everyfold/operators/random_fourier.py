@@ -1,4 +1,7 @@
-"""Random Fourier features: shift-invariant kernels as averages of random waves."""
+"""Random Fourier features: shift-invariant kernels as averages of random waves.
+
+The waves do not depend on the rows, so that rows may come from any source.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The response: how the fitted values of one quadratic problem and one ridge answer to the data.
 
+A :class:`Response` is the linear map from changed targets to changed fitted values, and its inverse
+on the rows of a fold: leaving rows out is a change of their targets to what the other rows predict.
 The letters are those of ``docs/mathematics.md``.
 """
 
@@ -15,7 +17,13 @@ import numpy as np
 
 from everyfold._typing import Array, Index
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import CHUNK, FactoredStack, solve_stack
+from everyfold.linalg.symmetric import (
+    CHUNK,
+    FactoredStack,
+    largest_eigenvalues,
+    solve_general,
+    solve_stack,
+)
 
 # -- The influence series, of which the hold-out formula (★) is the limit -------------------------
 
@@ -43,6 +51,7 @@ def influence_series(first: Array, step: Callable[[Array], Array], order: int) -
     return total
 
 
+# Steps of power iteration for a spectral radius, of a product each.
 _POWER_STEPS = 30
 
 # A linear map.
@@ -254,7 +263,7 @@ class Response(ABC):
         D = self.curvature
         M_SS = self.block(rows, rows)
         system = np.eye(len(rows)) - D[rows, None] * M_SS
-        return np.asarray(np.linalg.solve(system, g[rows]), dtype=np.float64)
+        return solve_general(system, g[rows])
 
     def removal_forces_each(self, g: Array) -> Array:
         """``removal_forces`` of every single row."""
@@ -324,7 +333,7 @@ class Response(ABC):
             return np.zeros(len(rows))
         if rows.shape[1] == 1:
             return self._hat_blocks(rows)[:, 0, 0]
-        return np.asarray(np.linalg.eigvalsh(self._hat_blocks(rows))[:, -1], dtype=np.float64)
+        return largest_eigenvalues(self._hat_blocks(rows))
 
     def _hat_blocks(self, rows: Index) -> Array:
         H = -self.scale * self.residual_blocks(rows)

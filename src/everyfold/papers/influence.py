@@ -23,7 +23,7 @@ from everyfold._extensions import OPERATORS
 from everyfold._typing import Array, Index, Matrix, Route
 from everyfold.kernels import Kernel
 from everyfold.linalg.blas import product
-from everyfold.linalg.symmetric import CHUNK
+from everyfold.linalg.symmetric import CHUNK, solve_general
 from everyfold.operators.base import OperatorSpec
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.lowrank import LowRank, LowRankResponse
@@ -192,7 +192,7 @@ class InfluenceResponse(Response):
         chunk = max(1, CHUNK // rows.shape[1] ** 2)
         starts = range(0, len(rows), chunk)
         solved = [
-            np.linalg.solve(self.residual_blocks(rows[i : i + chunk]), B[i : i + chunk])
+            solve_general(self.residual_blocks(rows[i : i + chunk]), B[i : i + chunk])
             for i in starts
         ]
         return np.concatenate(solved)

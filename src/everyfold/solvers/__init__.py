@@ -1,4 +1,4 @@
-"""From a problem to its fit: closed form, or Newton's method."""
+"""From a problem to its fit: in closed form, or by Newton's method."""
 
 from everyfold._typing import RidgeScaling
 from everyfold.solvers.newton import (

@@ -1,4 +1,8 @@
-"""Newton's method for losses without a closed form, target by target."""
+"""From a problem to its fit: in closed form for squared loss, by Newton's method for every other.
+
+:func:`solve_path` fits all ridges of one kernel. Losses other than the squared one are minimised
+target by target, by damped Newton steps whose linear systems have the size of the active set.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +27,32 @@ STATIONARITY = 1e-10
 # ridge leaves forces that are small beside those at u = 0.
 RESOLVED = 1e-7
 
+# Newton steps of a target; one that needs more has not converged and must not be used.
 MAX_STEPS = 200
+
+# A full step is kept if the slope beyond it is at most this share of the slope before it: no line
+# search is worth its evaluations then.
 _OVERSHOOT = 0.1
+
+# A step that raises the objective by more than this share goes up; less may be rounding.
 _RISE = 1e-9
+
+# A start whose objective is more than this many times that of f = 0 is not used.
 _FAR = 10.0
-FLOOR = 1e-15
+
+# The violation at which iterations end whatever is asked for: it is rounding.
+MIN_VIOLATION = 1e-15
+
+# Forces that sum up to this share of their sizes are balanced.
 _BALANCE = 1e-13
+
+# How far fitted values are moved, in units of their size, to see on which side a row has curvature.
 _NUDGE = 1e-7
+
+# How often the interval in which the intercept is searched is doubled before it is given up.
 _DOUBLINGS = 60
+
+# The relative rounding of a term of f = K a.
 _ROUNDING = 4.0 * float(np.finfo(np.float64).eps)
 
 
@@ -112,9 +134,6 @@ def has_flat_intercept(loss: Loss, y: Array, u: Array, w: Array) -> NDArray[np.b
     return ~(bends_above & bends_below)
 
 
-# -- Newton's method ------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class NewtonModel:
     r"""The problem of one target to second order around fitted values u.
@@ -172,7 +191,7 @@ def newton_all(
     operator: SupportsResponse,
     rho: float,
     start: Solution | None,
-    enough: float = FLOOR,
+    enough: float = MIN_VIOLATION,
 ) -> Fit:
     """Fit every target, one after the other: each has an active set of its own.
 
@@ -226,7 +245,7 @@ class _Newton:
     column: int
     operator: SupportsResponse
     rho: float
-    enough: float = FLOOR
+    enough: float = MIN_VIOLATION
 
     def run(self, start: tuple[Array, float] | None) -> _Outcome:
         """The minimiser, and how it was found; a start that leads nowhere is forgotten."""
@@ -239,11 +258,11 @@ class _Newton:
         condition = 1.0
         response: Response | None = None
         violation = self._violation(point)
-        for step in range(MAX_STEPS):
+        for step in range(MAX_STEPS):  # noqa: B007  # it is read after the loop
             forces = self._forces(point)
             if violation <= self.enough * min(1.0, RESOLVED * forces / STATIONARITY):
                 resolution = violation / forces
-                return self._ended(point, step, violation, condition, response, resolution)
+                break
             model = NewtonModel.at(self.problem, self.column, self.operator, point.u, self.rho)
             if not model.quadratic.s.any():
                 target = self._flat(model, point)
@@ -254,25 +273,18 @@ class _Newton:
             if after > 0.5 * violation or self._rises(point, target):
                 resolution = min(violation / forces, self._distance(point, target))
                 if violation <= self._limit(point, resolution):  # rounding is all that is left
-                    return self._ended(point, step, violation, condition, response, resolution)
+                    break
                 moved = self._search(point, target)
                 after = self._violation(moved)
             point, violation = moved, after
-        resolution = violation / self._forces(point)
-        is_converged = violation <= self._limit(point, resolution)
-        return _Outcome(point, MAX_STEPS, violation, condition, is_converged, response, resolution)
-
-    def _ended(
-        self,
-        point: _Iterate,
-        step: int,
-        violation: float,
-        condition: float,
-        response: Response | None,
-        resolution: float,
-    ) -> _Outcome:
-        """At a minimum."""
-        return _Outcome(self._settle(point), step, violation, condition, True, response, resolution)
+        else:
+            resolution = violation / self._forces(point)
+            is_converged = violation <= self._limit(point, resolution)
+            return _Outcome(
+                point, MAX_STEPS, violation, condition, is_converged, response, resolution
+            )
+        minimum = self._with_middle_intercept(point)
+        return _Outcome(minimum, step, violation, condition, True, response, resolution)
 
     def _distance(self, point: _Iterate, target: _Iterate) -> float:
         """How far f and b would move at most, at any row, relative to the fitted values."""
@@ -330,7 +342,7 @@ class _Newton:
         enough = STATIONARITY if resolution <= RESOLVED else 0.0
         return max(enough, _ROUNDING * terms / self.size)
 
-    def _settle(self, point: _Iterate) -> _Iterate:
+    def _with_middle_intercept(self, point: _Iterate) -> _Iterate:
         """Where a whole interval of b is optimal, also from one of its ends: take its middle.
 
         So does libsvm, and so the answer does not depend on where the search began.
@@ -423,7 +435,7 @@ class _Newton:
         return 0.5 * (low + high)
 
     def _search(self, point: _Iterate, target: _Iterate) -> _Iterate:
-        """The minimum of the objective between two points; beyond the second it is not looked."""
+        """The minimum of the objective between two points; not beyond the second."""
         d_coef, d_f, d_b = target.coef - point.coef, target.f - point.f, target.b - point.b
         inner = self.operator.inner
         first = inner(point.coef, d_coef, d_f)
@@ -456,13 +468,6 @@ def _root(increasing: Callable[[float], float], low: float, high: float) -> floa
         held.clear()
 
 
-# -- From a :class:`Problem` to its :class:`Fit` --------------------------------------------------
-# .. math:: J(f, b) = \sum_i w_i V(y_i, u_i) + \rho \|f\|_H^2, \qquad u = f + b
-#
-# Squared loss is solved in closed form, all ridges of a kernel from shared factorisations; every
-# other loss by a safeguarded Newton method whose linear systems have the size of the active set.
-
-
 def solve_path(
     problem: Problem,
     operator: SupportsResponse,
@@ -473,7 +478,9 @@ def solve_path(
     keep_responses: bool = False,
     enough: float = 0.0,
 ) -> Iterator[Fit]:
-    """Fit all ridges of one kernel, in the order given.
+    r"""Fit all ridges of one kernel, in the order given.
+
+    .. math:: J(f, b) = \sum_i w_i V(y_i, u_i) + \rho \|f\|_H^2, \qquad u = f + b
 
     Squared loss shares factorisations between the ridges; any other loss takes Newton steps, each
     ridge starting from the solution of the one before, the first from ``start``. They end where the
@@ -512,7 +519,7 @@ def solve_path(
         return
     operator.check_varying(str(problem.loss))
     for rho in rhos:
-        fit = newton_all(problem, operator, rho, start, max(enough, FLOOR))
+        fit = newton_all(problem, operator, rho, start, max(enough, MIN_VIOLATION))
         start = fit.solution
         yield fit if keep_responses else replace(fit, responses=())
 

@@ -1,11 +1,16 @@
-"""Leaps of the pair steps' solver: all free coefficients at once, by a factorisation.
+"""Joint Newton steps of the SVM solver: all free coefficients at once, by a factorisation.
 
-Pair steps soon know which coefficients are at a bound, and then take long to settle those that are
+Pair steps soon know which coefficients are at a bound, and then take long to find those that are
 not, the longer the larger C. Where the number m of these is small, minimising over all of them
 costs less, :math:`m^3/3`, than the steps that it saves. The compiled solver calls back whenever it
-has taken some steps; here it is told to wait until they have cost as much as a leap would, so that
-leaps at most double the time where they are of no use. They decide nothing: any feasible point with
-a smaller objective is as good a place to go on from, and only the solver says when it is there.
+has taken some steps; the answer makes it wait until they have cost as much as a joint step would,
+so that joint steps at most double the time where they are of no use. They decide nothing: any
+feasible point with a smaller objective is as good a place to go on from, and only the solver
+decides when it has converged.
+
+Paths of two classes, 2000 rows, three smallest gammas: 433 ms of processor time without joint
+steps, 297 ms with them; of diabetes 153 and 107, german 158 and 142, fourclass 31 and 32 (three
+folds each).
 """
 
 from __future__ import annotations
@@ -19,17 +24,20 @@ from everyfold._typing import Array, Index
 from everyfold.linalg.box_constrained import boxed_step
 from everyfold.svm.core.workspace import BETA, DOUBLES, FLOATS, HI, LO, UP, G
 
-# Pair steps on n rows that cost as much as a leap of m coefficients: (FIXED + COST · m³) / n.
+# Pair steps on n rows that cost as much as a joint step of m coefficients: (FIXED + COST · m³) / n.
+# Larger numbers let the solver go on longer by pair steps alone.
 FIXED, COST = 4e5, 0.04
 
-# Pair steps between two leaps, and free coefficients, or a third of all, that leaps are for.
+# Pair steps between two joint steps, at least; and the free coefficients, or a third of all, up to
+# which there are any: beyond, the factorisation costs more than what it saves.
 LEAST, MOST = 256, 1000
 
-# Ridges of a leap, in units of the largest diagonal, and by how much they change from one to the
-# next. A leap that most coefficients would leave the box by is made with a larger one. float32 may
+# The ridge of a joint step, in units of the largest diagonal, and the factor from one to the next.
+# A step that most coefficients would leave their bounds by is made with a larger one. float32 may
 # leave a kernel of alike rows indefinite, so that there is a least.
 FINEST, COARSEST, COARSER = 3e-6, 0.1, 30.0
 
+# Rows of the kernel that are gathered at a time: no second matrix of all free rows is made.
 _BLOCK = 128
 _KIND = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)
 
@@ -42,7 +50,7 @@ class JointSteps:
     address : int
         Valid while this object lives.
     error : BaseException or None
-        What a leap raised. The solver ends soon after; raise it then.
+        What a joint step raised. The solver ends soon after; raise it then.
     """
 
     def __init__(self, stop: npt.NDArray[np.int64]) -> None:
@@ -53,7 +61,7 @@ class JointSteps:
         self.address: int = ctypes.cast(self._function, ctypes.c_void_p).value or 0
 
     def _answer(self, *numbers: int) -> int:
-        """Leap if that many steps were enough, and return 0; or how many it takes."""
+        """Make a joint step if there were enough pair steps, and return 0; or how many it takes."""
         K, n, width, W, stride, V, steps = numbers
         try:
             vectors = np.asarray(_at(V, (DOUBLES, width), np.float64), dtype=np.float64)
@@ -63,7 +71,8 @@ class JointSteps:
             if needed > steps or len(free) > max(MOST, n // 3):
                 return max(needed, steps + LEAST)
             rows, sides = _at(K, (n, width), np.float32), _at(W, (FLOATS, stride), np.float32)
-            share = _leap(rows, sides, free, (beta, lo, hi), self._ridge)
+            share = _joint_step(rows, sides, free, (beta, lo, hi), self._ridge)
+            # No way down: a larger ridge; nearly the whole way: the ridge held it back.
             change = COARSER if share == 0.0 else 1.0 / COARSER if share > 0.9 else 1.0
             self._ridge = min(max(self._ridge * change, FINEST), COARSEST)
         except BaseException as error:
@@ -72,7 +81,7 @@ class JointSteps:
 
 
 class _Memory:
-    """Numbers of the compiled solver, as NumPy asks for them."""
+    """Memory of the compiled solver, in the form that NumPy reads without a copy."""
 
     def __init__(self, address: int, shape: tuple[int, int], kind: type[np.floating]) -> None:
         self.__array_interface__ = {
@@ -87,7 +96,7 @@ def _at(address: int, shape: tuple[int, int], kind: type[np.floating]) -> npt.ND
     return np.asarray(_Memory(address, shape, kind))
 
 
-def _leap(
+def _joint_step(
     K: npt.NDArray[np.floating],
     sides: npt.NDArray[np.floating],
     free: Index,
@@ -117,7 +126,7 @@ def _leap(
         turned += way[part] @ K[free[part]].astype(np.float64)
     curvature, gain = float(way @ turned[free]), -float(way @ slope)
     share = gain / curvature if curvature > gain else 1.0
-    # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
+    # Bounds and zero are met exactly, whatever the rounding: the solver compares for equality.
     there, near = beta + share * way, 1e-14 * (hi - lo)
     there = np.where(there - low <= near, low, np.where(high - there <= near, high, there))
     box[0][free] = there

@@ -1,4 +1,7 @@
-"""Kernel matrices in float32, as the compiled solver reads them; making one imports numba."""
+"""Kernel matrices in float32, as the compiled solver reads them.
+
+libsvm computes with float32 as well. Making a :class:`Kernel32` imports numba.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,12 @@ import numpy.typing as npt
 from everyfold.linalg.collector import paused_collector
 from everyfold.svm.core.workspace import LANES, aligned, padded
 
-_PADDED_UP_TO = 4096  # rows; beyond, the scalar tail of a row costs less than a copy of the kernel
-_BLOCK = 2**15  # entries written at a time, which stay in the second-level cache
+# Rows; beyond, the scalar tail of a row costs less than a copy of the kernel.
+_PADDED_UP_TO = 4096
+
+# Entries written at a time, which stay in the second-level cache.
+_BLOCK = 2**15
+
 _NOT_FINITE = "K must be finite; it has NaN or infinite entries."
 
 
@@ -66,7 +73,7 @@ class Kernel32:
         diagonal: npt.NDArray[np.float64],
         write_rows: Callable[[slice, npt.NDArray[np.float32]], None],
     ) -> Kernel32:
-        """The kernel whose rows ``write_rows`` writes where it is told, some at a time.
+        """The kernel whose rows ``write_rows`` writes into the array it gets, some at a time.
 
         No other copy of K is needed then.
         """
@@ -75,12 +82,12 @@ class Kernel32:
         kernel = object.__new__(Kernel32)
         kernel.diagonal = np.array(diagonal, dtype=np.float64)
         n, tiny = len(diagonal), 1e-30 * float(np.abs(diagonal).max())
-        kernel.rows = _room(n, is_zero=False)
+        kernel.rows = _empty_rows(n, is_zero=False)
         height = max(_BLOCK // n, 1)
-        room = np.empty((height, n), dtype=np.float32)
+        piece = np.empty((height, n), dtype=np.float32)
         for start in range(0, n, height):
             block = kernel.rows[start : start + height]
-            made = room[: len(block)]
+            made = piece[: len(block)]
             write_rows(slice(start, start + height), made)
             if not (np.isfinite(made.min()) and np.isfinite(made.max())):
                 raise ValueError(_NOT_FINITE)
@@ -100,7 +107,7 @@ class Kernel32:
 
         part = object.__new__(Kernel32)
         part.diagonal = self.diagonal[rows]
-        part.rows = _room(len(rows))
+        part.rows = _empty_rows(len(rows))
         gather(self.rows, rows, part.rows)
         return part
 
@@ -119,7 +126,7 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
     """K as float32 with rows padded to whole vectors, copied only where it is worth it.
 
     Entries below ``tiny`` become zero: they change no sum in float32, and the subnormal numbers
-    among them, which narrow kernels are full of, would slow every pass tenfold.
+    which narrow kernels are full of, would slow every pass tenfold.
     """
     with paused_collector():
         from everyfold.svm.core.state import flush, smallest_magnitude
@@ -130,13 +137,13 @@ def _padded(K: npt.NDArray[np.floating], tiny: float) -> npt.NDArray[np.float32]
         kernel: Any = K if K.flags.writeable else _as_writeable(K)
         if smallest_magnitude(kernel) >= tiny:
             return np.asarray(kernel)
-    room = _room(n)
-    room[:, :n] = K
-    flush(room, tiny)
-    return room
+    padded_rows = _empty_rows(n)
+    padded_rows[:, :n] = K
+    flush(padded_rows, tiny)
+    return padded_rows
 
 
-def _room(n: int, *, is_zero: bool = True) -> npt.NDArray[np.float32]:
+def _empty_rows(n: int, *, is_zero: bool = True) -> npt.NDArray[np.float32]:
     """Zeros for n rows of whole vectors, on cache lines, which no row straddles needlessly.
 
     Memory that need not be zero is used again, and not cleared by the system first.

@@ -1,4 +1,9 @@
-"""Single rows held out of a machine that is fitted on all of them."""
+"""Leave-one-out values of single rows, each by a short refit from the solution on all rows.
+
+Leaving one row out changes few coefficients of an SVM. The compiled solver starts from those of
+the fit on all rows and needs some hundred pair steps: until a sign is certain
+(:func:`held_out_values`), or to the same tolerance as a fold (:func:`refit_without_rows`).
+"""
 
 from __future__ import annotations
 
@@ -10,17 +15,15 @@ import numpy.typing as npt
 
 from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import SHORT, Control, Duals, FloatArray, Kernel, map_interruptibly
-
-__all__ = [
-    "HeldOutRows",
-    "RowRefits",
-    "RowRemovals",
-    "epsilon_held_out",
-    "epsilon_refits",
-    "hinge_held_out",
-    "hinge_refits",
-]
+from everyfold.svm.paths import (
+    SHORT,
+    FloatArray,
+    Kernel,
+    check_options,
+    count_workers,
+    map_interruptibly,
+    unit_bounds,
+)
 
 # Falling tolerances. At each of them the solver checks whether the sign of the held-out value is
 # certain, and goes on to the next one only if it is not.
@@ -37,7 +40,7 @@ class HeldOutRows:
         The decision value of each row under the model fitted without it; NaN if there is no such
         model.
     is_sure : ndarray of bool
-        Whether the sign was settled, or the last tolerance reached, within ``max_iter`` pair steps.
+        Whether the sign was certain, or the last tolerance reached, within ``max_iter`` pair steps.
         If not, the value is where these ended. It starts on the side of the other class (or target)
         and moves towards its own, so that it has not moved far enough.
     """
@@ -48,7 +51,7 @@ class HeldOutRows:
 
 @dataclass(frozen=True)
 class RowRefits:
-    """The rows of a :class:`RowRemovals`, each under the machine that is fitted without it.
+    """The rows of a :class:`RowRemovals`, each under the model that is fitted without it.
 
     Attributes
     ----------
@@ -78,7 +81,8 @@ class RowRemovals:
     rows : ndarray of int
         The rows to leave out.
     near : ndarray of int
-        Rows that may change sides meanwhile; ``rows`` always may. :func:`hinge_refits` lets all.
+        Rows that may change sides meanwhile; ``rows`` always may. :func:`refit_without_rows`
+        lets all rows change.
     """
 
     C: float
@@ -88,16 +92,17 @@ class RowRemovals:
     near: npt.NDArray[np.intp]
 
 
-def hinge_held_out(
+def held_out_values(
     K: Kernel,
     y: FloatArray,
     bounds: FloatArray,
     removals: Sequence[RowRemovals],
     *,
+    epsilon: float | None = None,
     tolerances: Sequence[float] = SIGN_TOLERANCES,
     max_iter: int = 1000,
 ) -> list[HeldOutRows]:
-    r"""Leave-one-out decision values of single rows of an ``SVC``, each by a short refit.
+    r"""Leave-one-out values of single rows of an ``SVC`` or ``SVR``, each by a short refit.
 
     A refit starts from the solution on all rows. The coefficient of the row that is held out moves
     to those rows where this raises the objective least, and pair steps minimise it from there. They
@@ -108,13 +113,15 @@ def hinge_held_out(
     K : ndarray of shape (n, n)
         Symmetric kernel matrix of all rows, used as float32.
     y : ndarray of shape (n,)
-        Labels -1 and +1.
+        Labels -1 and +1, or the targets of a regression.
     bounds : ndarray of shape (n,)
         Multipliers of C.
     removals : sequence of RowRemovals
         The models and the rows to leave out of them.
+    epsilon : float, optional
+        The half width of SVR's tube. Without it the loss is SVC's hinge.
     tolerances : sequence of float
-        Falling.
+        Falling. A regression has no sign to be sure of, so that one is enough, in the unit of y.
     max_iter : int, default=1000
         Pair steps allowed for each row. A row that needs more gets the value reached by then.
 
@@ -134,166 +141,20 @@ def hinge_held_out(
     Examples
     --------
     >>> import numpy as np
-    >>> from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out
-    >>> from everyfold.svm.paths import hinge_paths
+    >>> from everyfold.svm.leave_one_out import RowRemovals, held_out_values
+    >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> K, w, every = np.outer(x, x), np.ones(4), np.arange(4)
-    >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
     >>> removal = RowRemovals(10.0, full, K @ full, np.array([1]), every)
-    >>> hinge_held_out(K, np.sign(x), w, [removal], tolerances=[1e-6])[0].values.round(3)
+    >>> held_out_values(K, np.sign(x), w, [removal], tolerances=[1e-6])[0].values.round(3)
     array([-0.333])
     """
-    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    return _held_out(
-        Kernel32.of(K), Duals(y[None], unit[None], 0.0), removals, tolerances, max_iter
-    )
-
-
-def epsilon_held_out(
-    K: Kernel,
-    y: FloatArray,
-    bounds: FloatArray,
-    removals: Sequence[RowRemovals],
-    *,
-    epsilon: float = 0.1,
-    tol: float = 1e-3,
-    max_iter: int = 3000,
-) -> list[HeldOutRows]:
-    """Leave-one-out predictions of single rows of an ``SVR``, each by a short refit.
-
-    As :func:`hinge_held_out`, with a single tolerance in the unit of y.
-
-    **Cost** and **Exact?** as there.
-    """
-    unit = np.stack([-bounds, bounds])
-    return _held_out(Kernel32.of(K), Duals(y[None], unit[None], epsilon), removals, [tol], max_iter)
-
-
-def hinge_refits(
-    K: Kernel,
-    y: FloatArray,
-    bounds: FloatArray,
-    removals: Sequence[RowRemovals],
-    *,
-    tol: float = 1e-3,
-    max_iter: int = 100_000,
-    n_threads: int = 1,
-) -> list[RowRefits]:
-    r"""Decision values of single rows under the ``SVC`` fitted without the row, to ``tol``.
-
-    :func:`hinge_held_out` ends when a sign is sure; here a value is as good as that of a fold of
-    :func:`hinge_paths`, so that values of different rows can be compared with each other.
-
-    Parameters
-    ----------
-    K, y, bounds, removals
-        As in :func:`hinge_held_out`; every row of positive bound may move.
-    tol, max_iter, n_threads
-        As in :func:`hinge_paths`, for each row that is held out.
-
-    Returns
-    -------
-    list of Refitted
-        One for each machine.
-
-    Notes
-    -----
-    **Cost** about 1 ns·n for a pair step and for each support vector, for every row.
-
-    **Exact?** To `tol`, like libsvm itself.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from everyfold.svm.leave_one_out import RowRemovals, hinge_refits
-    >>> from everyfold.svm.paths import hinge_paths
-    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
-    >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
-    >>> full = hinge_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
-    >>> removal = RowRemovals(10.0, full, K @ full, row, row)
-    >>> hinge_refits(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
-    array([-0.333])
-    """
-    unit = np.stack([-bounds * (y < 0), bounds * (y > 0)])
-    dual = Duals(np.where(bounds > 0.0, y, 0.0)[None], unit[None], 0.0)
-    control = Control(tol, max_iter, n_threads, keep_coef=False)
-    return _refitted(Kernel32.of(K), dual, removals, control)
-
-
-def epsilon_refits(
-    K: Kernel,
-    y: FloatArray,
-    bounds: FloatArray,
-    removals: Sequence[RowRemovals],
-    *,
-    epsilon: float = 0.1,
-    tol: float = 1e-3,
-    max_iter: int = 100_000,
-    n_threads: int = 1,
-) -> list[RowRefits]:
-    """Predictions of single rows by the ``SVR`` fitted without the row, to ``tol``.
-
-    As :func:`hinge_refits`; ``tol`` has the unit of y.
-
-    **Cost** and **Exact?** as there.
-    """
-    unit = np.stack([-bounds, bounds])
-    dual = Duals(np.where(bounds > 0.0, y, 0.0)[None], unit[None], epsilon)
-    control = Control(tol, max_iter, n_threads, keep_coef=False)
-    return _refitted(Kernel32.of(K), dual, removals, control)
-
-
-def _refitted(
-    kernel: Kernel32, dual: Duals, removals: Sequence[RowRemovals], control: Control
-) -> list[RowRefits]:
-    """Leave rows out of models that share one problem and one kernel, each to the tolerance."""
-    from everyfold.svm.core.drivers import refit_rows
-
-    stop = np.zeros(1, dtype=np.int64)
-    found = [
-        RowRefits(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
-        for removal in removals
-    ]
-
-    def solve(worker: int) -> None:
-        share = slice(worker, None, control.workers)
-        width = kernel.rows.shape[1]
-        memory = workspace(len(kernel), width)
-        for removal, held in zip(removals, found, strict=True):
-            values, violation = held.values[share].copy(), held.violation[share].copy()
-            refit_rows(
-                kernel.rows,
-                removal.C * dual.unit[0],
-                np.ascontiguousarray(removal.coef),
-                dual.p[0],
-                removal.rows[share].copy(),
-                float(dual.epsilon),
-                float(control.tol),
-                int(control.max_iter),
-                stop,
-                values,
-                violation,
-                width,
-                *memory,
-            )
-            held.values[share], held.violation[share] = values, violation
-
-    map_interruptibly(solve, list(range(control.workers)), control.workers, stop)
-    return found
-
-
-def _held_out(
-    kernel: Kernel32,
-    dual: Duals,
-    removals: Sequence[RowRemovals],
-    tolerances: Sequence[float],
-    max_iter: int,
-) -> list[HeldOutRows]:
-    """Leave rows out of models that share one problem and one kernel."""
     if not removals:
         return []
     from everyfold.svm.core.drivers import hold_out_rows
 
+    kernel, unit = Kernel32.of(K), unit_bounds(y, bounds, epsilon)
     stop = np.zeros(1, dtype=np.int64)
     without = (
         removal.values[removal.rows] - kernel.diagonal[removal.rows] * removal.coef[removal.rows]
@@ -310,11 +171,11 @@ def _held_out(
             width = padded(len(near))
             hold_out_rows(
                 kernel.rows,
-                removal.C * dual.unit[0],
+                removal.C * unit,
                 np.ascontiguousarray(removal.coef),
-                removal.values - dual.p[0],
+                removal.values - y,
                 near,
-                float(dual.epsilon),
+                float(epsilon or 0.0),
                 np.array(tolerances, dtype=np.float64),
                 int(max_iter),
                 stop,
@@ -328,9 +189,92 @@ def _held_out(
         solve(0)
     else:
         map_interruptibly(solve, [0], 1, stop)
-    return [_finite(held) for held in found]
+    for held in found:
+        is_finite = np.isfinite(held.values)
+        held.values[~is_finite] = np.nan
+        held.is_sure[~is_finite] = False
+    return found
 
 
-def _finite(held: HeldOutRows) -> HeldOutRows:
-    is_finite = np.isfinite(held.values)
-    return HeldOutRows(np.where(is_finite, held.values, np.nan), held.is_sure & is_finite)
+def refit_without_rows(
+    K: Kernel,
+    y: FloatArray,
+    bounds: FloatArray,
+    removals: Sequence[RowRemovals],
+    *,
+    epsilon: float | None = None,
+    tol: float = 1e-3,
+    max_iter: int = 100_000,
+    n_threads: int = 1,
+) -> list[RowRefits]:
+    r"""Values of single rows under the ``SVC`` or ``SVR`` fitted without the row, to ``tol``.
+
+    :func:`held_out_values` ends when a sign is sure; here a value is as good as that of a fold of
+    :func:`svm_paths`, so that values of different rows can be compared with each other.
+
+    Parameters
+    ----------
+    K, y, bounds, removals, epsilon
+        As in :func:`held_out_values`; every row of positive bound may move.
+    tol, max_iter, n_threads
+        As in :func:`svm_paths`, for each row that is held out.
+
+    Returns
+    -------
+    list of RowRefits
+        One for each model.
+
+    Notes
+    -----
+    **Cost** about 1 ns·n for a pair step and for each support vector, for every row.
+
+    **Exact?** To `tol`, like libsvm itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from everyfold.svm.leave_one_out import RowRemovals, refit_without_rows
+    >>> from everyfold.svm.paths import svm_paths
+    >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
+    >>> K, w, row = np.outer(x, x), np.ones(4), np.array([1])
+    >>> full = svm_paths(K, np.sign(x), [10.0], w[None], tol=1e-6, keep_coef=True).coef[0, 0]
+    >>> removal = RowRemovals(10.0, full, K @ full, row, row)
+    >>> refit_without_rows(K, np.sign(x), w, [removal], tol=1e-6)[0].values.round(3)
+    array([-0.333])
+    """
+    from everyfold.svm.core.drivers import refit_rows
+
+    check_options(tol, max_iter, n_threads)
+    kernel, unit = Kernel32.of(K), unit_bounds(y, bounds, epsilon)
+    p, workers = np.where(bounds > 0.0, y, 0.0), count_workers(n_threads)
+    stop = np.zeros(1, dtype=np.int64)
+    found = [
+        RowRefits(np.full(len(removal.rows), np.nan), np.full(len(removal.rows), np.inf))
+        for removal in removals
+    ]
+
+    def solve(worker: int) -> None:
+        share = slice(worker, None, workers)
+        width = kernel.rows.shape[1]
+        memory = workspace(len(kernel), width)
+        for removal, held in zip(removals, found, strict=True):
+            values, violation = held.values[share].copy(), held.violation[share].copy()
+            refit_rows(
+                kernel.rows,
+                removal.C * unit,
+                np.ascontiguousarray(removal.coef),
+                p,
+                removal.rows[share].copy(),
+                float(epsilon or 0.0),
+                float(tol),
+                int(max_iter),
+                stop,
+                values,
+                violation,
+                width,
+                *memory,
+            )
+            held.values[share], held.violation[share] = values, violation
+
+    map_interruptibly(solve, list(range(workers)), workers, stop)
+    return found

@@ -1,6 +1,6 @@
 r"""Fold paths of the support vector machine: libsvm's own problems, every fold, every C.
 
-The machines are those of ``SVC`` and ``SVR``: hinge or :math:`\varepsilon`-insensitive loss with
+The problems are those of ``SVC`` and ``SVR``: hinge or :math:`\varepsilon`-insensitive loss with
 an unpenalised bias, in signed dual coefficients :math:`\beta`,
 
 .. math:: \min_\beta \tfrac12 \beta^\top K \beta - y^\top\beta + \varepsilon\|\beta\|_1,
@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -32,23 +32,14 @@ import numpy.typing as npt
 from everyfold.svm.core.workspace import padded, workspace
 from everyfold.svm.kernel32 import Kernel32
 
-__all__ = [
-    "PairPaths",
-    "PairProblems",
-    "PathResults",
-    "epsilon_paths",
-    "hinge_paths",
-    "pair_paths",
-]
-
 FloatArray = npt.NDArray[np.float64]
 Kernel = npt.NDArray[np.floating] | Kernel32
 Stop = npt.NDArray[np.int64]
 
 
-# Up to that many rows an interrupt may wait for the steps of all, and no thread is started.
-#
-# While C times the kernel is not larger, they take some milliseconds.
+# Up to SHORT rows, and where C times the largest kernel entry is at most GENTLE, all pair steps
+# together take some milliseconds: an interrupt may wait for them, and no thread is started. Above,
+# Ctrl-C would have to wait too long for compiled code, which sees no signals.
 SHORT, GENTLE = 500, 1e4
 
 
@@ -111,8 +102,8 @@ class PairProblems:
     y: FloatArray
     bounds: FloatArray
 
-    def alone(self, pair: int) -> PairProblems:
-        """One of them."""
+    def only(self, pair: int) -> PairProblems:
+        """The problem of one pair."""
         first, last = self.starts[pair : pair + 2].tolist()
         own = slice(first, last)
         return PairProblems(
@@ -158,9 +149,9 @@ def pair_paths(
     Parameters
     ----------
     K : Kernel32
-    pairs : Pairs
+    pairs : PairProblems
     Cs, tol, max_iter, stop
-        As in :func:`hinge_paths`.
+        As in :func:`svm_paths`.
 
     Returns
     -------
@@ -168,7 +159,7 @@ def pair_paths(
 
     Notes
     -----
-    **Cost** and **Exact?** as for :func:`hinge_paths`, and a copy of the kernel of each pair.
+    **Cost** and **Exact?** as for :func:`svm_paths`, and a copy of the kernel of each pair.
 
     Examples
     --------
@@ -182,67 +173,92 @@ def pair_paths(
     >>> paths.coef.round(3), paths.intercept.round(3)
     (array([[-0.222,  0.222,  0.   ]]), array([[0.333]]))
     """
-    ridges, y, w = _ridges(Cs), pairs.y, pairs.bounds
-    control = Control(tol, max_iter, 1, keep_coef=True, stop=stop)
-    sets = _Sets(pairs.rows, pairs.starts, y, np.stack([-w * (y < 0), w * (y > 0)]), 0.0)
+    checked, y = _checked_Cs(Cs), pairs.y
+    check_options(tol, max_iter)
     nothing = np.zeros((0, len(y)))
-    coef = np.zeros((len(ridges), len(y)))
-    summary = np.full((len(pairs.starts) - 1, len(ridges), 5), np.nan)
-    order = np.argsort(ridges, kind="stable")
-    _call(K, sets, ridges[order], control, (nothing, nothing, coef, summary))
+    coef = np.zeros((len(checked), len(y)))
+    summary = np.full((len(pairs.starts) - 1, len(checked), 5), np.nan)
+    order = np.argsort(checked, kind="stable")
+    _run_compiled(
+        K,
+        pairs.rows,
+        pairs.starts,
+        y,
+        unit_bounds(y, pairs.bounds, None),
+        checked[order],
+        0.0,
+        tol,
+        max_iter,
+        np.zeros(1, dtype=np.int64) if stop is None else stop,
+        (nothing, nothing, coef, summary),
+    )
     back = np.argsort(order, kind="stable")
     coef, summary = coef[back], summary[:, back]
     intercept, _, violation, play, spread = np.moveaxis(summary, 2, 0)
     converged = violation <= tol
-    return PairPaths(ridges, coef, intercept, violation, converged, _positive(play), spread)
+    return PairPaths(checked, coef, intercept, violation, converged, _play(play), spread)
 
 
-@dataclass(frozen=True)
-class _Sets:
-    """Problems on one kernel, one after the other in each array."""
-
-    rows: npt.NDArray[np.intp]
-    starts: npt.NDArray[np.intp]
-    p: FloatArray
-    unit: FloatArray  # (2, n)
-    epsilon: float
-
-
-def _call(
+def _run_compiled(
     kernel: Kernel32,
-    sets: _Sets,
+    rows: npt.NDArray[np.intp],
+    starts: npt.NDArray[np.intp],
+    p: FloatArray,
+    unit: FloatArray,
     Cs: FloatArray,
-    control: Control,
-    arrays: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
+    epsilon: float,
+    tol: float,
+    max_iter: int,
+    stop: Stop,
+    results: tuple[FloatArray, FloatArray, FloatArray, FloatArray],
 ) -> None:
-    """Run the compiled paths for ascending Cs on start, decision, coef and summary."""
+    """Run the compiled paths for ascending Cs.
+
+    ``rows`` and ``starts`` are those of :class:`PairProblems`; without rows there is one problem,
+    on all of them. ``p`` are linear terms, ``unit`` bounds for C = 1, and ``results`` the arrays
+    start, decision, coef and summary.
+    """
     from everyfold.svm.core.drivers import fold_paths
     from everyfold.svm.joint_steps import JointSteps
 
-    n, width = int(np.diff(sets.starts).max()), kernel.rows.shape[1]
-    if len(sets.rows):
+    n, width = int(np.diff(starts).max()), kernel.rows.shape[1]
+    if len(rows):  # the problems have kernels of their own, copied from that of all rows
         width = padded(n)
-    memory = workspace(n, width, copies=len(sets.rows) > 0)
-    stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
-    tol, most = float(control.tol), int(control.max_iter)
-    numbers = sets.rows, sets.starts, sets.p, sets.unit, Cs, float(sets.epsilon)
-    leaps = JointSteps(stop)
-    fold_paths(kernel.rows, *numbers, tol, most, stop, *arrays, leaps.address, width, *memory)
-    if leaps.error is not None:
-        raise leaps.error
+    memory = workspace(n, width, copies=len(rows) > 0)
+    steps = JointSteps(stop)
+    fold_paths(
+        kernel.rows,
+        rows,
+        starts,
+        p,
+        unit,
+        Cs,
+        epsilon,
+        float(tol),
+        int(max_iter),
+        stop,
+        *results,
+        steps.address,
+        width,
+        *memory,
+    )
+    # Compiled code cannot raise what its callback raised: it only stops.
+    if steps.error is not None:
+        raise steps.error
 
 
-def _positive(play: FloatArray) -> FloatArray:
-    """The room of a bias; none where there is no number, or a negative one."""
+def _play(play: FloatArray) -> FloatArray:
+    """The length of the interval of biases; 0 where there is no number, or a negative one."""
     return np.maximum(np.nan_to_num(play, posinf=np.inf), 0.0)
 
 
-def hinge_paths(
+def svm_paths(
     K: Kernel,
     y: npt.ArrayLike,
     Cs: npt.ArrayLike,
     bounds: npt.ArrayLike,
     *,
+    epsilon: float | None = None,
     tol: float = 1e-3,
     max_iter: int = 1_000_000,
     n_threads: int = 1,
@@ -250,7 +266,7 @@ def hinge_paths(
     keep_coef: bool = False,
     stop: Stop | None = None,
 ) -> PathResults:
-    r"""Decision values of ``SVC`` for every fold and every C.
+    r"""Decision values of ``SVC``, or predictions of ``SVR``, for every fold and every C.
 
     Parameters
     ----------
@@ -258,15 +274,18 @@ def hinge_paths(
         Symmetric kernel matrix of all rows, used as float32, as in libsvm; or a :class:`Kernel32`,
         which saves the conversion where several calls use the same kernel.
     y : array-like of shape (n,) or (n_folds, n)
-        Labels -1 and +1; one row per fold where the folds are different problems, as in
-        one-versus-one. Labels of rows with bound 0 are not looked at.
+        Labels -1 and +1, or the targets of a regression; one row per fold where the folds are
+        different problems, as in one-versus-one. Those of rows with bound 0 are not read.
     Cs : array-like of shape (n_C,)
         Values of C, in any order.
     bounds : array-like of shape (n_folds, n)
         Multipliers of C: 0 for a row that is held out of the fold, 1 for an ordinary training row,
         otherwise its sample weight times its class weight.
+    epsilon : float, optional
+        The half width of SVR's tube, within which an error is free. Without it the loss is SVC's
+        hinge.
     tol : float, default=1e-3
-        Largest violation accepted, in libsvm's meaning.
+        Largest violation accepted, in libsvm's meaning; for SVR it has the unit of y.
     max_iter : int, default=1000000
         Pair steps allowed for each fold and C. Running out is reported, not raised.
     n_threads : int, default=1
@@ -282,7 +301,8 @@ def hinge_paths(
 
     Returns
     -------
-    FoldPaths
+    PathResults
+        For SVR ``decision`` holds the predictions.
 
     Notes
     -----
@@ -290,121 +310,111 @@ def hinge_paths(
     `keep_coef`), and up to half of K for each thread while a long run works on its active rows.
 
     **Exact?** To `tol`, like libsvm itself. A search can use ``tol=0.05`` for the whole grid and
-    solve the best candidates again at 1e-3.
+    solve the best candidates again at 1e-3. libsvm solves SVR in 2n variables, here it has n.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from everyfold.svm.paths import hinge_paths
+    >>> from everyfold.svm.paths import svm_paths
     >>> x = np.array([-2.0, -1.0, 1.0, 2.0])
     >>> held_out = np.array([[1.0, 0.0, 1.0, 1.0]])  # one fold, leaving the second row out
-    >>> paths = hinge_paths(np.outer(x, x), np.sign(x), [10.0], held_out, tol=1e-6)
+    >>> paths = svm_paths(np.outer(x, x), np.sign(x), [10.0], held_out, tol=1e-6)
     >>> paths.decision.round(3)
     array([[[-1.   , -0.333,  1.   ,  1.667]]])
-    """
-    kernel = Kernel32.of(K)
-    w = _weights(bounds, len(kernel))
-    labels = _targets(y, w)
-    if not np.isin(labels[w > 0], (-1.0, 1.0)).all():
-        raise ValueError("y must be -1 or +1 wherever bounds > 0; encode the two classes so.")
-    unit = np.stack([-w * (labels < 0), w * (labels > 0)], axis=1)
-    control = Control(tol, max_iter, n_threads, keep_coef, stop)
-    return _solve_folds(kernel, Duals(labels, unit, 0.0), _ridges(Cs), control, start)
 
+    A regression on the same rows:
 
-def epsilon_paths(
-    K: Kernel,
-    y: npt.ArrayLike,
-    Cs: npt.ArrayLike,
-    bounds: npt.ArrayLike,
-    *,
-    epsilon: float = 0.1,
-    tol: float = 1e-3,
-    max_iter: int = 1_000_000,
-    n_threads: int = 1,
-    start: npt.ArrayLike | None = None,
-    keep_coef: bool = False,
-    stop: Stop | None = None,
-) -> PathResults:
-    r"""Predictions of ``SVR`` for every fold and every C.
-
-    Parameters
-    ----------
-    K : ndarray of shape (n, n)
-        Symmetric kernel matrix of all rows, used as float32.
-    y : array-like of shape (n,) or (n_folds, n)
-        Targets.
-    Cs : array-like of shape (n_C,)
-        Values of C, in any order.
-    bounds : array-like of shape (n_folds, n)
-        Multipliers of C: 0 for a row that is held out of the fold, otherwise its sample weight.
-    epsilon : float, default=0.1
-        Half width of the tube within which an error is free.
-    tol, max_iter, n_threads, start, keep_coef, stop
-        As in :func:`hinge_paths`; `tol` is absolute, so it has the unit of y.
-
-    Returns
-    -------
-    FoldPaths
-        ``decision`` holds the predictions.
-
-    Notes
-    -----
-    **Cost** and **Exact?** as for :func:`hinge_paths`; libsvm solves the same problem in 2n
-    variables, here it has n.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from everyfold.svm.paths import epsilon_paths
-    >>> x = np.array([0.0, 1.0, 2.0, 3.0])
-    >>> held_out = np.array([[1.0, 1.0, 1.0, 0.0]])  # one fold, leaving the last row out
-    >>> paths = epsilon_paths(np.outer(x, x), x, [10.0], held_out, epsilon=0.5, tol=1e-6)
+    >>> paths = svm_paths(np.outer(x, x), x, [10.0], held_out, epsilon=0.5, tol=1e-6)
     >>> paths.decision.round(3)
-    array([[[0.5, 1. , 1.5, 2. ]]])
+    array([[[-1.5 , -0.75,  0.75,  1.5 ]]])
     """
-    if not (np.isfinite(epsilon) and epsilon >= 0):
+    if epsilon is not None and not (np.isfinite(epsilon) and epsilon >= 0):
         raise ValueError(f"epsilon must be finite and at least 0, got {epsilon!r}.")
     kernel = Kernel32.of(K)
     w = _weights(bounds, len(kernel))
-    unit = np.stack([-w, w], axis=1)
-    control = Control(tol, max_iter, n_threads, keep_coef, stop)
-    return _solve_folds(kernel, Duals(_targets(y, w), unit, epsilon), _ridges(Cs), control, start)
+    p = _targets(y, w)
+    if epsilon is None and not np.isin(p[w > 0], (-1.0, 1.0)).all():
+        raise ValueError("y must be -1 or +1 wherever bounds > 0; encode the two classes so.")
+    unit = unit_bounds(p, w, epsilon)
+    check_options(tol, max_iter, n_threads)
+    checked = _checked_Cs(Cs)
+    order = np.argsort(checked, kind="stable")
+    n_folds, n = p.shape
+    shape = (n_folds, len(checked), n)
+    nothing, all_rows = np.zeros((0, n)), np.zeros(0, dtype=np.intp)
+    begins = [nothing] * n_folds
+    if start is not None:
+        begins = list(_feasible(start, unit, checked, shape)[:, order].copy(order="C"))
+    decision = np.full(shape, np.nan)
+    coef = np.zeros(shape if keep_coef else (n_folds, 0, n))
+    summary = np.full((*shape[:2], 5), np.nan)
+    # A flag of the caller's can only be set from outside this thread, which then may do the work.
+    in_this_thread, stop = stop is not None, np.zeros(1, dtype=np.int64) if stop is None else stop
+
+    def solve(fold: int) -> None:
+        results = begins[fold], decision[fold], coef[fold], summary[fold : fold + 1]
+        _run_compiled(
+            kernel,
+            all_rows,
+            np.array([0, n]),
+            p[fold],
+            unit[fold],
+            checked[order],
+            float(epsilon or 0.0),
+            tol,
+            max_iter,
+            stop,
+            results,
+        )
+
+    # Without a coefficient that may go down and one that may go up there is nothing to train.
+    is_trainable = (unit[:, 0] < 0).any(axis=1) & (unit[:, 1] > 0).any(axis=1)
+    folds = np.flatnonzero(is_trainable).tolist()
+    is_short = len(folds) == 1 and n <= SHORT
+    is_short &= float(checked.max(initial=0.0) * kernel.diagonal.max(initial=0.0)) <= GENTLE
+    if in_this_thread or is_short:
+        for fold in folds:
+            solve(fold)
+    else:
+        map_interruptibly(solve, folds, count_workers(n_threads), stop)
+    back = np.argsort(order, kind="stable")
+    summary = summary[:, back]
+    violation = summary[..., 2]
+    return PathResults(
+        decision=decision[:, back],
+        intercept=summary[..., 0],
+        iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
+        violation=violation,
+        converged=violation <= tol,
+        play=_play(summary[..., 3]),
+        spread=summary[..., 4],
+        coef=coef[:, back] if keep_coef else None,
+    )
 
 
-@dataclass(frozen=True)
-class Duals:
-    """The problems of all folds: linear term, bounds for C = 1, weight of the one-norm."""
+def unit_bounds(y: FloatArray, w: FloatArray, epsilon: float | None) -> FloatArray:
+    """The bounds of the coefficients for C = 1, lower and upper on the last axis but one.
 
-    p: FloatArray  # (n_folds, n)
-    unit: FloatArray  # (n_folds, 2, n)
-    epsilon: float
-
-    def is_trainable(self, fold: int) -> bool:
-        """Whether some coefficient may go down and some may go up."""
-        lower, upper = self.unit[fold]
-        return bool((lower < 0).any() and (upper > 0).any())
+    A coefficient of the hinge has the sign of its label; one of a tube may have either.
+    """
+    if epsilon is None:
+        return np.stack([-w * (y < 0), w * (y > 0)], axis=-2)
+    return np.stack([-w, w], axis=-2)
 
 
-@dataclass(frozen=True)
-class Control:
-    tol: float
-    max_iter: int
-    n_threads: int
-    keep_coef: bool
-    stop: Stop | None = None
+def check_options(tol: float, max_iter: int, n_threads: int = 1) -> None:
+    """Refuse options that the compiled solver could not work with."""
+    if not tol > 0:
+        raise ValueError(f"tol must be positive, got {tol!r}.")
+    if max_iter < 1:
+        raise ValueError(f"max_iter must be at least 1, got {max_iter!r}.")
+    if n_threads == 0:
+        raise ValueError("n_threads must be a positive number, or -1 for all processors.")
 
-    def __post_init__(self) -> None:
-        if not self.tol > 0:
-            raise ValueError(f"tol must be positive, got {self.tol!r}.")
-        if self.max_iter < 1:
-            raise ValueError(f"max_iter must be at least 1, got {self.max_iter!r}.")
-        if self.n_threads == 0:
-            raise ValueError("n_threads must be a positive number, or -1 for all processors.")
 
-    @property
-    def workers(self) -> int:
-        return self.n_threads if self.n_threads > 0 else os.cpu_count() or 1
+def count_workers(n_threads: int) -> int:
+    """The number of threads; all processors for a negative number."""
+    return n_threads if n_threads > 0 else os.cpu_count() or 1
 
 
 def _weights(bounds: npt.ArrayLike, n: int) -> FloatArray:
@@ -417,7 +427,7 @@ def _weights(bounds: npt.ArrayLike, n: int) -> FloatArray:
 
 
 def _targets(y: npt.ArrayLike, w: FloatArray) -> FloatArray:
-    """Targets of each fold, with 0 where the fold does not look."""
+    """Targets of each fold, with 0 for the rows that the fold does not use."""
     targets = np.asarray(y, dtype=np.float64)
     if targets.shape not in (w.shape, w.shape[1:]):
         raise ValueError(f"y must have shape {w.shape[1:]} or {w.shape}, got {targets.shape}.")
@@ -427,68 +437,21 @@ def _targets(y: npt.ArrayLike, w: FloatArray) -> FloatArray:
     return targets
 
 
-def _ridges(Cs: npt.ArrayLike) -> FloatArray:
+def _checked_Cs(Cs: npt.ArrayLike) -> FloatArray:
     values = np.asarray(Cs, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all() or not (values > 0).all():
         raise ValueError("Cs must be a one-dimensional array of positive, finite numbers.")
     return values
 
 
-def _solve_folds(
-    kernel: Kernel32,
-    duals: Duals,
-    Cs: FloatArray,
-    control: Control,
-    start: npt.ArrayLike | None,
-) -> PathResults:
-    """Run the compiled path of every fold and put the Cs back into the caller's order."""
-    order = np.argsort(Cs, kind="stable")
-    shape = (len(duals.p), len(Cs), len(kernel))
-    starts = None if start is None else _starts(start, duals, Cs, shape)[:, order].copy(order="C")
-    decision = np.full(shape, np.nan)
-    coef = np.zeros(shape if control.keep_coef else (shape[0], 0, shape[2]))
-    summary = np.full((*shape[:2], 5), np.nan)
-    stop = np.zeros(1, dtype=np.int64) if control.stop is None else control.stop
-    nothing, none = np.zeros((0, shape[2])), np.zeros(0, dtype=np.intp)
-    running, whole = replace(control, stop=stop), np.array([0, shape[2]])
-
-    def solve(fold: int) -> None:
-        begin = nothing if starts is None else starts[fold]
-        arrays = begin, decision[fold], coef[fold], summary[fold : fold + 1]
-        sets = _Sets(none, whole, duals.p[fold], duals.unit[fold], duals.epsilon)
-        _call(kernel, sets, Cs[order], running, arrays)
-
-    folds = [fold for fold in range(shape[0]) if duals.is_trainable(fold)]
-    is_short = len(folds) == 1 and shape[2] <= SHORT
-    is_short &= float(Cs.max(initial=0.0) * kernel.diagonal.max(initial=0.0)) <= GENTLE
-    if control.stop is None and not is_short:
-        map_interruptibly(solve, folds, control.workers, stop)
-    else:
-        for fold in folds:
-            solve(fold)
-    back = np.argsort(order, kind="stable")
-    summary = summary[:, back]
-    violation = summary[..., 2]
-    return PathResults(
-        decision=decision[:, back],
-        intercept=summary[..., 0],
-        iterations=np.nan_to_num(summary[..., 1]).astype(np.int64),
-        violation=violation,
-        converged=violation <= control.tol,
-        play=_positive(summary[..., 3]),
-        spread=summary[..., 4],
-        coef=coef[:, back] if control.keep_coef else None,
-    )
-
-
-def _starts(
-    start: npt.ArrayLike, duals: Duals, Cs: FloatArray, shape: tuple[int, int, int]
+def _feasible(
+    start: npt.ArrayLike, unit: FloatArray, Cs: FloatArray, shape: tuple[int, int, int]
 ) -> FloatArray:
     """Check that coefficients are feasible; rounding at the bounds is taken off."""
     beta = np.array(start, dtype=np.float64)
     if beta.shape != shape:
         raise ValueError(f"start must have shape {shape}, got {beta.shape}.")
-    lower, upper = (duals.unit[:, None, side] * Cs[:, None] for side in (0, 1))
+    lower, upper = (unit[:, None, side] * Cs[:, None] for side in (0, 1))
     clipped = np.clip(beta, lower, upper)
     slack = 1e-9 * np.maximum(upper, -lower).sum(axis=2)
     is_outside = np.abs(beta - clipped).sum(axis=2) > slack

@@ -56,7 +56,7 @@ def test_values_are_those_of_every_fold(criterion, weights):
     problem, operator = Problem(Y, weights, Squared(), True), Dense().bind(RBF(0.3), X)
     (plain,) = criterion.evaluate(problem, operator, [0.1], FOLDS)
     (few,) = criterion.evaluate(problem, operator, [0.1], FOLDS.merged.folds)
-    found = few.apart(FOLDS.merged)
+    found = few.unmerge(FOLDS.merged)
     assert_allclose(found.values, plain.values, rtol=1e-9)
     assert_allclose(found.is_exact, plain.is_exact)
     assert found.condition.shape == plain.condition.shape == (16,)
@@ -85,6 +85,6 @@ def test_failures_are_those_of_every_fold():
     (record,) = Refit().evaluate(problem, operator, [0.1], FOLDS.merged.folds)
     record.failures[5] = Failure(ValueError("singular"), "")
     assert (
-        sorted(record.apart(FOLDS.merged).failures)
+        sorted(record.unmerge(FOLDS.merged).failures)
         == np.flatnonzero(FOLDS.merged.numbers == 5).tolist()
     )

@@ -8,9 +8,9 @@ from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
 from everyfold.linalg.box_constrained import boxed_step
-from everyfold.svm import joint_steps as leaps
+from everyfold.svm import joint_steps
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.paths import PairProblems, epsilon_paths, hinge_paths, pair_paths
+from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -31,15 +31,15 @@ def numbers():
 
 @pytest.fixture
 def shares(monkeypatch):
-    """How far each leap went; leaps come early and often."""
-    found, leap = [], leaps._leap
+    """How far each joint step went; they come early and often."""
+    found, step = [], joint_steps._joint_step
 
     def counted(*args):
-        found.append(leap(*args))
+        found.append(step(*args))
         return found[-1]
 
-    monkeypatch.setattr(leaps, "_leap", counted)
-    monkeypatch.setattr(leaps, "FIXED", 0.0)
+    monkeypatch.setattr(joint_steps, "_joint_step", counted)
+    monkeypatch.setattr(joint_steps, "FIXED", 0.0)
     return found
 
 
@@ -94,10 +94,10 @@ def test_there_is_no_step_on_an_indefinite_kernel():
 
 
 @pytest.mark.parametrize("gamma", [0.002, 0.02, 0.2])
-def test_paths_with_leaps_equal_svc(classes, shares, gamma):
+def test_paths_with_joint_steps_equal_svc(classes, shares, gamma):
     X, y = classes
     bounds = folds(len(y))
-    paths = hinge_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=1e-6)
+    paths = svm_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=1e-6)
     assert max(shares) > 0.9
     assert paths.converged.all()
     for w, found in zip(bounds, paths.decision, strict=True):
@@ -106,10 +106,10 @@ def test_paths_with_leaps_equal_svc(classes, shares, gamma):
             assert_allclose(decision, model.decision_function(X), atol=1e-3)
 
 
-def test_paths_with_leaps_equal_svr(numbers, shares):
+def test_paths_with_joint_steps_equal_svr(numbers, shares):
     X, y = numbers
     bounds = folds(len(y))
-    paths = epsilon_paths(rbf_kernel(X, gamma=0.02), y, CS, bounds, epsilon=0.2, tol=1e-6)
+    paths = svm_paths(rbf_kernel(X, gamma=0.02), y, CS, bounds, epsilon=0.2, tol=1e-6)
     assert max(shares) > 0.9
     for w, found in zip(bounds, paths.decision, strict=True):
         for C, decision in zip(CS, found, strict=True):
@@ -117,15 +117,15 @@ def test_paths_with_leaps_equal_svr(numbers, shares):
             assert_allclose(decision, model.predict(X), atol=2e-4)
 
 
-def test_leaps_save_steps(classes, shares, monkeypatch):
+def test_joint_steps_save_steps(classes, shares, monkeypatch):
     X, y = classes
     kernels = [rbf_kernel(X, gamma=0.02), linear_kernel(X), rbf_kernel(X.round(), gamma=0.02)]
     for K in kernels:
         bounds = np.ones((1, len(y)))
-        quick = hinge_paths(K, y, CS, bounds, keep_coef=True)
+        quick = svm_paths(K, y, CS, bounds, keep_coef=True)
         with monkeypatch.context() as patch:
-            patch.setattr(leaps, "FIXED", 1e12)
-            slow = hinge_paths(K, y, CS, bounds, keep_coef=True)
+            patch.setattr(joint_steps, "FIXED", 1e12)
+            slow = svm_paths(K, y, CS, bounds, keep_coef=True)
         assert quick.converged.all()
         assert 1.2 * quick.iterations.sum() < slow.iterations.sum()
         assert_allclose(quick.coef.sum(axis=2), 0.0, atol=1e-8)
@@ -151,7 +151,7 @@ def test_an_error_in_a_leap_is_raised(classes, shares, monkeypatch, stop):
     def fail(*args):
         raise MemoryError("no room for a leap")
 
-    monkeypatch.setattr(leaps, "_leap", fail)
+    monkeypatch.setattr(joint_steps, "_joint_step", fail)
     X, y = classes
     with pytest.raises(MemoryError, match="no room"):
-        hinge_paths(rbf_kernel(X, gamma=0.02), y, CS, np.ones((1, len(y))), stop=stop)
+        svm_paths(rbf_kernel(X, gamma=0.02), y, CS, np.ones((1, len(y))), stop=stop)

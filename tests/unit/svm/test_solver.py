@@ -11,7 +11,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
-from everyfold.svm.paths import epsilon_paths, hinge_paths
+from everyfold.svm.paths import svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
 
@@ -76,7 +76,7 @@ def assert_same_decisions(paths, models, X, atol):
 def test_hinge_equals_svc_on_every_fold_and_C(classes, gamma):
     X, y = classes
     bounds = leave_out(len(y), 3)
-    paths = hinge_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=TIGHT)
+    paths = svm_paths(rbf_kernel(X, gamma=gamma), y, CS, bounds, tol=TIGHT)
     models = [[refit(SVC(C=C, gamma=gamma, tol=TIGHT), X, y, w) for C in CS] for w in bounds]
     assert paths.converged.all()
     assert paths.violation.max() <= TIGHT
@@ -89,10 +89,10 @@ def test_hinge_equals_svc_with_weights(classes):
     weight = rng.uniform(0.2, 3.0, len(y)) * np.where(y > 0, 2.5, 0.7)
     bounds = leave_out(len(y), 2) * weight
     K = rbf_kernel(X, gamma=0.1)
-    paths = hinge_paths(K, y, CS, bounds, tol=TIGHT)
+    paths = svm_paths(K, y, CS, bounds, tol=TIGHT)
     models = [[refit(SVC(C=C, gamma=0.1, tol=TIGHT), X, y, w) for C in CS] for w in bounds]
     assert_same_decisions(paths, models, X, atol=1e-4)
-    unweighted = hinge_paths(K, y, CS, leave_out(len(y), 2), tol=TIGHT)
+    unweighted = svm_paths(K, y, CS, leave_out(len(y), 2), tol=TIGHT)
     assert np.abs(paths.decision - unweighted.decision).max() > 0.05
 
 
@@ -100,7 +100,7 @@ def test_hinge_equals_svc_with_weights(classes):
 def test_epsilon_equals_svr(numbers, epsilon):
     X, y = numbers
     bounds = leave_out(len(y), 2) * np.linspace(0.5, 2.0, len(y))
-    paths = epsilon_paths(rbf_kernel(X, gamma=0.1), y, CS, bounds, epsilon=epsilon, tol=TIGHT)
+    paths = svm_paths(rbf_kernel(X, gamma=0.1), y, CS, bounds, epsilon=epsilon, tol=TIGHT)
     models = [
         [refit(SVR(C=C, gamma=0.1, epsilon=epsilon, tol=TIGHT), X, y, w) for C in CS]
         for w in bounds
@@ -119,7 +119,7 @@ def test_problems_may_have_their_own_labels(classes):
     labels = np.array([np.where(group == a, 1.0, -1.0) for a, _ in pairs])
     bounds = np.array([np.isin(group, pair).astype(float) for pair in pairs])
     labels[bounds == 0] = np.nan  # not looked at
-    paths = hinge_paths(K, labels, [1.0], bounds, tol=TIGHT)
+    paths = svm_paths(K, labels, [1.0], bounds, tol=TIGHT)
     models = [
         [refit(SVC(gamma=0.1, tol=TIGHT), X, label, w)]
         for label, w in zip(labels, bounds, strict=True)
@@ -135,7 +135,7 @@ def test_reported_violation_is_the_true_one(classes, tol):
     X, y = classes
     bounds = leave_out(len(y), 3)
     K = rbf_kernel(X, gamma=0.2).astype(np.float32)
-    paths = hinge_paths(K, y, [0.1, 10.0, 1000.0], bounds, tol=tol, keep_coef=True)
+    paths = svm_paths(K, y, [0.1, 10.0, 1000.0], bounds, tol=tol, keep_coef=True)
     for fold, w in enumerate(bounds):
         for c, C in enumerate([0.1, 10.0, 1000.0]):
             beta = paths.coef[fold, c]
@@ -151,7 +151,7 @@ def test_epsilon_meets_its_conditions(numbers):
     X, y = numbers
     bounds = leave_out(len(y), 2)
     K = rbf_kernel(X, gamma=0.5).astype(np.float32)
-    paths = epsilon_paths(K, y, CS, bounds, epsilon=0.2, tol=1e-4, keep_coef=True)
+    paths = svm_paths(K, y, CS, bounds, epsilon=0.2, tol=1e-4, keep_coef=True)
     for fold, w in enumerate(bounds):
         for c, C in enumerate(CS):
             true = violation(K, y, C, w, paths.coef[fold, c], 0.2, is_hinge=False)
@@ -165,7 +165,7 @@ def test_long_runs_on_active_rows_meet_the_conditions_of_all_rows():
     K = rbf_kernel(X, gamma=0.02).astype(np.float32)
     w = np.ones((1, len(y)))
     Cs = [10.0, 1000.0]
-    paths = hinge_paths(K, y, Cs, w, tol=1e-4, keep_coef=True)
+    paths = svm_paths(K, y, Cs, w, tol=1e-4, keep_coef=True)
     assert paths.iterations.max() > 5 * len(y)
     for c, C in enumerate(Cs):
         true = violation(K, y, C, w[0], paths.coef[0, c], 0.0, is_hinge=True)
@@ -178,7 +178,7 @@ def test_rounding_of_the_gradient_is_noticed(numbers):
     y = 1e5 * y
     K = rbf_kernel(X, gamma=0.5).astype(np.float32)
     w = np.ones(len(y))
-    paths = epsilon_paths(K, y, [1e7], w[None], epsilon=0.0, tol=1e-2, keep_coef=True)
+    paths = svm_paths(K, y, [1e7], w[None], epsilon=0.0, tol=1e-2, keep_coef=True)
     assert paths.converged.all()
     beta = paths.coef[0, 0]
     assert violation(K, y, 1e7, w, beta, 0.0, is_hinge=False) <= 1.05e-2
@@ -191,7 +191,7 @@ def test_bias_is_the_mean_over_free_rows_or_the_middle(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     w = np.ones((1, len(y)))
-    paths = hinge_paths(K, y, [1.0, 1e-5], w, tol=0.3, keep_coef=True)
+    paths = svm_paths(K, y, [1.0, 1e-5], w, tol=0.3, keep_coef=True)
     residual = y - paths.coef[0].astype(np.float64) @ K
     size = np.abs(paths.coef[0])
     is_free = (size[0] > 0) & (size[0] < 1.0)
@@ -209,13 +209,13 @@ def test_play_is_how_far_the_bias_may_move(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     w = np.where(y > 0, 1.0 / (y > 0).sum(), 1.0 / (y < 0).sum())
-    paths = hinge_paths(K, y, [1e-3, 1e4], w[None], keep_coef=True)
+    paths = svm_paths(K, y, [1e-3, 1e4], w[None], keep_coef=True)
     residual = y - paths.coef[0, 0] @ K.astype(np.float64)
     width = residual[y > 0].min() - residual[y < 0].max()
     assert width > 1.0
     assert_allclose(paths.play, [[width, 0.0]], atol=1e-5)
     # Unequal totals: the larger class has a free row, and its end of the interval is the bias.
-    uneven = hinge_paths(K, y, [1e-3], (w * np.where(y > 0, 1.0, 1.1))[None])
+    uneven = svm_paths(K, y, [1e-3], (w * np.where(y > 0, 1.0, 1.1))[None])
     assert_array_equal(uneven.play, 0.0)
 
 
@@ -224,10 +224,10 @@ def test_play_of_the_bias_of_a_regression(numbers):
     y = np.sort(y)
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     w = np.ones(len(y))
-    paths = epsilon_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6)
+    paths = svm_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6)
     assert_allclose(paths.play[0, 0], y[len(y) // 2] - y[len(y) // 2 - 1], atol=1e-3)
     w[0] = 0.0  # an odd number of rows: the middle one is free
-    assert epsilon_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6).play[0, 0] == 0.0
+    assert svm_paths(K, y, [1e-6], w[None], epsilon=0.0, tol=1e-6).play[0, 0] == 0.0
 
 
 # --- paths, starts, order, threads ---------------------------------------------------------
@@ -238,20 +238,20 @@ def test_weight_zero_is_removal(classes):
     K = rbf_kernel(X, gamma=0.1)
     bounds = leave_out(len(y), 4)[:1]
     rows = bounds[0] > 0
-    with_row = hinge_paths(K, y, CS, bounds, tol=TIGHT)
-    without = hinge_paths(K[np.ix_(rows, rows)], y[rows], CS, bounds[:, rows], tol=TIGHT)
+    with_row = svm_paths(K, y, CS, bounds, tol=TIGHT)
+    without = svm_paths(K[np.ix_(rows, rows)], y[rows], CS, bounds[:, rows], tol=TIGHT)
     assert_allclose(with_row.decision[:, :, rows], without.decision, atol=1e-5)
     flipped = np.where(rows, y, -y)
-    assert_array_equal(hinge_paths(K, flipped, CS, bounds, tol=TIGHT).decision, with_row.decision)
+    assert_array_equal(svm_paths(K, flipped, CS, bounds, tol=TIGHT).decision, with_row.decision)
 
 
 def test_path_equals_cold_starts(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1)
     bounds = leave_out(len(y), 2)
-    path = hinge_paths(K, y, CS, bounds, tol=TIGHT)
+    path = svm_paths(K, y, CS, bounds, tol=TIGHT)
     for c, C in enumerate(CS):
-        cold = hinge_paths(K, y, [C], bounds, tol=TIGHT)
+        cold = svm_paths(K, y, [C], bounds, tol=TIGHT)
         assert_allclose(path.decision[:, c], cold.decision[:, 0], atol=1e-5)
 
 
@@ -261,8 +261,8 @@ def test_order_of_Cs_does_not_matter(classes):
     bounds = leave_out(len(y), 2)
     Cs = np.array([0.05, 1.0, 1.0, 30.0, 400.0])
     shuffle = np.array([3, 1, 4, 0, 2])
-    sorted_ = hinge_paths(K, y, Cs, bounds, keep_coef=True)
-    shuffled = hinge_paths(K, y, Cs[shuffle], bounds, keep_coef=True)
+    sorted_ = svm_paths(K, y, Cs, bounds, keep_coef=True)
+    shuffled = svm_paths(K, y, Cs[shuffle], bounds, keep_coef=True)
     for name in ("decision", "coef", "intercept", "violation", "converged"):
         assert_array_equal(getattr(shuffled, name), getattr(sorted_, name)[:, shuffle])
 
@@ -271,15 +271,15 @@ def test_solving_selected_Cs_again_from_a_loose_pass(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1)
     bounds = leave_out(len(y), 3)
-    loose = hinge_paths(K, y, CS, bounds, tol=0.3, keep_coef=True)
+    loose = svm_paths(K, y, CS, bounds, tol=0.3, keep_coef=True)
     selected = [2, 0]
-    again = hinge_paths(K, y, CS[selected], bounds, tol=TIGHT, start=loose.coef[:, selected])
-    cold = hinge_paths(K, y, CS[selected], bounds, tol=TIGHT)
+    again = svm_paths(K, y, CS[selected], bounds, tol=TIGHT, start=loose.coef[:, selected])
+    cold = svm_paths(K, y, CS[selected], bounds, tol=TIGHT)
     assert np.abs(loose.decision[:, selected] - cold.decision).max() > 1e-3
     assert_allclose(again.decision, cold.decision, atol=1e-5)
     assert again.iterations.sum() < cold.iterations.sum()
-    solved = hinge_paths(K, y, CS, bounds, tol=TIGHT, keep_coef=True)
-    resumed = hinge_paths(K, y, CS, bounds, tol=1.1 * TIGHT, start=solved.coef)
+    solved = svm_paths(K, y, CS, bounds, tol=TIGHT, keep_coef=True)
+    resumed = svm_paths(K, y, CS, bounds, tol=1.1 * TIGHT, start=solved.coef)
     assert resumed.iterations.sum() == 0
 
 
@@ -287,7 +287,7 @@ def test_larger_C_changes_nothing_once_no_bound_is_reached(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=10.0)
     bounds = leave_out(len(y), 2)
-    paths = hinge_paths(K, y, [100.0, 1e4], bounds, tol=TIGHT, keep_coef=True)
+    paths = svm_paths(K, y, [100.0, 1e4], bounds, tol=TIGHT, keep_coef=True)
     assert np.abs(paths.coef).max() < 100.0
     assert_array_equal(paths.iterations[:, 1], 0)
     assert_array_equal(paths.decision[:, 1], paths.decision[:, 0])
@@ -298,9 +298,9 @@ def test_threads_give_the_same_numbers(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.1)
     bounds = leave_out(len(y), 5)
-    one = hinge_paths(K, y, CS, bounds)
-    assert_array_equal(hinge_paths(K, y, CS, bounds, n_threads=3).decision, one.decision)
-    assert_array_equal(hinge_paths(K, y, CS, bounds, n_threads=-1).decision, one.decision)
+    one = svm_paths(K, y, CS, bounds)
+    assert_array_equal(svm_paths(K, y, CS, bounds, n_threads=3).decision, one.decision)
+    assert_array_equal(svm_paths(K, y, CS, bounds, n_threads=-1).decision, one.decision)
 
 
 def test_kernel_may_be_float32_read_only_or_fortran(classes):
@@ -308,12 +308,12 @@ def test_kernel_may_be_float32_read_only_or_fortran(classes):
     X, y = X[:128], y[:128]  # a whole number of vectors: used without a copy
     K = rbf_kernel(X, gamma=0.1).astype(np.float32)
     bounds = leave_out(len(y), 2)
-    expected = hinge_paths(K, y, CS, bounds).decision
+    expected = svm_paths(K, y, CS, bounds).decision
     read_only = K.copy()
     read_only.flags.writeable = False
     for same in (read_only, np.asfortranarray(K), K.astype(np.float64)):
         before = same.copy()
-        assert_array_equal(hinge_paths(same, y, CS, bounds).decision, expected)
+        assert_array_equal(svm_paths(same, y, CS, bounds).decision, expected)
         assert_array_equal(same, before)
 
 
@@ -322,8 +322,8 @@ def test_subnormal_entries_are_not_needed(classes):
     X, y = X[:128], y[:128]
     K = rbf_kernel(X, gamma=20.0).astype(np.float32)
     assert ((K > 0) & (K < 1e-37)).any()
-    paths = hinge_paths(K, y, [1.0], np.ones((1, 128)), tol=TIGHT)
-    cleared = hinge_paths(np.where(K < 1e-30, 0, K), y, [1.0], np.ones((1, 128)), tol=TIGHT)
+    paths = svm_paths(K, y, [1.0], np.ones((1, 128)), tol=TIGHT)
+    cleared = svm_paths(np.where(K < 1e-30, 0, K), y, [1.0], np.ones((1, 128)), tol=TIGHT)
     assert_array_equal(paths.decision, cleared.decision)
 
 
@@ -332,7 +332,7 @@ def test_subnormal_entries_are_not_needed(classes):
 
 def test_huge_C_on_separable_data_is_finite():
     x = np.r_[np.linspace(-3, -1, 20), np.linspace(1, 3, 20)]
-    paths = hinge_paths(np.outer(x, x), np.sign(x), [1e8], np.ones((1, 40)), tol=1e-5)
+    paths = svm_paths(np.outer(x, x), np.sign(x), [1e8], np.ones((1, 40)), tol=1e-5)
     assert paths.converged.all()
     assert_allclose(paths.decision[0, 0], x, atol=1e-4)  # margin -1 ... 1
 
@@ -340,7 +340,7 @@ def test_huge_C_on_separable_data_is_finite():
 def test_fold_of_one_class_is_nan_and_not_converged(classes):
     X, y = classes
     bounds = np.array([np.ones(len(y)), (y > 0) * 1.0, (y < 0) * 1.0, np.zeros(len(y))])
-    paths = hinge_paths(rbf_kernel(X), y, [1.0, 2.0], bounds, keep_coef=True)
+    paths = svm_paths(rbf_kernel(X), y, [1.0, 2.0], bounds, keep_coef=True)
     assert np.isfinite(paths.decision[0]).all()
     assert np.isnan(paths.decision[1:]).all()
     assert np.isnan(paths.intercept[1:]).all()
@@ -351,7 +351,7 @@ def test_fold_of_one_class_is_nan_and_not_converged(classes):
 def test_tube_wider_than_the_data_has_no_support_vectors(numbers):
     X, y = numbers
     bounds = leave_out(len(y), 2)
-    paths = epsilon_paths(rbf_kernel(X), y, [1.0, 10.0], bounds, epsilon=50.0, keep_coef=True)
+    paths = svm_paths(rbf_kernel(X), y, [1.0, 10.0], bounds, epsilon=50.0, keep_coef=True)
     assert_array_equal(paths.coef, 0.0)
     for fold, w in enumerate(bounds):
         seen = y[w > 0]
@@ -360,7 +360,7 @@ def test_tube_wider_than_the_data_has_no_support_vectors(numbers):
 
 
 def test_single_training_row_predicts_its_target():
-    paths = epsilon_paths(np.eye(3), [4.0, 9.0, 1.0], [1.0], [[0.0, 1.0, 0.0]], epsilon=0.1)
+    paths = svm_paths(np.eye(3), [4.0, 9.0, 1.0], [1.0], [[0.0, 1.0, 0.0]], epsilon=0.1)
     assert_allclose(paths.decision, 9.0)
 
 
@@ -377,7 +377,7 @@ def test_kernels_without_curvature(classes, kind):
     else:
         K = np.ones((60, 60))
     Cs = [0.1, 10.0]
-    paths = hinge_paths(K, y, Cs, np.ones((1, 60)), tol=1e-3, keep_coef=True)
+    paths = svm_paths(K, y, Cs, np.ones((1, 60)), tol=1e-3, keep_coef=True)
     assert np.isfinite(paths.decision).all()
     assert paths.converged.all()
     K32 = K.astype(np.float32)
@@ -391,7 +391,7 @@ def test_kernels_without_curvature(classes, kind):
 
 def test_running_out_of_iterations_is_reported(classes):
     X, y = classes
-    paths = hinge_paths(rbf_kernel(X), y, CS, leave_out(len(y), 2), max_iter=1)
+    paths = svm_paths(rbf_kernel(X), y, CS, leave_out(len(y), 2), max_iter=1)
     assert not paths.converged.any()
     assert_array_equal(paths.iterations, 1)
     assert (paths.violation > 1e-3).all()
@@ -401,7 +401,7 @@ def test_running_out_of_iterations_is_reported(classes):
 def test_tolerance_below_rounding_ends_and_is_reported(classes):
     X, y = classes
     K = rbf_kernel(X, gamma=0.3)
-    paths = hinge_paths(K, y, [1.0], np.ones((1, len(y))), tol=1e-18, max_iter=200_000)
+    paths = svm_paths(K, y, [1.0], np.ones((1, len(y))), tol=1e-18, max_iter=200_000)
     assert_array_equal(paths.converged, paths.violation <= 1e-18)
     assert paths.violation.max() < 1e-6
 
@@ -411,7 +411,7 @@ def test_kernel_with_nan_is_refused(classes):
     K = rbf_kernel(X)
     K[3, 5] = K[5, 3] = np.nan
     with pytest.raises(ValueError, match="K must be finite"):
-        hinge_paths(K, y, [1.0], np.ones((1, len(y))))
+        svm_paths(K, y, [1.0], np.ones((1, len(y))))
 
 
 @pytest.mark.parametrize(
@@ -438,12 +438,12 @@ def test_bad_arguments_are_named(change, message):
         "bounds": np.ones((1, 4)),
     } | change
     with pytest.raises(ValueError, match=message):
-        hinge_paths(**arguments)
+        svm_paths(**arguments)
 
 
 def test_bad_epsilon_is_named():
     with pytest.raises(ValueError, match="epsilon"):
-        epsilon_paths(np.eye(2), [0.0, 1.0], [1.0], np.ones((1, 2)), epsilon=-1.0)
+        svm_paths(np.eye(2), [0.0, 1.0], [1.0], np.ones((1, 2)), epsilon=-1.0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to a child there")
@@ -453,12 +453,12 @@ def test_interrupt_ends_the_work_quickly(n_threads):
     code = textwrap.dedent(f"""
         import os, signal, threading, time
         import numpy as np
-        from everyfold.svm.paths import hinge_paths
+        from everyfold.svm.paths import svm_paths
         rng = np.random.default_rng(0)
         X = rng.standard_normal((700, 3))
         K = np.exp(-0.01 * ((X[:, None] - X) ** 2).sum(-1))
         y = np.where(rng.random(700) < 0.5, -1.0, 1.0)
-        hinge_paths(K[:20, :20], y[:20], [1.0], np.ones((1, 20)))
+        svm_paths(K[:20, :20], y[:20], [1.0], np.ones((1, 20)))
         spent = []
 
         def interrupt():
@@ -467,7 +467,7 @@ def test_interrupt_ends_the_work_quickly(n_threads):
 
         threading.Timer(0.5, interrupt).start()
         try:
-            hinge_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
+            svm_paths(K, y, [1e9], np.ones((4, 700)), tol=1e-12, max_iter=10**12,
                         n_threads={n_threads})
         except KeyboardInterrupt:
             print(time.process_time() - spent[0])
@@ -486,10 +486,10 @@ def test_one_compiled_version_serves_every_call(classes, numbers):
     read_only = K.astype(np.float32)
     read_only.flags.writeable = False
     bounds = leave_out(64, 2)
-    first = hinge_paths(K, y[:64], [2.0, 1.0], bounds, keep_coef=True)
-    hinge_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
-    hinge_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
-    epsilon_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
+    first = svm_paths(K, y[:64], [2.0, 1.0], bounds, keep_coef=True)
+    svm_paths(read_only, y[:64].astype(int), [2, 1], bounds.astype(int), start=first.coef)
+    svm_paths(np.asfortranarray(K), y[:64], [1.0], np.asfortranarray(bounds), n_threads=2)
+    svm_paths(K, numbers[1][:64], [1.0], bounds, epsilon=0, tol=1)
     from everyfold.svm.core.drivers import fold_paths
     from everyfold.svm.core.state import flush, smallest_magnitude
 
@@ -508,8 +508,8 @@ def test_coefficients_sum_to_zero_on_a_kernel_of_whole_numbers(kind):
         options = {"tol": TIGHT, "keep_coef": True}
         if kind == "hinge":
             y = np.where(y > 0.0, 1.0, -1.0)
-            paths = hinge_paths(K, y, CS, np.ones((1, 24)), **options)
+            paths = svm_paths(K, y, CS, np.ones((1, 24)), **options)
         else:
-            paths = epsilon_paths(K, y, CS, np.ones((1, 24)), epsilon=0.1, **options)
+            paths = svm_paths(K, y, CS, np.ones((1, 24)), epsilon=0.1, **options)
         sums = np.abs(paths.coef[0].sum(axis=1))
         assert (sums <= 1e-9 * np.abs(paths.coef[0]).sum(axis=1)).all()

@@ -5,10 +5,10 @@ import pytest
 
 from everyfold.svm import leave_one_out as rows
 from everyfold.svm import paths
-from everyfold.svm.core.workspace import LANES, Workspace, aligned, apart, padded, workspace
+from everyfold.svm.core.workspace import LANES, Workspace, aligned, padded, vector_stride, workspace
 from everyfold.svm.kernel32 import Kernel32
-from everyfold.svm.leave_one_out import RowRemovals, hinge_held_out, hinge_refits
-from everyfold.svm.paths import PairProblems, hinge_paths, pair_paths
+from everyfold.svm.leave_one_out import RowRemovals, held_out_values, refit_without_rows
+from everyfold.svm.paths import PairProblems, pair_paths, svm_paths
 
 SIZES = (2, 3, 31, 32, 33, 100, 150)
 MARK, BESIDE = 77, 64
@@ -56,7 +56,7 @@ def problem(n, flips=0.2):
 @pytest.mark.parametrize("flips", [0.0, 0.3])
 def test_paths_stay_within_their_memory(guarded, n, flips):
     K, y = problem(n, flips)
-    found = hinge_paths(K, y, [0.01, 1.0, 1e4], np.ones((1, n)), tol=1e-6, keep_coef=True)
+    found = svm_paths(K, y, [0.01, 1.0, 1e4], np.ones((1, n)), tol=1e-6, keep_coef=True)
     assert found.converged.all()
     plain = workspace(n, padded(n))
     assert [len(a) for a in plain] == [len(a) - 2 * BESIDE for a in guarded.whole[:5]]
@@ -75,10 +75,10 @@ def test_pairs_stay_within_their_memory(guarded):
 def test_single_rows_stay_within_their_memory(guarded, n):
     K, y = problem(n)
     w, every = np.ones(n), np.arange(n)
-    coef = hinge_paths(K, y, [1.0], w[None], keep_coef=True).coef[0, 0]
+    coef = svm_paths(K, y, [1.0], w[None], keep_coef=True).coef[0, 0]
     removal = RowRemovals(1.0, coef, K @ coef, every, every)
-    (short,) = hinge_held_out(K, y, w, [removal])
-    (whole,) = hinge_refits(K, y, w, [removal])
+    (short,) = held_out_values(K, y, w, [removal])
+    (whole,) = refit_without_rows(K, y, w, [removal])
     assert np.isfinite(short.values).any()
     assert np.isfinite(whole.values).any()
 
@@ -88,7 +88,7 @@ def test_vectors_are_apart_and_on_cache_lines(n):
     width = padded(n)
     assert width % LANES == 0
     assert 0 <= width - n < LANES
-    assert all(apart(width) * 4 * between % 4096 for between in range(1, 8))
+    assert all(vector_stride(width) * 4 * between % 4096 for between in range(1, 8))
     for kind in (np.float32, np.float64, np.int64):
         assert aligned(n, kind).ctypes.data % 64 == 0
         assert aligned(n, kind).shape == (n,)

@@ -323,7 +323,7 @@ def _evaluate(
     is_squared = problems[0].loss.has_constant_curvature
     if is_squared and criterion.may_merge and folds.merged is not None:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
-        return [record.apart(folds.merged) for record in found]
+        return [record.unmerge(folds.merged) for record in found]
     able = having(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, able, ridges, folds, threads=threads)

@@ -1,4 +1,8 @@
-"""How the solver is compiled: options of numba, and numbers whose type must not be guessed."""
+"""How the solver is compiled: options of numba, and numbers whose type must not be guessed.
+
+Compiling takes a quarter of a minute, once; every choice here keeps that short, or the compiled
+loops fast.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +46,7 @@ def entry(function: _Function) -> _Function:
 def compiled(function: _Function) -> _Function:
     """Compile as a part of an entry; wrappers for Python would double the compile time.
 
-    There are no expressions of whole arrays, which numba would look for to rewrite them.
+    There are no expressions of whole arrays, which numba would search to rewrite them.
     """
     without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "no_rewrites": True}
     return cast(_Function, _njit(**without, **_OPTIONS)(function))

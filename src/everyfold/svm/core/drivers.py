@@ -1,4 +1,8 @@
-"""Entry of fold paths: ascending Cs, each solved from the solution of the one before."""
+"""Entries of the compiled solver: paths of ascending Cs, and rows left out of a model.
+
+:func:`fold_paths` goes up in C, each solution starting from the one before. :func:`hold_out_rows`
+and :func:`refit_rows` leave single rows out of a model that is fitted on all of them.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +91,7 @@ def fold_paths(
     decision: Array,
     coef: Array,
     summary: Array,
-    leaps: int,
+    joint_steps: int,
     widest: int,
     floats: Array,
     doubles: Array,
@@ -102,12 +106,13 @@ def fold_paths(
     ``unit`` holds the bounds l and h for C = 1. ``start``, ``decision`` and ``coef`` have a row for
     each C, or none: for starting from the former C, and for what is not asked for. ``summary`` has
     the columns intercept, iterations, violation, play of the intercept, spread of the values of
-    training rows. ``leaps`` is the address of :class:`everyfold.svm.joint_steps.JointSteps`. The
-    last arguments are a workspace for rows of the kernel up to ``widest``.
+    training rows. ``joint_steps`` is the address of :class:`everyfold.svm.joint_steps.JointSteps`.
+    The last arguments are a workspace for rows of the kernel up to ``widest``.
     """
     memory = Memory(widest, pointer(floats), pointer(doubles), pointer(integers))
-    every, part, room, halt = pointer(K), pointer(kernel), pointer(active), pointer(stop)
-    starting, held, kept, told = pointer(start), pointer(decision), pointer(coef), pointer(summary)
+    every, part, spare, halt = pointer(K), pointer(kernel), pointer(active), pointer(stop)
+    starting, held, kept = pointer(start), pointer(decision), pointer(coef)
+    reports = pointer(summary)
     begins, grid, labels, lower = pointer(starts), pointer(Cs), pointer(p), pointer(unit)
     n_sets, n_C, total = starts.shape[0] - 1, Cs.shape[0], p.shape[0]
     is_started, is_in_memory, is_kept = start.shape[0] > 0, decision.shape[0] > 0, coef.shape[0] > 0
@@ -128,6 +133,7 @@ def fold_paths(
                 drift = np.inf
             elif c > 0:
                 factor = _stretch(s, grid[c] / grid[c - 1])
+            # No coefficient is at its bound: the solution of the C before is that of this one.
             if factor == 0.0:
                 spent = 0
             else:
@@ -136,9 +142,10 @@ def fold_paths(
                 if drift > DRIFT * tol:  # a large factor has magnified the rounding
                     gradient(s)
                     drift = 0.0
+                # After a C that took long, search early for the rows that can still move.
                 patience = n if spent < n else n // 8
                 spent, violation, drift = solve(
-                    s, memory, room, scale, drift, tol, max_iter, patience, halt, leaps
+                    s, memory, spare, scale, drift, tol, max_iter, patience, halt, joint_steps
                 )
                 b, play, differ = bias(s), play_of_bias(s), spread(s)
             if is_in_memory:
@@ -146,32 +153,31 @@ def fold_paths(
                     held[at + k] = s.exact[k] + s.p[k] + b
             if is_kept:
                 copy(s.beta, onward(kept, at), n)
-            report = onward(told, 5 * (problem * n_C + c))
+            report = onward(reports, 5 * (problem * n_C + c))
             report[0], report[1], report[2], report[3] = b, spent, violation, play
             report[4] = differ
             if halt[0] != 0:
                 return
 
 
-# -- Entries that leave single rows out of a machine that is fitted on all of them ----------------
-
-
-# Violations that a held-out value must exceed for its sign to be certain; see `_settle`.
+# Violations by which a held-out value must exceed 0 for its sign to be certain: few of them on the
+# side of the row's own class, where values rarely fall back, and more on the other; see
+# `_value_until_sure` and docs/mathematics.md, §7.
 _OWN_SIDE, _OTHER_SIDE = 0.2, 1.5
 
 
 @compiled
 def _costs(s: SolverRows, i: int, sign: float, end: Pointer) -> Float32:
-    """What it costs each row to take of row i's coefficient all it has room for; the least."""
+    """What it costs each row to take as much of row i's coefficient as it can; the least."""
     g, diag, cost, beta, Ki = s.g, s.diag, s.gain, s.beta, onward(s.K, i * s.width)
     kii, gi, side = diag[i], g[i], np.float32(sign)
     whole = np.float32(sign * beta[i])
     least = HIGHEST
     for k in range(s.width):
-        room = minimum(np.float32(sign * (end[k] - beta[k])), whole)
+        slack = minimum(np.float32(sign * (end[k] - beta[k])), whole)
         bend = kii + diag[k] - TWO * Ki[k]
-        value = side * (g[k] - gi) + HALF * room * bend
-        value = value if room > ZERO else HIGHEST
+        value = side * (g[k] - gi) + HALF * slack * bend
+        value = value if slack > ZERO else HIGHEST
         cost[k] = value
         least = minimum(least, value)
     return least
@@ -181,7 +187,7 @@ def _costs(s: SolverRows, i: int, sign: float, end: Pointer) -> Float32:
 def _hand_over(s: SolverRows, i: int) -> bool:
     """Give the coefficient of row i to others, piece by piece; False if they cannot take it.
 
-    The row that takes it at the least cost comes first, and takes all that it has room for.
+    The row that takes it at the least cost comes first, and takes all that its bound allows.
     """
     beta, g, width = s.beta, s.g, s.width
     sign = 1.0 if beta[i] > 0.0 else -1.0
@@ -192,11 +198,11 @@ def _hand_over(s: SolverRows, i: int) -> bool:
             return False
         # The first place where null - cost >= -least: no cost is smaller.
         j = locate(width, s.null, s.gain, s.number, -least)
-        room = end[j] - beta[j]
-        # What rounding adds to the room, or takes from it, neither frees a row nor is handed on.
-        is_just_enough = abs(room - beta[i]) <= 1e-12 * (s.hi[j] - s.lo[j])
-        d = beta[i] if is_just_enough or abs(room) > abs(beta[i]) else room
-        beta[j] = end[j] if is_just_enough or d == room else beta[j] + d
+        slack = end[j] - beta[j]
+        # What rounding adds to the slack, or takes from it, neither frees a row nor is handed on.
+        is_just_enough = abs(slack - beta[i]) <= 1e-12 * (s.hi[j] - s.lo[j])
+        d = beta[i] if is_just_enough or abs(slack) > abs(beta[i]) else slack
+        beta[j] = end[j] if is_just_enough or d == slack else beta[j] + d
         beta[i] = 0.0 if d == beta[i] else beta[i] - d
         open_sides(s, j)
         step = np.float32(d)
@@ -219,7 +225,7 @@ def _restore(kept: SolverRows, s: SolverRows) -> None:
 
 
 @merged
-def _settle(
+def _value_until_sure(
     s: SolverRows, i: int, beta: Pointer, base: float, tols: Array, max_iter: int
 ) -> tuple[float, bool]:
     """Minimise without row i until the sign of its value is certain; return both.
@@ -297,7 +303,7 @@ def hold_out_rows(
         base = held[a] + shift
         held[a] = np.nan
         if _hand_over(s, a):
-            held[a], is_sure[a] = _settle(s, a, kept.beta, base, tols, max_iter)
+            held[a], is_sure[a] = _value_until_sure(s, a, kept.beta, base, tols, max_iter)
         s.lo[a] = lo
         s.hi[a] = hi
         if stop[0] != 0:
@@ -333,7 +339,7 @@ def refit_rows(
     memory = Memory(widest, pointer(floats), pointer(doubles), pointer(integers))
     kept = blank(KEPT, pointer(K), pointer(p), n, widest, eps, memory)
     s = blank(ON_ALL, pointer(K), pointer(p), n, widest, eps, memory)
-    room, halt = pointer(active), pointer(stop)
+    spare, halt = pointer(active), pointer(stop)
     scale = prepare(s)
     for k in range(n):
         s.lo[k] = box[0, k]
@@ -351,7 +357,7 @@ def refit_rows(
         s.hi[i] = 0.0
         if _hand_over(s, i):
             gradient(s)
-            _, violation[a], _ = solve(s, memory, room, scale, 0.0, tol, max_iter, n, halt, 0)
+            _, violation[a], _ = solve(s, memory, spare, scale, 0.0, tol, max_iter, n, halt, 0)
             held[a] = s.exact[i] + s.p[i] + bias(s)
         s.lo[i] = lo
         s.hi[i] = hi

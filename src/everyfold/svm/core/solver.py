@@ -1,4 +1,8 @@
-"""The solution for one C: pair steps, first on all rows, then on those that can still move."""
+"""The solution for one C: pair steps, first on all rows, then on those that can still move.
+
+:func:`solve` decides when to go on with fewer rows, when to compute the gradient anew in float64,
+and when to ask for a joint step; :mod:`everyfold.svm.core.steps` has the pair steps themselves.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +30,18 @@ from everyfold.svm.core.state import (
 from everyfold.svm.core.steps import descend
 from everyfold.svm.core.workspace import ACTIVE, LANES
 
-DRIFT = 0.01  # of the tolerance: rounding of the gradient that is not worth computing it anew
-_EPS32 = 6e-8  # of a number: what rounding to float32 may change
-_SLICE = 4096  # pair steps between two looks at the stop flag
-_LEAP = 256  # pair steps before the first leap
+# The share of the tolerance up to which the rounding of the gradient is not worth computing it
+# anew, which costs a pass over the kernel in float64.
+DRIFT = 0.01
+
+# What rounding to float32 may change, relative to a number.
+_EPS32 = 6e-8
+
+# Pair steps between two checks of the stop flag: an interrupt waits for no more than these.
+_SLICE = 4096
+
+# Pair steps before the first joint step; how many there are to the next is the callback's answer.
+_FIRST_JOINT_STEP = 256
 
 
 @compiled
@@ -78,22 +90,23 @@ def _put_back(s: SolverRows, small: SolverRows) -> None:
 def solve(
     s: SolverRows,
     memory: Memory,
-    room: Pointer,
+    spare: Pointer,
     scale: float,
     drift: float,
     tol: float,
     max_iter: int,
     patience: int,
     stop: Pointer,
-    leaps: int,
+    joint_steps: int,
 ) -> tuple[int, float, float]:
     """Solve one C from the coefficients and their gradient; keep both up to date.
 
     Works on all rows first. After ``patience`` pair steps it copies the kernel of the rows that can
-    still move (the active rows) to ``room`` and goes on there; every convergence on that part is
+    still move (the active rows) to ``spare`` and goes on there; every convergence on that part is
     checked on all rows in float64. ``scale`` is the largest entry of the diagonal of K, and
     ``drift`` bounds the rounding of the gradient so far. It ends soon after ``stop[0]`` is set, and
-    asks for leaps at the address ``leaps`` unless that is 0. Returns pair steps, violation, drift.
+    asks for joint steps at the address ``joint_steps`` unless that is 0. Returns pair steps,
+    violation, drift.
     """
     shift, violation, size = centre(s)
     rounding = _EPS32 * size
@@ -103,23 +116,28 @@ def solve(
     spent, since_refresh, since_shrink = 0, 0, 0
     support = s.n
     aim = tol
-    since_leap, until_leap = 0, _LEAP
+    since_joint, until_joint = 0, _FIRST_JOINT_STEP
     while True:
         budget = max_iter - spent if max_iter - spent < _SLICE else _SLICE
-        if leaps != 0 and budget > until_leap - since_leap:
-            budget = until_leap - since_leap if until_leap > since_leap else 1
+        if joint_steps != 0 and budget > until_joint - since_joint:
+            budget = until_joint - since_joint if until_joint > since_joint else 1
         if is_full and budget > patience - since_shrink:
             budget = patience - since_shrink if patience > since_shrink else 1
         done, violation, travel = descend(small, aim, budget)
         spent += done
         since_refresh += done
         since_shrink += done
-        since_leap += done
+        since_joint += done
         drift += rounding * done + _EPS32 * scale * travel
+        # The violation in float32 is below what is aimed at, or steps or patience have run out.
         is_over = not violation > aim or spent >= max_iter or stop[0] != 0
+        # On all rows, with a gradient that has hardly drifted, float32 is enough to stop.
         if is_full and is_over and drift <= DRIFT * tol:
             uncentre(s, shift)
             break
+        # Otherwise compute the gradient anew in float64: to check that the end is reached, or
+        # because it has drifted by a quarter of the tolerance and as many steps as it costs are
+        # behind.
         if is_over or (drift > 0.25 * tol and since_refresh > support):
             if not is_full:
                 _put_back(s, small)
@@ -139,29 +157,30 @@ def solve(
                 since_shrink = 0
             elif not is_full:
                 _take(s, small)
+        # Go on with the rows that can still move, on a copy of their kernel.
         elif is_full and since_shrink >= patience:
             since_shrink = 0
             patience = s.n
             count = _active_rows(s)
             if count < ACTIVE * s.n:
                 width = (count + LANES - 1) // LANES * LANES
-                submatrix(s.K, s.width, s.active, count, room, width)
-                small = blank(ON_ACTIVE, room, s.p, count, width, s.eps, memory)
+                submatrix(s.K, s.width, s.active, count, spare, width)
+                small = blank(ON_ACTIVE, spare, s.p, count, width, s.eps, memory)
                 _take(s, small)
                 is_full = False
-        elif leaps != 0 and since_leap >= until_leap:
-            until_leap = ask(
-                leaps,
+        elif joint_steps != 0 and since_joint >= until_joint:
+            until_joint = ask(
+                joint_steps,
                 small.K,
                 small.n,
                 small.width,
                 small.g,
                 small.stride,
                 small.beta,
-                since_leap,
+                since_joint,
             )
-            if until_leap == 0:
-                since_leap, until_leap = 0, _LEAP
+            if until_joint == 0:
+                since_joint, until_joint = 0, _FIRST_JOINT_STEP
                 drift += rounding
                 for k in range(small.n):
                     open_sides(small, k)

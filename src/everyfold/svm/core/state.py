@@ -1,4 +1,4 @@
-"""The rows of a problem: coefficients, their box, the gradient, and what follows from them."""
+"""The rows of a problem: coefficients, their bounds, the gradient, and what follows from them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def gather(K: Array, rows: Array, small: Array) -> None:
 
 @entry
 def smallest_magnitude(K: Array) -> float:
-    """The smallest nonzero magnitude in K, to tell whether :func:`flush` has anything to do."""
+    """The smallest nonzero magnitude in K, to know whether :func:`flush` has anything to do."""
     lowest, entries = HIGHEST, pointer(K)
     for k in range(K.shape[0] * K.shape[1]):
         lowest = minimum(lowest, abs(entries[k]) if entries[k] != ZERO else HIGHEST)
@@ -82,7 +82,7 @@ class Memory(NamedTuple):
 class SolverRows(NamedTuple):
     """A problem: its size, and pointers to its kernel, its targets and its vectors.
 
-    Vectors of float32 are ``stride`` numbers apart, those of float64 ``width`` numbers.
+    Vectors of float32 begin every ``stride`` numbers, those of float64 every ``width`` numbers.
     """
 
     n: int
@@ -118,7 +118,7 @@ def blank(
     place: int, K: Pointer, p: Pointer, n: int, width: int, eps: float, memory: Memory
 ) -> SolverRows:
     """A problem without coefficients, whose rows cannot move yet; the padding never can."""
-    stride = width + (STAGGER - width) % 1024  # as in :func:`everyfold.svm.core.workspace.apart`
+    stride = width + (STAGGER - width) % 1024  # as `workspace.vector_stride`
     longest = memory.widest + (STAGGER - memory.widest) % 1024
     W = onward(memory.floats, place * FLOATS * longest)
     V = onward(memory.doubles, place * DOUBLES * memory.widest)

@@ -27,9 +27,14 @@ from everyfold.svm.core.workspace import DIRECTION, SIZE
 # direction, its coefficient, the ends of its box, its number, and the coefficient it must stop at.
 _SPEED, _AT, _START, _END, _ROW, _AHEAD = range(0, DIRECTION * SIZE, SIZE)
 
-_MEMBERS = 16  # rows of a conjugate direction
-_BLOCK = 256  # rows a step when looking for the place of a maximum
-_TAU = np.float32(1e-12)  # curvature of a pair with equal rows
+# Rows of a conjugate direction; one that would grow beyond is begun anew.
+_MEMBERS = 16
+
+# Rows a step when the place of a maximum is searched.
+_BLOCK = 256
+
+# The curvature of a pair of equal rows, which divides: libsvm's TAU.
+_TAU = np.float32(1e-12)
 
 
 @compiled
@@ -111,7 +116,7 @@ def _turn(s: SolverRows, count: int, theta: float, i: int, j: int) -> tuple[int,
         D[_SPEED + a] *= theta
     count = _enter(s, count, i, 1.0)
     count = _enter(s, count, j, -1.0)
-    room = np.inf
+    slack = np.inf
     for a in range(SIZE):
         speed, at = D[_SPEED + a], D[_AT + a]
         # A row must stop at its bound, or at zero, where the slope of the one-norm changes.
@@ -121,8 +126,8 @@ def _turn(s: SolverRows, count: int, theta: float, i: int, j: int) -> tuple[int,
         ahead = above if speed > 0.0 else below
         way = (ahead - at) / speed
         D[_AHEAD + a] = ahead
-        room = minimum(room, way if speed != 0.0 else np.inf)
-    return count, room
+        slack = minimum(slack, way if speed != 0.0 else np.inf)
+    return count, slack
 
 
 @compiled
@@ -133,7 +138,7 @@ def _go(D: Pointer, d: float, is_blocked: bool) -> float:
         speed, at, ahead = D[_SPEED + a], D[_AT + a], D[_AHEAD + a]
         longest = maximum(longest, abs(speed))
         at += d * speed
-        # Bounds and zero are met exactly, whatever the rounding: sides are told by comparison.
+        # Bounds and zero are met exactly, whatever the rounding: sides are compared for equality.
         is_there = abs(at - ahead) <= 1e-14 * (D[_END + a] - D[_START + a])
         D[_AT + a] = ahead if is_blocked and is_there else at
     return d * longest
@@ -188,19 +193,19 @@ def descend(s: SolverRows, tol: float, budget: int) -> tuple[int, float, float]:
         coupling = np.float64(s.Kp[i]) - s.Kp[j]
         theta = -coupling / curvature
         curvature = alone + theta * coupling
-        room = 0.0
+        slack = 0.0
         # Almost conjugate already: a plain step is as good, and breeds no subnormal numbers.
         is_conjugate = abs(theta) > 1e-3 and curvature > 0.01 * alone and 0 < count <= _MEMBERS
         if is_conjugate:
-            count, room = _turn(s, count, theta, i, j)
-            d = minimum(slope / curvature, room)
+            count, slack = _turn(s, count, theta, i, j)
+            d = minimum(slope / curvature, slack)
             is_conjugate = d > 0.5 * slope / alone
         if not is_conjugate:
             theta, curvature = 0.0, alone
             _forget(s, count)
-            count, room = _turn(s, NONE, 0.0, i, j)
-            d = minimum(slope / curvature, room)
-        is_blocked = d == room
+            count, slack = _turn(s, NONE, 0.0, i, j)
+            d = minimum(slope / curvature, slack)
+        is_blocked = d == slack
         travel += _go(s.D, d, is_blocked)
         if is_blocked:
             _forget(s, count)

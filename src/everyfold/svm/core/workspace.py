@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 LANES = 32  # rows are padded to this many float32: four AVX2 or two AVX-512 registers
 STAGGER = 144  # numbers that a vector of float32 is longer than a multiple of 4096 bytes
-SIZE = 24  # room for the rows of a conjugate direction and two more, in whole vectors
+SIZE = 24  # numbers for the rows of a conjugate direction and two more, in whole vectors
 FLOATS, DOUBLES, DIRECTION = 8, 5, 6  # vectors of a problem, and of a direction
 G, UP = 0, 1  # where the gradient and one of the sides are among those of float32
 BETA, LO, HI = 0, 1, 2  # where the coefficients and their bounds are among those of float64
@@ -24,7 +24,7 @@ _LINE = 64  # bytes that no vector should straddle needlessly
 class Workspace(NamedTuple):
     """Arrays of one dimension, which start on a cache line.
 
-    ``floats`` and ``doubles`` have room for the vectors of three problems of the largest width,
+    ``floats`` and ``doubles`` hold the vectors of three problems of the largest width,
     and ``doubles`` after them for a direction; ``integers`` for two lists of rows; ``kernel`` and
     ``active`` for the kernel of a problem and of its active rows.
     """
@@ -41,8 +41,8 @@ def padded(n: int) -> int:
     return -(-n // LANES) * LANES
 
 
-def apart(width: int) -> int:
-    """The length of a vector of float32 at which no two are a multiple of 4096 bytes apart.
+def vector_stride(width: int) -> int:
+    """The length of a float32 vector with which no two begin at a multiple of 4096 bytes.
 
     The processor takes such addresses for the same, and streams that it reads together for one.
     """
@@ -74,7 +74,7 @@ def workspace(n: int, width: int, *, copies: bool = False, shrinks: bool = True)
     """
     most = int(ACTIVE * n) if shrinks else 0
     return Workspace(
-        aligned(PROBLEMS * FLOATS * apart(width), np.float32),
+        aligned(PROBLEMS * FLOATS * vector_stride(width), np.float32),
         aligned(PROBLEMS * DOUBLES * width + DIRECTION * SIZE, np.float64),
         aligned(2 * n + 3, np.int64),
         aligned(n * width if copies else 0, np.float32),
