@@ -42,7 +42,7 @@ class MetricFacts:
     instead: str = ""
 
 
-METRICS: dict[Any, MetricFacts] = {}
+METRICS: dict[object, MetricFacts] = {}
 
 
 def find(table: dict[str, Any], name: str) -> Any:

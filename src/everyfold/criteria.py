@@ -6,7 +6,6 @@ Criteria without folds (GCV, GACV, span, …) and granularities were documented 
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from everyfold import papers
 
@@ -23,7 +22,7 @@ _NAMES = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _NAMES:
         raise AttributeError(f"module 'everyfold.criteria' has no attribute {name!r}")
     warnings.warn(

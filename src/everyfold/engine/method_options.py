@@ -234,7 +234,7 @@ def warn_of_fallback(fallback: object) -> None:
     )
 
 
-def check_names(function: Callable[..., Any], given: Collection[str]) -> None:
+def check_names(function: Callable[..., object], given: Collection[str]) -> None:
     """Raise what Python raises of unexpected names, for a function that also takes old ones."""
     known = signature(function).parameters
     for name in given:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +17,9 @@ from everyfold.estimators.targets import Target
 from everyfold.losses import HuberHinge
 
 # From the scored rows of all folds and their values: the scores, and which of them are known.
-FastMetric = Callable[[Any, Array], tuple[Array, Mask]]
+# Rows with their target and folds, as the engine scores them.
+_Rows: TypeAlias = Any
+FastMetric = Callable[[_Rows, Array], tuple[Array, Mask]]
 
 
 def huber_hinge_loss(
@@ -137,7 +139,7 @@ def _fast_variation(scorer: Scorer, target: Target) -> FastMetric | None:
     return _variation_of_folds if is_usual and target.classes is None else None
 
 
-def _variation_of_folds(rows: Any, values: Array) -> tuple[Array, Mask]:
+def _variation_of_folds(rows: _Rows, values: Array) -> tuple[Array, Mask]:
     mean = np.abs(rows.mean(rows.y))
     root = np.sqrt(rows.mean((rows.y - values) ** 2))
     # Where the mean is 0, the metric itself is called, and raises the error.
@@ -163,7 +165,7 @@ class HuberHinged:
 
     loss: HuberHinge
 
-    def __call__(self, rows: Any, values: Array) -> tuple[Array, Mask]:
+    def __call__(self, rows: _Rows, values: Array) -> tuple[Array, Mask]:
         """The losses of all folds; scikit-learn is asked where one class is all there is."""
         signs = np.where(rows.codes == 1, 1.0, -1.0)
         losses = self.loss.value(signs, rows.target.decide(values))

@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from sklearn.base import is_classifier
 
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
+from everyfold.engine.planning.plan import SearchPlan
 from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay, known_rows
 from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
@@ -49,6 +50,10 @@ _KINDS: dict[Kind, str] = {
 _Draw = Callable[..., object]
 
 
+# What ``out_of_fold`` of a search returns: its class is in a package above this one.
+_Held: TypeAlias = Any
+
+
 @dataclass(frozen=True)
 class Findings:
     """What a search says of itself beside its attributes.
@@ -77,7 +82,7 @@ class Findings:
     honest: Any
     is_worse: Mask | str
     remarks: Sequence[str]
-    plans: Sequence[Any]
+    plans: Sequence[SearchPlan]
     ids: AnyArray | None
     held: str
     versions: Mapping[str, str]
@@ -310,7 +315,7 @@ def _held_out(search: Search, findings: Findings) -> Params:
 _Worst = tuple[str, Index, dict[str, Sequence[str] | None]]
 
 
-def _worst_table(worst: _Worst, held: Any, ids: AnyArray | None) -> Params:
+def _worst_table(worst: _Worst, held: _Held, ids: AnyArray | None) -> Params:
     """The rows by their names, and how much the folds of each disagree if there are several."""
     summary, rows, columns = worst
     names = [str(row) if ids is None else brief(ids[row]) for row in rows]
@@ -327,7 +332,7 @@ def _worst_table(worst: _Worst, held: Any, ids: AnyArray | None) -> Params:
     }
 
 
-def _wrong_labels(search: Search, held: Any) -> _Worst:
+def _wrong_labels(search: Search, held: _Held) -> _Worst:
     """Rows with the wrong label, the most certain first."""
     known = known_rows(held.spread)
     wrong, count = known[held.values[known] != held.truth[known]], len(known)
@@ -345,7 +350,7 @@ def _wrong_labels(search: Search, held: Any) -> _Worst:
     return f"{len(wrong)} of {count} held-out rows have the wrong label.{most}", rows, columns
 
 
-def _margins(search: Search, held: Any, rows: Index) -> Array:
+def _margins(search: Search, held: _Held, rows: Index) -> Array:
     """By how much the predicted label beats the right one; NaN where values are of pairs."""
     values = search.out_of_fold(method="decision_function").values[rows]
     if values.ndim == 1:
@@ -361,7 +366,7 @@ def _margins(search: Search, held: Any, rows: Index) -> Array:
     return margins
 
 
-def _largest_errors(search: Search, held: Any) -> _Worst:
+def _largest_errors(search: Search, held: _Held) -> _Worst:
     """The rows with the largest errors, of several targets relative to their spread."""
     truth, values = (part.reshape(len(part), -1) for part in (held.truth, held.values))
     errors = values - truth
