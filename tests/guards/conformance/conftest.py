@@ -4,6 +4,7 @@ import inspect
 
 import pytest
 
+from everyfold.papers import MethodOptions
 from tests.guards.conformance.borrowed import replaced
 from tests.guards.conformance.exceptions import EXCEPTIONS, LOOSE, SILENT
 
@@ -33,4 +34,6 @@ def _silent_where_warnings_are_counted(request, monkeypatch):
     if request.node.originalname in SILENT:
         for ours in replaced().values():
             function = ours.__init__ if inspect.isclass(ours) else inspect.unwrap(ours)
-            monkeypatch.setitem(function.__kwdefaults__, "fallback", "refit")
+            defaults = function.__kwdefaults__
+            name = "cv_method" if "cv_method" in defaults else "method"
+            monkeypatch.setitem(defaults, name, MethodOptions(fallback="refit"))

@@ -1,8 +1,8 @@
 """scikit-learn's tests that do not hold here word for word, and why.
 
 ``EXCEPTIONS`` must fail: one that passes is a mistake in this list. ``SILENT`` are tests that count
-the warnings of estimators that nothing speeds up: they must pass with ``fallback="refit"``, whose
-only difference is that nothing is said.
+the warnings of estimators that nothing speeds up: they must pass with refits that
+are not warned of, and no other difference.
 """
 
 import sklearn
