@@ -7,7 +7,7 @@ of each method and what does not.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from sklearn.model_selection import LeaveOneOut
 
@@ -103,7 +103,7 @@ def t_fbif(
     >>> t_fbif(50).operator.sampling
     'uniform'
     """
-    columns: Any = Nystrom(
+    columns = Nystrom(
         landmarks, sampling="uniform", replaces="response", random_state=random_state
     )
     return MethodOptions(
