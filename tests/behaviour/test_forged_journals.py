@@ -16,9 +16,10 @@ from sklearn.kernel_ridge import KernelRidge
 
 from everyfold import FastGradientSearchCV, FastGridSearchCV, KernelRegressor
 from everyfold.engine import checkpoint as journal
-from everyfold.engine.code_digests import JournalError
+from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.execution import executor as door
 from everyfold.engine.execution.run import run
+from everyfold.papers import MethodOptions
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
@@ -27,12 +28,13 @@ GRID = {"alpha": [0.1, 1.0], "gamma": [0.1, 0.2, 0.4]}
 
 
 def searched(path, **options):
-    given = {"cv": 4, "keep_predictions": "all", "return_train_score": True, **options}
-    return FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, journal=path, **given).fit(X, y)
+    keeps = MethodOptions(keeps="all")
+    given = {"cv": 4, "method": keeps, "return_train_score": True, **options}
+    return FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, checkpoint=path, **given).fit(X, y)
 
 
 def descended(path):
-    return FastGradientSearchCV(KernelRegressor(), max_iter=2, cv=3, journal=path).fit(X, y)
+    return FastGradientSearchCV(KernelRegressor(), max_iter=2, cv=3, checkpoint=path).fit(X, y)
 
 
 def line(record, prefix=b""):
@@ -132,7 +134,7 @@ def test_forged_journals_raise_the_error_of_journals(known, tmp_path, seed):
             said = ""
             try:
                 found = call(path)
-            except JournalError as error:
+            except CheckpointError as error:
                 said = str(error)
             else:
                 assert found.predict(X).shape == y.shape
@@ -161,7 +163,7 @@ def test_forged_journals_raise_the_error_of_journals(known, tmp_path, seed):
 def test_what_is_no_journal_is_named_and_left_alone(tmp_path, content, words):
     path = tmp_path / "journal"
     path.write_bytes(content)
-    with pytest.raises(JournalError, match=words) as caught:
+    with pytest.raises(CheckpointError, match=words) as caught:
         searched(path)
     assert repr(str(path)) in str(caught.value)
     assert path.read_bytes() == content
@@ -176,7 +178,7 @@ def test_a_record_that_nobody_wrote_is_named(tmp_path, record):
     searched(path)
     whole = path.read_bytes()
     path.write_bytes(whole + line(record))
-    with pytest.raises(JournalError, match=f"at byte {len(whole)} that this search has not"):
+    with pytest.raises(CheckpointError, match=f"at byte {len(whole)} that this search has not"):
         searched(path)
 
 
@@ -230,7 +232,7 @@ def test_a_full_disk_is_named_and_nothing_is_lost(tmp_path, monkeypatch, runs, f
     made = FastGridSearchCV(
         KernelRidge(kernel="rbf"),
         GRID,
-        journal=path,
+        checkpoint=path,
         cv=4,
         keep_predictions="all",
         return_train_score=True,
@@ -259,7 +261,7 @@ from everyfold import FastGridSearchCV
 rng = np.random.default_rng(0)
 X = rng.normal(size=(40, 2))
 made = FastGridSearchCV(
-    KernelRidge(kernel="rbf"), {"gamma": [0.1, 0.2, 0.4]}, cv=4, journal="journal"
+    KernelRidge(kernel="rbf"), {"gamma": [0.1, 0.2, 0.4]}, cv=4, checkpoint="journal"
 )
 try:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
@@ -284,5 +286,5 @@ def test_a_file_that_may_not_grow_is_as_before(tmp_path, size):
         timeout=300,
     )
     told, lines = done.stdout.splitlines()
-    assert "journal='journal' cannot be written (File too large)" in told
+    assert "checkpoint='journal' cannot be written (File too large)" in told
     assert lines == "4"

@@ -473,27 +473,27 @@ def test_journal(tmp_path, monkeypatch):
 
     monkeypatch.setattr(OuterDescents, "walk", dies)
     with pytest.raises(KeyboardInterrupt):
-        quick(journal=path).fit(X, y)
+        quick(checkpoint=path).fit(X, y)
     done.clear()
     monkeypatch.setattr(
         OuterDescents, "walk", lambda self, *args: (done.append(args), walk(self, *args))[1]
     )
-    search = quick(journal=path).fit(X, y)
+    search = quick(checkpoint=path).fit(X, y)
     assert len(done) == 2  # of four outer folds
     assert_allclose(search.best_params_["gamma"], whole.best_params_["gamma"], rtol=1e-12)
     with monkeypatch.context() as patch:
         patch.setattr(descent.Descent, "walk", None)  # nothing is left to be done
-        again = quick(journal=path).fit(X, y)
+        again = quick(checkpoint=path).fit(X, y)
     assert_allclose(again.best_params_["gamma"], whole.best_params_["gamma"], rtol=1e-12)
     assert_allclose(again.path_[1]["outer_scores"], whole.path_[1]["outer_scores"], rtol=1e-12)
     with pytest.raises(ValueError, match=r"another search.*options .shrinkage"):
-        quick(journal=path, shrinkage=0.1).fit(X, y)
+        quick(checkpoint=path, shrinkage=0.1).fit(X, y)
     with pytest.raises(ValueError, match=r"another search.*data .y"):
-        quick(journal=path).fit(X, y + 1.0)
+        quick(checkpoint=path).fit(X, y + 1.0)
     with pytest.raises(ValueError, match="random_state"):
-        quick(journal=path, cv=KFold(3, shuffle=True)).fit(X, y)
+        quick(checkpoint=path, cv=KFold(3, shuffle=True)).fit(X, y)
     with pytest.raises(ValueError, match="random_state=None"):
-        quick(journal=path, cv=LeaveOneOut()).fit(X, y)
+        quick(checkpoint=path, cv=LeaveOneOut()).fit(X, y)
 
 
 def test_weights_of_features_are_drawn(found):

@@ -220,7 +220,7 @@ def test_unchanged_code_goes_on(runs_of_scripts, name):
 def test_code_that_cannot_be_recognised_is_refused(runs_of_scripts, name):
     raised, calls = runs_of_scripts[name]
     *_, words = edited_scripts.REFUSED[name]
-    assert raised.startswith("JournalError: a checkpoint cannot tell whether the global")
+    assert raised.startswith("CheckpointError: a checkpoint cannot tell whether the global")
     assert words in raised
     assert "cannot pickle" in raised
     assert "the function `score` of module __main__ uses it" in raised
@@ -233,7 +233,7 @@ def test_what_a_frozen_step_has_learnt_counts(tmp_path):
 
     def searched_after(rows, step):
         model = Pipeline([("scale", step(StandardScaler().fit(rows))), ("ridge", KernelRidge())])
-        return FastGridSearchCV(model, {"ridge__alpha": [0.1]}, cv=4, journal=journal).fit(X, y)
+        return FastGridSearchCV(model, {"ridge__alpha": [0.1]}, cv=4, checkpoint=journal).fit(X, y)
 
     searched_after(X, clone)
     searched_after(2.0 * X, clone)
@@ -297,7 +297,7 @@ def test_an_error_leaves_what_is_finished(tmp_path, monkeypatch, error):
         return run(data, unit)
 
     monkeypatch.setattr(door, "run", failing)
-    made = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=4, journal=journal)
+    made = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=4, checkpoint=journal)
     with pytest.warns(UserWarning, match="4 of 8 candidates"), pytest.raises(type(error)):
         made.fit(X, y)
     assert len(made.cv_results_["params"]) == 4

@@ -197,7 +197,7 @@ made_search = FastGridSearchCV(
     scoring=make_scorer(score, extra=2.0),
     refit=choose,
     n_jobs=1,
-    journal="journal",
+    checkpoint="journal",
 )
 with parallel_config("threading"):
     made_search.fit(X, y)

@@ -23,7 +23,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.svm import SVR
 
 from everyfold import FastGridSearchCV
-from everyfold.engine.code_digests import JournalError
+from everyfold.engine.code_digests import CheckpointError
 
 HELPERS = "fuzz_helpers"
 MODULE = "fuzz_user_code"
@@ -148,7 +148,7 @@ def searched(code: ModuleType, style: str, data: Any, journal: Path | None) -> A
         model, grid = SVR(), {"model__C": [0.1, 1.0]}
     step = FunctionTransformer(code.stretched) if style in ("stretched", "nested") else code.Step()
     estimator = Pipeline([("step", step), ("model", model)])
-    search = FastGridSearchCV(estimator, grid, cv=4, scoring=scoring, journal=journal)
+    search = FastGridSearchCV(estimator, grid, cv=4, scoring=scoring, checkpoint=journal)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return search.fit(*data).cv_results_["mean_test_score"]
@@ -173,7 +173,7 @@ def examine_edit(seed: int) -> str:
             fresh = searched(code, style, data, None)
             try:
                 again = searched(code, style, data, journal)
-            except JournalError as error:
+            except CheckpointError as error:
                 return f"refused after {style}: {error}" if style == "nothing" else ""
             same = np.array_equal(again, fresh)
             return "" if same else f"edit of {style!r} replayed: {again}, fresh {fresh}"

@@ -49,7 +49,7 @@ def search(folder, n_jobs, journal=None):
         cv=FOLDS,
         scoring=make_scorer(partial(slow_error, str(folder))),
         n_jobs=n_jobs,
-        journal=journal,
+        checkpoint=journal,
     ).fit(X, y)
     columns = sorted(name for name in made.cv_results_ if "_test_" in name)
     found = {name: [float(x).hex() for x in made.cv_results_[name]] for name in columns}

@@ -47,7 +47,7 @@ def test_a_unit_that_kills_its_worker_fails_alone(tmp_path):
     expected = searched(tmp_path, 1)
     (tmp_path / "deadly").touch()
     with pytest.warns(UserWarning, match="a worker process died; its work is tried again"):
-        made = searched(tmp_path, 2, journal=tmp_path / "journal")
+        made = searched(tmp_path, 2, checkpoint=tmp_path / "journal")
     is_lost = made.cv_results_["param_gamma"] == 1e6
     assert_array_equal(made.cv_results_["status"] == "failed", is_lost)
     for name in ("mean_test_score", "split1_test_score"):
@@ -57,7 +57,7 @@ def test_a_unit_that_kills_its_worker_fails_alone(tmp_path):
     lines = (tmp_path / "journal").read_bytes().count(b"\n")
     assert lines == 1 + len(GAMMAS) - 1  # what was lost is tried again by the next call
     (tmp_path / "deadly").unlink()
-    again = searched(tmp_path, 1, journal=tmp_path / "journal")
+    again = searched(tmp_path, 1, checkpoint=tmp_path / "journal")
     assert_array_equal(
         again.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"]
     )

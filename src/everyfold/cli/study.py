@@ -53,7 +53,7 @@ from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
 from everyfold.cli.table import Column, Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
-from everyfold.engine.code_digests import JournalError
+from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
 from everyfold.search import FastGridSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
@@ -600,8 +600,8 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     search._progress_kind = partial(ShellProgress, is_quiet)
     try:
         search.fit(*job.rows, **job.metadata)
-    except JournalError as error:
-        raise BadInput(str(error).replace("journal=", "--journal ", 1)) from error
+    except CheckpointError as error:
+        raise BadInput(str(error).replace("checkpoint=", "--journal ", 1)) from error
     except (ValueError, TypeError) as error:
         # Before there was anything to show, it is an option or the data that is wrong.
         if hasattr(search, "shown"):

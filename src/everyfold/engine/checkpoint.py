@@ -28,7 +28,7 @@ from typing import TypeVar
 
 from everyfold._progress import warn
 from everyfold._typing import Params, Splitter
-from everyfold.engine.code_digests import Digests, JournalError
+from everyfold.engine.code_digests import CheckpointError, Digests
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Request
@@ -41,7 +41,7 @@ _NAME = b"everyfold-journal-"
 _MAGIC = _NAME + b"2 "
 
 
-class Journal:
+class Checkpoint:
     """The checkpoint of one search: its finished units, in a file.
 
     Attributes
@@ -70,14 +70,14 @@ class Journal:
                 sync_folder(self._path.parent)
                 return
             if not _is_header(header):
-                raise JournalError(
-                    f"journal={str(self._path)!r} is damaged in its first line, which identifies "
-                    "the search; remove the file, or choose another name"
+                raise CheckpointError(
+                    f"checkpoint={str(self._path)!r} is damaged in its first line, which "
+                    "identifies the search; remove the file, or choose another name"
                 )
             words = difference(header["fingerprint"], asked)
             if words:
-                raise JournalError(
-                    f"journal={str(self._path)!r} belongs to another search: it differs in "
+                raise CheckpointError(
+                    f"checkpoint={str(self._path)!r} belongs to another search: it differs in "
                     f"{'; '.join(words)}. Call the search as before to continue it, or choose "
                     "another file to start anew"
                 )
@@ -92,7 +92,7 @@ class Journal:
         if damaged:
             more = f" and {len(damaged) - 1} more places" if len(damaged) > 1 else ""
             warn(
-                f"journal={str(self._path)!r} is damaged at byte {damaged[0]}{more}: what was "
+                f"checkpoint={str(self._path)!r} is damaged at byte {damaged[0]}{more}: what was "
                 "written there is evaluated again"
             )
         self.found = len(self._places)
@@ -143,7 +143,7 @@ class Journal:
             # Half a line would be in the way of the next one.
             with suppress(OSError):
                 self._file.truncate(place)
-            words = f"journal={str(self._path)!r} cannot be written ({error.strerror or error})"
+            words = f"checkpoint={str(self._path)!r} cannot be written ({error.strerror or error})"
             raise OSError(
                 error.errno,
                 f"{words}; what is finished is kept, and repeating the call, once there is room, "
@@ -154,11 +154,11 @@ class Journal:
         """Where each record begins, and what it says, None if that is damaged; drops a torn end."""
         start = reader.read(len(_MAGIC))
         if not _MAGIC.startswith(start):  # a shorter start is a header that was torn
-            raise JournalError(
-                f"journal={str(self._path)!r} was written by another version of everyfold; "
+            raise CheckpointError(
+                f"checkpoint={str(self._path)!r} was written by another version of everyfold; "
                 "choose another file to start anew"
                 if start.startswith(_NAME)
-                else f"journal={str(self._path)!r} exists and is not a checkpoint; choose the "
+                else f"checkpoint={str(self._path)!r} exists and is not a checkpoint; choose the "
                 "name of a file that does not exist"
             )
         reader.seek(0)
@@ -183,17 +183,17 @@ class Journal:
         else:
             yield waiting
 
-    def _forged(self, place: int) -> JournalError:
-        return JournalError(
-            f"journal={str(self._path)!r} has something at byte {place} that this search has not "
-            "written; remove the file, or choose another name"
+    def _forged(self, place: int) -> CheckpointError:
+        return CheckpointError(
+            f"checkpoint={str(self._path)!r} has something at byte {place} that this search has "
+            "not written; remove the file, or choose another name"
         )
 
 
 @contextmanager
 def opened(
     path: str | os.PathLike[str] | None, request: Request, data: Data
-) -> Iterator[Journal | None]:
+) -> Iterator[Checkpoint | None]:
     """The checkpoint of a search, locked as long as it is open; None if there is no path.
 
     What is drawn anew in every call is refused: no call would go on with the outcomes of another.
@@ -204,7 +204,7 @@ def opened(
     check_folds_repeat(request.cv)
     options = request.options
     if options.random_state is None and options.seeds.are_drawn:
-        raise JournalError(
+        raise CheckpointError(
             "random_state=None draws different landmarks in every call, so that a checkpoint "
             "cannot be continued; pass an integer, such as random_state=0"
         )
@@ -216,17 +216,19 @@ def opened(
 @contextmanager
 def opened_file(
     path: str | os.PathLike[str], asked: Fingerprint, *, keeps_failures: bool = True
-) -> Iterator[Journal]:
+) -> Iterator[Checkpoint]:
     """The checkpoint of whatever has this fingerprint, locked as long as it is open.
 
     The lock is the operating system's and goes with the process, however that ends.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
-        raise JournalError(f"journal={str(path)!r} is not a regular file; choose another name")
+        raise CheckpointError(
+            f"checkpoint={str(path)!r} is not a regular file; choose another name"
+        )
     if not path.parent.is_dir():
-        raise JournalError(
-            f"journal={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
+        raise CheckpointError(
+            f"checkpoint={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
         )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
     # Without a buffer, which a full disk would leave something in.
@@ -234,11 +236,11 @@ def opened_file(
         try:
             lock(file)
         except BlockingIOError as error:
-            raise JournalError(
-                f"journal={str(path)!r} is in use by another search; wait until it ends, or choose "
-                "another file"
+            raise CheckpointError(
+                f"checkpoint={str(path)!r} is in use by another search; wait until it ends, or "
+                "choose another file"
             ) from error
-        journal = Journal(path, file, keeps_failures=keeps_failures)
+        journal = Checkpoint(path, file, keeps_failures=keeps_failures)
         journal.start(asked)
         yield journal
 
@@ -246,7 +248,7 @@ def opened_file(
 def check_folds_repeat(cv: Splitter) -> None:
     """Refuse a splitter that draws other folds in every call."""
     if getattr(cv, "random_state", 0) is None and getattr(cv, "shuffle", True):
-        raise JournalError(
+        raise CheckpointError(
             f"cv={cv!r} draws different folds in every call, so that a checkpoint cannot be "
             "continued; give it a random_state"
         )

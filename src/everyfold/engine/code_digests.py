@@ -54,7 +54,7 @@ Value: TypeAlias = Any
 Names: TypeAlias = Params
 
 
-class JournalError(ValueError):
+class CheckpointError(ValueError):
     """A checkpoint that cannot be used: of another search, in use, or no checkpoint at all."""
 
 
@@ -120,7 +120,7 @@ class Digests:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self._feed(hasher, value)
         except Exception as error:
-            raise JournalError(
+            raise CheckpointError(
                 f"a checkpoint cannot recognise {name}, a {type(value).__name__}, again in another "
                 f"process ({_short(error)}); leave journal out, or pass functions and objects that "
                 "can be pickled"
@@ -137,7 +137,7 @@ class Digests:
                 found[name] = self.of(parts())
             except Exception as error:
                 reason = _short(error.__cause__ or error)
-                raise JournalError(
+                raise CheckpointError(
                     f"a checkpoint cannot tell whether {name} is the same in another process "
                     f"({reason}){f', but {reader} uses it' if reader else ''}; leave journal out, "
                     "or create what cannot be pickled inside of the function that needs it"

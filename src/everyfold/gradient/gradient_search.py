@@ -34,11 +34,11 @@ from everyfold._typing import (
     Splitter,
     Targets,
 )
-from everyfold.engine.checkpoint import Journal, check_folds_repeat, fingerprint_of, opened_file
-from everyfold.engine.code_digests import JournalError
+from everyfold.engine.checkpoint import Checkpoint, check_folds_repeat, fingerprint_of, opened_file
+from everyfold.engine.code_digests import CheckpointError
+from everyfold.engine.method_options import RenamedParameters
 from everyfold.engine.planning.costs import Workload
 from everyfold.engine.planning.plan import SearchPlan
-from everyfold.estimators.base import keep_parameters
 from everyfold.estimators.model import Model, read_ridge, read_weights
 from everyfold.gradient.descent import Descent, Point
 from everyfold.gradient.descent_costs import Descents, gradient_cost
@@ -79,7 +79,7 @@ def _has(name: str) -> Any:
     return check
 
 
-class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Tune the gamma of every feature, and the ridge, by the gradient of the exact CV error.
 
     A grid tunes one gamma for all features. Here each feature has its own gamma, and L-BFGS-B
@@ -125,9 +125,9 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         1 prints the path.
     n_jobs : int, default=None
         The number of outer folds at a time.
-    journal : str or path, default=None
+    checkpoint : str or path, default=None
         A file to which the descents of finished outer folds are written, so that the same call
-        continues after the process was killed. The journal of another search raises an error.
+        continues after the process was killed. The checkpoint of another search raises an error.
 
     Attributes
     ----------
@@ -205,9 +205,10 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         random_state: RandomState = None,
         verbose: int = 0,
         n_jobs: int | None = None,
-        journal: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        **deprecated: Any,
     ) -> None:
-        keep_parameters(self, locals())
+        self._keep_parameters(locals())
 
     def fit(
         self,
@@ -362,16 +363,16 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         return found
 
     @contextmanager
-    def _journal(self, walks: OuterDescents) -> Iterator[Journal | None]:
+    def _journal(self, walks: OuterDescents) -> Iterator[Checkpoint | None]:
         """The journal, if there is one; every finished walk is a record of it."""
-        if self.journal is None:
+        if self.checkpoint is None:
             yield None
             return
         check_folds_repeat(self.cv)
         if self.random_state is None and len(walks.descent.folds) > MOST_OUTER_FOLDS:
-            raise JournalError(
+            raise CheckpointError(
                 "random_state=None draws different sets of folds in every call, so that a "
-                "journal cannot be continued; pass an integer, such as random_state=0"
+                "checkpoint cannot be continued; pass an integer, such as random_state=0"
             )
         asked = {name: value for name, value in self.get_params(False).items() if name in _ASKED}
         parts = {
@@ -380,7 +381,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
             "candidates": {"estimator": self.estimator, "start": walks.grid},
             "options": {**asked, "operator": walks.scaled.model.operator},
         }
-        with opened_file(self.journal, fingerprint_of(parts)) as journal:
+        with opened_file(self.checkpoint, fingerprint_of(parts)) as journal:
             yield journal
 
     def _starts(
@@ -399,7 +400,7 @@ class FastGradientSearchCV(ResultView, MetaEstimatorMixin, BaseEstimator):  # ty
         walks: OuterDescents,
         outers: Sequence[Outer],
         starts: Sequence[Point],
-        journal: Journal | None,
+        journal: Checkpoint | None,
     ) -> list[Walked]:
         """The walks of all outer folds, with what their points score.
 

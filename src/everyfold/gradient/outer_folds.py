@@ -16,7 +16,7 @@ from sklearn.metrics import check_scoring
 
 from everyfold._typing import Array, Estimator, Index, Params, Scorer, Targets
 from everyfold.adapters.sklearn import fast_version_of
-from everyfold.engine.checkpoint import Journal
+from everyfold.engine.checkpoint import Checkpoint
 from everyfold.engine.execution.workers import map_unordered
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.gradient.descent import Descent, Point
@@ -243,7 +243,7 @@ class OuterDescents:
         shrinkages: Sequence[float],
         max_iter: int,
         n_jobs: int | None,
-        journal: Journal | None,
+        journal: Checkpoint | None,
     ) -> Iterator[tuple[int, Walked]]:
         """All walks by number with further points, as they get done; a journal's come first."""
         left, names = [], [f"fold {k}, {list(shrinkages)}" for k in range(len(outers))]
@@ -300,7 +300,7 @@ class OuterDescents:
         found: Sequence[Walked],
         best: int,
         max_iter: int,
-        journal: Journal | None,
+        journal: Checkpoint | None,
     ) -> list[Point]:
         """The points of all rows: amid those of the outer folds, and from there on for the best."""
         keep_pages()

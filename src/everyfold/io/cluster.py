@@ -283,7 +283,7 @@ class Cluster:
 _LOST = (
     "the Dask cluster was closed during the work, or the connection to its scheduler, or to all "
     "workers with their data, is lost; finished work is kept. Connect to a cluster and search "
-    "again; with journal=... finished work is not repeated"
+    "again; with checkpoint=... finished work is not repeated"
 )
 
 

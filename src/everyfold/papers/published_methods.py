@@ -103,9 +103,7 @@ def t_fbif(
     >>> t_fbif(50).operator.sampling
     'uniform'
     """
-    columns = Nystrom(
-        landmarks, sampling="uniform", replaces="response", random_state=random_state
-    )
+    columns = Nystrom(landmarks, sampling="uniform", replaces="response", random_state=random_state)
     return MethodOptions(
         order=1, ridge_scaling="mean", operator=columns, folds=folds, scoring=scoring
     )

@@ -212,7 +212,7 @@ def test_logistic_regression_is_refitted_where_its_solver_stops_early():
 
 
 def test_a_journal_knows_refits(tmp_path):
-    ours = FastGridSearchCV(LogisticRegression(), CS, cv=4, journal=tmp_path / "kept")
+    ours = FastGridSearchCV(LogisticRegression(), CS, cv=4, checkpoint=tmp_path / "kept")
     first = ours.fit(LONG, SIDES).cv_results_["mean_test_score"]
     again = ours.fit(LONG, SIDES)
     assert_array_equal(again.cv_results_["mean_test_score"], first)
@@ -347,7 +347,7 @@ def test_the_plan_says_that_a_fold_will_be_timed(timed):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_a_journal_keeps_what_a_timed_fold_decided(timed, tmp_path, n_jobs, monkeypatch):
     is_refitted, calls = timed
-    search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0, 9.0]}, cv=4, journal=tmp_path / "kept")
+    search = FastGridSearchCV(SVC(), {"C": [0.1, 1.0, 9.0]}, cv=4, checkpoint=tmp_path / "kept")
     first = search.fit(FLOWERS, KINDS).cv_results_
     lines = (tmp_path / "kept").read_bytes().splitlines(keepends=True)
     (tmp_path / "kept").write_bytes(b"".join(lines[:3]))  # killed after the trial and one unit

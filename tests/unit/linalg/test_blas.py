@@ -181,7 +181,7 @@ def test_as_many_threads_as_memory_allows(monkeypatch):
 
 def test_a_journal_has_the_digits_of_one_thread(tmp_path):
     one = search(ArrayRows(X, Y), n_jobs=1)
-    kept = search(ArrayRows(X, Y), n_jobs=4, journal=tmp_path / "kept.journal")
+    kept = search(ArrayRows(X, Y), n_jobs=4, checkpoint=tmp_path / "kept.journal")
     assert [unit.threads for unit in kept.plan_.units] == [1]
     np.testing.assert_array_equal(
         kept.cv_results_["mean_test_score"], one.cv_results_["mean_test_score"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from everyfold.engine.checkpoint import Journal
+from everyfold.engine.checkpoint import Checkpoint
 from everyfold.engine.execution.run import lost, run, score_together
 from everyfold.engine.execution.workers import WorkerDiedError, map_unordered
 from everyfold.engine.planning.plan import SearchPlan
@@ -27,7 +27,7 @@ def evaluate_request(made: SearchPlan, data: Data, request: Request) -> dict[int
 
 
 def execute(
-    plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Journal | None = None
+    plan: SearchPlan, data: Data, n_jobs: int | None = None, journal: Checkpoint | None = None
 ) -> Generator[list[Outcome], None, None]:
     """The outcomes of all candidates as they get complete, round after round.
 
@@ -58,7 +58,7 @@ def execute(
 
 
 def _mapped(
-    units: Sequence[Unit], data: Data, n_jobs: int | None, journal: Journal | None
+    units: Sequence[Unit], data: Data, n_jobs: int | None, journal: Checkpoint | None
 ) -> Iterator[list[Outcome]]:
     """The outcomes of units: those that a journal has, and the others as they get done."""
     if journal is None:
@@ -88,7 +88,7 @@ def _parts(unit: Unit, data: Data) -> list[Unit]:
     return [unit] if data.stream is None else unit.apart()
 
 
-def _remembered(unit: Unit, data: Data, journal: Journal) -> tuple[list[Outcome], Unit | None]:
+def _remembered(unit: Unit, data: Data, journal: Checkpoint) -> tuple[list[Outcome], Unit | None]:
     """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
     found: list[Outcome] = []
     left: list[Unit] = []
