@@ -21,8 +21,9 @@ from everyfold.estimators.base import Fitted, KernelMachine, keep_parameters
 from everyfold.estimators.model import ClassWeight
 from everyfold.estimators.targets import Target
 from everyfold.io import RowSource
+from everyfold.io.base import is_lazy
 from everyfold.io.conversion import as_rows
-from everyfold.io.dask import is_lazy, lazily
+from everyfold.io.dask import lazily
 from everyfold.kernels import Gamma, Kernel, KernelLike
 from everyfold.losses import Loss, find_loss
 from everyfold.operators.base import OperatorChoice

@@ -16,8 +16,9 @@ from everyfold._typing import Array, Matrix, NumberLoss, Params, Targets
 from everyfold.estimators.base import KernelMachine, keep_parameters
 from everyfold.estimators.targets import Numbers
 from everyfold.io import RowSource
+from everyfold.io.base import is_lazy
 from everyfold.io.conversion import as_rows
-from everyfold.io.dask import is_lazy, lazily
+from everyfold.io.dask import lazily
 from everyfold.kernels import Gamma, KernelLike
 from everyfold.losses import Loss
 from everyfold.operators.base import OperatorChoice

@@ -17,9 +17,9 @@ from everyfold._typing import AnyArray, Array, Estimator, Matrix, Targets
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.io import Block, RowSource
-from everyfold.io.base import Result
+from everyfold.io.base import Result, is_lazy
 from everyfold.io.blocks import Batch, by_fold, rows_at_a_time
-from everyfold.io.dask import is_lazy, lazily
+from everyfold.io.dask import lazily
 from everyfold.io.fold_rules import FoldRule
 from everyfold.io.samples import Few, Sampled
 from everyfold.linalg.blas import lone_blas

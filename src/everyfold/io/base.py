@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from everyfold._typing import AnyArray, Matrix, Params
+from everyfold._typing import AnyArray, Lazy, Matrix, Params
 from everyfold.io.blocks import (
     Block,
     Piece,
@@ -47,6 +47,11 @@ _LONGEST_PIECE = 2**16
 # Numbers that the memory of a block put together from pieces is for at first: 32 MB. A smaller
 # number would copy large blocks more often, a larger one waste memory where there are few rows.
 _FIRST_BUFFER = 2**22
+
+
+def is_lazy(X: Lazy) -> bool:
+    """Whether something is a collection of Dask."""
+    return hasattr(X, "__dask_graph__") and hasattr(X, "__dask_keys__")
 
 
 class RowSource(ABC):

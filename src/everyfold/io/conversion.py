@@ -11,9 +11,9 @@ from pathlib import Path
 
 from everyfold._typing import Matrix, Params, Targets
 from everyfold.io.arrays import ArrayRows, IteratedRows
-from everyfold.io.base import RowSource
+from everyfold.io.base import RowSource, is_lazy
 from everyfold.io.blocks import StreamError
-from everyfold.io.dask import DaskRows, is_lazy
+from everyfold.io.dask import DaskRows
 from everyfold.io.svmlight import SvmlightRows
 from everyfold.io.tables import ENDINGS, FolderRows, Paths, is_many, kind_of
 

@@ -17,15 +17,10 @@ import numpy as np
 
 from everyfold._typing import AnyArray, Lazy, Params, Targets
 from everyfold.io.arrays import ArrayRows
-from everyfold.io.base import Result, RowSource, Tally, naming
+from everyfold.io.base import Result, RowSource, Tally, is_lazy, naming
 from everyfold.io.blocks import Piece, StreamError, rows_at_a_time
 from everyfold.io.cluster import Cluster, Workers, active_client
 from everyfold.io.tables import FolderRows
-
-
-def is_lazy(X: Lazy) -> bool:
-    """Whether something is a collection of Dask."""
-    return hasattr(X, "__dask_graph__") and hasattr(X, "__dask_keys__")
 
 
 def lazily(work: Callable[[Lazy], AnyArray], X: Lazy) -> Lazy:

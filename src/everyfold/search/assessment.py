@@ -25,7 +25,7 @@ from everyfold.engine.records import ESTIMATED, Data
 from everyfold.engine.results import is_rule, read_fold
 from everyfold.functions.cross_val import cross_val_score
 from everyfold.io import RowSource
-from everyfold.io.dask import is_lazy
+from everyfold.io.base import is_lazy
 from everyfold.search.bootstrap import bootstrap, together
 from everyfold.search.fit_inputs import FitInputs, groups_of
 from everyfold.search.predictions import PredictionStore

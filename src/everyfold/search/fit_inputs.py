@@ -12,7 +12,7 @@ from scipy import sparse
 
 from everyfold._typing import AnyArray, Index, Matrix, Params, Targets
 from everyfold.io import RowSource
-from everyfold.io.dask import is_lazy
+from everyfold.io.base import is_lazy
 
 # Numbers that are copied at a time.
 _BLOCK = 2**22
