@@ -78,7 +78,11 @@ RENAMED = [
         "scoring=everyfold.scorers.pooled('r2')",
     ),
     ({"pooled": False}, {"scoring": pooled(is_pooled=False)}, "pooled(None, False)"),
-    ({"keep_predictions": "all"}, {}, "decided by the memory"),
+    (
+        {"keep_predictions": "all"},
+        {"method": MethodOptions(keeps="all")},
+        "method=everyfold.papers.MethodOptions(keeps='all')",
+    ),
     ({"fallback": "refit"}, {}, 'warnings.filterwarnings("ignore"'),
 ]
 

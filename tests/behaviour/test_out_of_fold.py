@@ -46,7 +46,7 @@ def held_out(model, X, target, cv, method="predict"):
 @pytest.mark.parametrize("return_train_score", [False, True])
 def test_the_winners_predictions(return_train_score):
     search = FastGridSearchCV(RIDGE, GRID, cv=5, return_train_score=return_train_score)
-    search.set_params(method=MethodOptions(keeps="best")).fit(X, y)
+    search.fit(X, y)
     found = search.out_of_fold()
     theirs = ms.cross_val_predict(clone(RIDGE).set_params(**search.best_params_), X, y, cv=5)
     assert_allclose(found.values, theirs, rtol=1e-8)
@@ -202,12 +202,12 @@ def test_sums_over_rows_keep_no_values(monkeypatch):
     monkeypatch.setattr("everyfold.engine.planning.units.ROWS_TO_SUM", 1)
     model = KernelRegressor(gamma=0.2, operator=Nystrom(10, random_state=0))
     search = FastGridSearchCV(model, {"alpha": [0.1, 1.0]}, cv=3, refit=False)
-    search.set_params(method=MethodOptions(keeps="best")).fit(X, y)
+    search.fit(X, y)
     assert "one pass" in search.plan_.methods[0][0]
     held = search.out_of_fold().values
     scores = [r2_score(y[test], held[test]) for _, test in ms.KFold(3).split(X)]
     assert_allclose(np.mean(scores), search.best_score_, rtol=1e-8)
-    every = search.set_params(method="auto").fit(X, y)
+    every = search.set_params(method=MethodOptions(keeps="all")).fit(X, y)
     assert "in two passes" in every.plan_.methods[0][0]
     assert_allclose(every.out_of_fold().values, held, rtol=1e-9)
     other = every.out_of_fold(1 - every.best_index_).values
@@ -218,8 +218,8 @@ def test_sums_over_rows_keep_no_values(monkeypatch):
 
 def test_what_is_kept_is_planned_and_survives_pickling():
     search = FastGridSearchCV(RIDGE, GRID, cv=5)
-    every = search.plan(X, y).memory
-    one = search.set_params(method=MethodOptions(keeps="best")).plan(X, y).memory
+    one = search.plan(X, y).memory
+    every = search.set_params(method=MethodOptions(keeps="all")).plan(X, y).memory
     none = search.set_params(keep_predictions=None).plan(X, y).memory
     assert (one - none, every - none) == (0, 6 * 8 * 60)
     search.fit(X, y)

@@ -172,7 +172,7 @@ def test_a_page_for_labels_names_the_wrong_rows(report, n_classes):
         assert margins[0] == pytest.approx(abs(values[k]), rel=1e-4)
     assert page.tags.count("svg") == 4  # surface, curves, confusion, ROC
     assert "Not drawn, calibration" in page.words
-    assert "keep_predictions='all'" in page.words  # how to get an honest score
+    assert "keeps='all'" in page.words  # how to get an honest score
 
 
 def test_probabilities_have_a_calibration_curve(report):

@@ -13,18 +13,17 @@ pytest.importorskip("mypy")
 pytestmark = pytest.mark.xdist_group("mypy")  # one process reads the package, for all tests
 
 WRONG = {
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, order="bif")': "order",
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, fallback="fail")': "fallback",
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, ridge_scaling="men")': "ridge_scaling",
+    'FastGridSearchCV(SVC(), {"C": [1.0]}, method="bif")': "method",
+    'MethodOptions(ridge_scaling="men")': "ridge_scaling",
     'FastGridSearchCV(SVC(), {"C": [1.0]}, preprocessing="never")': "preprocessing",
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, keep_predictions="some")': "keep_predictions",
+    'MethodOptions(keeps="some")': "keeps",
     'FastGridSearchCV(SVC(), {"C": [1.0]}, operator="nystrom")': "operator",
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, criterion="gcw")': "criterion",
-    'FastGridSearchCV(SVC(), {"C": [1.0]}, n_confirm="all")': "n_confirm",
-    'FastRandomizedSearchCV(SVC(), {"C": [1.0]}, order="bif")': "order",
-    'cross_val_score(SVC(), X, y, order="bif")': "order",
+    'MethodOptions(criterion="gcw")': "criterion",
+    'MethodOptions(n_confirm="all")': "n_confirm",
+    'FastRandomizedSearchCV(SVC(), {"C": [1.0]}, method="bif")': "method",
+    'cross_val_score(SVC(), X, y, method="bif")': "method",
     'cross_val_predict(SVC(), X, y, method="probabilities")': "method",
-    'cross_validate(SVC(), X, y, fallback="fail")': "fallback",
+    'cross_validate(SVC(), X, y, preprocessing="never")': "preprocessing",
     'permutation_test_score(SVC(), X, y, preprocessing="never")': "preprocessing",
     'FastCalibratedClassifierCV(SVC(), method="platt")': "method",
     'FastCrossConformalRegressor(SVC(), method="jackknife")': "method",
@@ -36,10 +35,12 @@ WRONG = {
 }
 
 
+NAMES = {call.partition("(")[0] for call in WRONG}
 HEAD = [
     "import numpy as np",
     "from sklearn.svm import SVC",
-    f"from everyfold import {', '.join(sorted({call.partition('(')[0] for call in WRONG}))}",
+    f"from everyfold import {', '.join(sorted(NAMES - {'MethodOptions'}))}",
+    "from everyfold.papers import MethodOptions",
     "X, y = np.zeros((2, 2)), np.zeros(2)",
 ]
 PAGES = ("guide", "start", "coming-from")

@@ -44,8 +44,15 @@ _ORDERS: dict[str, Order] = {
 class UnsupportedWarning(UserWarning):
     """That candidates cannot be sped up and are refitted on every fold, as scikit-learn does.
 
-    ``warnings.filterwarnings("error", category=everyfold.UnsupportedWarning)`` refuses them before
-    any work, and ``"ignore"`` refits them without a word.
+    A filter with "error" refuses them before any work, and one with "ignore" refits them without a
+    word.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from everyfold import UnsupportedWarning
+    >>> with warnings.catch_warnings():
+    ...     warnings.filterwarnings("ignore", category=UnsupportedWarning)
     """
 
 
@@ -87,8 +94,10 @@ class MethodOptions:
         Used where the search itself has ``scoring=None``.
     fallback : {"warn", "refit", "refuse"}, default="warn"
         What happens to candidates that cannot be sped up, in calls that still name it.
-    keeps : {"auto", "best", "all"} or None, default="auto"
-        Whose held-out values are kept; "auto" keeps those of all candidates if they are small.
+    keeps : {"best", "all"} or None, default="best"
+        Whose held-out values are kept for ``out_of_fold`` and ``honest_score``: those of the
+        winner, of all candidates (8 bytes per row, fold repetition and candidate; sums over rows
+        then take a second pass), or none.
     """
 
     order: Order | FoldsAndOrder = "auto"
@@ -100,14 +109,11 @@ class MethodOptions:
     folds: Splitter = None
     scoring: Scorer = None
     fallback: Fallback = "warn"
-    keeps: Literal["auto", "best", "all"] | None = "auto"
+    keeps: Literal["best", "all"] | None = "best"
 
     def __post_init__(self) -> None:
-        if self.keeps not in ("auto", "best", "all", None):
-            raise ValueError(
-                f"keep_predictions={self.keeps!r} is not known; use 'best', 'all' or None, or "
-                "leave it out"
-            )
+        if self.keeps not in ("best", "all", None):
+            raise ValueError(f"keeps={self.keeps!r} is not known; use 'best', 'all' or None")
 
     @classmethod
     def of(cls, method: MethodChoice) -> MethodOptions:
@@ -148,10 +154,11 @@ _OF_METHOD = {
     "ridge_scaling": "ridge_scaling",
     "n_confirm": "n_confirm",
     "near_identity": "near_identity",
+    "keep_predictions": "keeps",
 }
 # What fallback= asked for is now asked of Python's own filters.
 _FILTERS = {"refit": '"ignore"', "refuse": '"error"', "warn": '"default"'}
-OLD_NAMES = frozenset({*_OF_METHOD, "pooled", "keep_predictions", "fallback", "journal"})
+OLD_NAMES = frozenset({*_OF_METHOD, "pooled", "fallback", "journal"})
 
 
 def renamed(given: Params, current: Params, method_name: str = "method") -> Params:
@@ -178,7 +185,6 @@ def renamed(given: Params, current: Params, method_name: str = "method") -> Para
         ([name for name in old if name in _OF_METHOD], f"{method_name}={_call(how)}"),
         (["pooled"], f"scoring={_pooled_call(known.get('scoring'), old.get('pooled'))}"),
         (["journal"], f"checkpoint={old.get('journal')!r}"),
-        (["keep_predictions"], "decided by the memory that it takes; leave it out"),
     ):
         words = ", ".join(f"{name}={old[name]!r}" for name in names if name in old)
         if words:
@@ -186,8 +192,6 @@ def renamed(given: Params, current: Params, method_name: str = "method") -> Para
     if "fallback" in old:
         warn_of_fallback(old["fallback"])
         how = replace(how, fallback=old["fallback"])
-    if "keep_predictions" in old:
-        how = replace(how, keeps=old["keep_predictions"])
     if old.keys() - {"pooled", "journal"}:
         new[method_name] = how.named()
     if "pooled" in old and old["pooled"] != "auto":
@@ -208,7 +212,7 @@ def _call(how: MethodOptions) -> str:
     if isinstance(how.criterion, str):
         if how == MethodOptions(criterion=how.criterion):
             return f"everyfold.papers.{how.criterion}()"
-    elif how.criterion is None and _is_series(how.order):
+    elif how.criterion is None and _is_series(how.order) and how.keeps == "best":
         scaling = [] if how.ridge_scaling == "mean" else [f"ridge_scaling={how.ridge_scaling!r}"]
         return f"everyfold.papers.bif({', '.join([f'order={how.order}', *scaling, *more])})"
     return f"everyfold.papers.{how!r}"

@@ -86,7 +86,7 @@ class OutOfFoldDisplay:
         candidate: int | None = None,
         ax: Axes = None,
     ) -> OutOfFoldDisplay:
-        """Draw the held-out values that a fitted search has kept (``keep_predictions``).
+        """Draw the held-out values that a fitted search has kept.
 
         Parameters
         ----------

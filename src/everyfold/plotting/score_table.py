@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from everyfold._progress import printable, rounded
 from everyfold._typing import AnyArray, Array, Mask, Params, Search
+from everyfold.engine.method_options import MethodOptions
 
 # Parameters that come first, as the one along which a curve is read.
 RIDGES = ("alpha", "C")
@@ -106,7 +107,9 @@ def label_of(search: Search, metric: str | None = None) -> str:
     if metric is None:
         metric = str(search.refit) if getattr(search, "multimetric_", False) else "score"
     scoring = getattr(search, "scoring", None)
-    criterion = getattr(search, "criterion", None)
+    # scikit-learn's own searches have no ``method``, and other objects may have one of their own.
+    method = getattr(search, "method", None)
+    criterion = method.criterion if isinstance(method, MethodOptions) else None
     if metric != "score" or criterion is not None:
         return f"-{criterion}" if isinstance(criterion, str) else metric
     if scoring is None:

@@ -109,7 +109,7 @@ class HonestSearch:
         method : {"bbc", "nested", "repeated"}, default="bbc"
             "bbc" draws bootstrap samples of the held-out rows, selects the best candidate on each
             sample and scores it on the rows that were not drawn (BBC-CV, Tsamardinos et al. 2018).
-            It fits nothing, and needs ``keep_predictions="all"`` and folds that hold no row out
+            It fits nothing, and needs ``MethodOptions(keeps="all")`` and folds that hold no row out
             twice. Scores are computed for all rows together, not as means over folds. The interval
             consists of percentiles. "nested" repeats the search on the training rows of every outer
             fold, with shared work (:func:`cross_val_score`). "repeated" does so on ``n_repeats``

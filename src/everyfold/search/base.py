@@ -13,14 +13,14 @@ from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import Tags, get_tags
 
 from everyfold._progress import warn
-from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context, num_samples
+from everyfold._sklearn_private import BaseSearchCV, MultimetricScorer, fit_context
 from everyfold._typing import Matrix, Params, Pooled, Scorer, Targets
 from everyfold.adapters.pipelines import final_step, with_final_step
 from everyfold.adapters.sklearn import fast_version_of
@@ -59,12 +59,6 @@ from everyfold.search.hints import Remark, constant_remarks, edge_remarks, ident
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
 from everyfold.search.reporting import ReportedSearch
-
-# Rows and bytes up to which the held-out values of all candidates are kept. They trade memory, and
-# for low-rank models a second pass over the rows, for the predictions of every candidate. Not
-# measured: 2,000 rows have a kernel matrix of 32 MB, beside which 64 MB are not much.
-MOST_KEPT_ROWS = 2_000
-MOST_KEPT_BYTES = 64_000_000
 
 
 @dataclass
@@ -229,7 +223,7 @@ class FastSearchCV(
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
         grid = list(self._candidates())
         has_folds = how.criterion is None and not isinstance(X, RowSource)
-        keeps = self._keeps(how, X, len(grid)) if has_folds else None
+        keeps = how.keeps if has_folds else None
         wants = RequestedOutputs(
             self.return_train_score,
             self._needs_partition,
@@ -255,19 +249,6 @@ class FastSearchCV(
         asked = copy(self)
         asked.scoring, _ = self._read_scoring()
         return super(FastSearchCV, asked)._get_scorers()  # type: ignore[no-any-return]
-
-    def _keeps(
-        self, how: MethodOptions, X: Matrix, n_candidates: int
-    ) -> Literal["best", "all"] | None:
-        """Whose held-out values are kept: those of all candidates, if they take little memory.
-
-        With a checkpoint they would be written to the file as well, so that only the best are kept.
-        """
-        if how.keeps != "auto":
-            return how.keeps
-        n_rows = num_samples(X)
-        is_small = n_rows <= MOST_KEPT_ROWS and 8 * n_rows * n_candidates <= MOST_KEPT_BYTES
-        return "all" if is_small and self.checkpoint is None else "best"
 
     def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""

@@ -197,8 +197,7 @@ class PredictionStore:
         if self.keeps != "all":
             raise ValueError(
                 "the held-out values of all candidates are needed, but were not kept "
-                f"(keep_predictions={self.keeps!r}), as there are more than 2,000 rows or the "
-                "search has a checkpoint; fit it with "
+                f"(keeps={self.keeps!r}); fit the search with "
                 "method=everyfold.papers.MethodOptions(keeps='all')"
             )
         kept = [own for own in map(self._kept.get, numbers) if own is not None]
@@ -226,7 +225,7 @@ class PredictionStore:
         if kept is None:
             raise ValueError(
                 f"the held-out values of candidate {number} were not kept "
-                f"(keep_predictions={self.keeps!r}, or it was refitted by scikit-learn; a source "
+                f"(keeps={self.keeps!r}, or it was refitted by scikit-learn; a source "
                 "of rows and a criterion without folds keep none); use "
                 "method=everyfold.papers.MethodOptions(keeps='all'), or cross_val_predict with its "
                 "parameters"
@@ -355,7 +354,7 @@ class WinnerAnswers:
         ----------
         candidate : int, optional
             Its index in ``cv_results_``; None means the best. Other candidates need
-            ``keep_predictions="all"``.
+            ``MethodOptions(keeps="all")``.
         method : {"predict", "decision_function", "predict_proba"}, default="predict"
             Probabilities are available for the logistic loss only.
 

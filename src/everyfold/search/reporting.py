@@ -102,7 +102,7 @@ class ReportedSearch(ResultView):
             from 0.
         honest : HonestScore, optional
             A result of ``honest_score``. By default that of "bbc" is computed, which needs
-            ``keep_predictions="all"``.
+            ``MethodOptions(keeps="all")``.
         title : str, optional
 
         Returns

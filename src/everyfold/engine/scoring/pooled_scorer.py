@@ -59,7 +59,7 @@ def pooled(scoring: Scorer = None, is_pooled: bool = True) -> PooledScoring:
     >>> X, y = load_diabetes(return_X_y=True)
     >>> model = KernelRidge(alpha=0.1, kernel="rbf")
     >>> cross_val_score(model, X, y - y.mean(), cv=3, scoring=pooled("r2")).round(2)
-    array([0.45, 0.45, 0.45])
+    array([0.46, 0.46, 0.46])
     """
     if isinstance(scoring, PooledScoring):
         scoring = scoring.scoring
