@@ -223,7 +223,7 @@ def test_what_is_kept_is_planned_and_survives_pickling():
     none = search.set_params(keep_predictions=None).plan(X, y).memory
     assert (one - none, every - none) == (0, 6 * 8 * 60)
     search.fit(X, y)
-    with pytest.raises(ValueError, match="keep_predictions=None"):
+    with pytest.raises(ValueError, match="keeps=None"):
         search.out_of_fold()
     drawn = FastRandomizedSearchCV(RIDGE, GRID, n_iter=3, random_state=0).fit(X, y)
     copy = pickle.loads(pickle.dumps(drawn))
@@ -231,7 +231,7 @@ def test_what_is_kept_is_planned_and_survives_pickling():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="keep_predictions"):
+    with pytest.raises(ValueError, match="keeps='some'"):
         FastGridSearchCV(RIDGE, GRID, keep_predictions="some").fit(X, y)
     search = FastGridSearchCV(Ridge(), {"alpha": [1.0, 2.0]}, cv=3).fit(X, y)
     with pytest.raises(ValueError, match="method='predict'"):
