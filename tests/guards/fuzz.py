@@ -53,8 +53,8 @@ from tests.guards.fuzz_sides import (
     ROUNDING,
     SLOWER,
     Recorder,
-    ScoredRows,
     Shown,
+    Side,
     call,
     clipped,
     final_step,
@@ -140,17 +140,17 @@ def _values(grid: dict[str, Any]) -> list[Any]:
     return [v for values in grid.values() if isinstance(values, list) for v in values]
 
 
-def gave_up(side: ScoredRows) -> bool:
+def gave_up(side: Side) -> bool:
     """Whether fits ended without a minimum, and said so: there is nothing to compare with."""
     return any(issubclass(warning.category, ConvergenceWarning) for warning in side.warned)
 
 
-def _says(side: ScoredRows, words: str) -> bool:
+def _says(side: Side, words: str) -> bool:
     """Whether a warning has these words."""
     return any(words in str(warning.message) for warning in side.warned)
 
 
-def _approximated(side: ScoredRows) -> str:
+def _approximated(side: Side) -> str:
     """The warning that a method was taken that does not give the values of refits, if there is one.
 
     Values that rounding may have spoilt are flagged in other words.
@@ -193,7 +193,9 @@ def compare(case: Case) -> Finding:
         has_failed = is_nan or str(difference).endswith("no values")  # or has a score for failures
         if has_failed and _says(fast, "one class only"):
             return Finding("refused", ONE_CLASS)
-        is_known = gave_up(slow) or (is_nan and accepts_more(case) and _says(slow, "fits failed"))
+        is_known = gave_up(slow) or (
+            has_failed and accepts_more(case) and _says(slow, "fits failed")
+        )
         return Finding("accepted" if is_known else "differ", str(difference))
     return Finding("flagged" if flagged else "agree")
 
@@ -202,7 +204,7 @@ ONE_CLASS = "RidgeClassifier takes training rows of one class; here that fold fa
 NO_SCORE = "no candidate has a score, so that none is the best; scikit-learn takes the first"
 
 
-def _has_no_score(fast: ScoredRows, slow: ScoredRows) -> bool:
+def _has_no_score(fast: Side, slow: Side) -> bool:
     """Whether a search is refused because all its scores are NaN, which they are on both sides."""
     if not str(fast.error).startswith("no candidate has a score"):
         return False
@@ -210,7 +212,7 @@ def _has_no_score(fast: ScoredRows, slow: ScoredRows) -> bool:
     return any(np.isnan(results[key]).all() for key in results if key.startswith("mean_test_"))
 
 
-def _refusal(fast: ScoredRows) -> Finding:
+def _refusal(fast: Side) -> Finding:
     words = _first_line(fast.error)
     is_known = any(re.search(pattern, words) for pattern in REFUSALS)
     is_refusal = isinstance(fast.error, ValueError | TypeError | NotImplementedError)
@@ -238,7 +240,7 @@ def _close(ours: Any, theirs: Any, rtol: float = ROUNDING) -> Any:
     return near | (np.isnan(ours) & np.isnan(theirs)) | (ours == theirs)
 
 
-def _compare_scores(case: Case, fast: ScoredRows, slow: ScoredRows) -> bool:
+def _compare_scores(case: Case, fast: Side, slow: Side) -> bool:
     ours, theirs = np.asarray(fast.result), np.asarray(slow.result)
     _expect(ours.shape == theirs.shape, f"shapes {ours.shape}, {theirs.shape}")
     _check_nan(ours, theirs, "scores")
@@ -459,7 +461,7 @@ def _is_shifted(mine: Shown, truth: Shown, delta: float) -> bool:
 # -- searches --
 
 
-def _compare_searches(case: Case, fast: ScoredRows, slow: ScoredRows) -> bool:
+def _compare_searches(case: Case, fast: Side, slow: Side) -> bool:
     ours, theirs = fast.result, slow.result
     _compare_tables(ours.cv_results_, theirs.cv_results_)
     _expect(ours.n_splits_ == theirs.n_splits_, "n_splits_ differs")
@@ -610,7 +612,7 @@ def _compare_nested(case: Case, ours: Any) -> None:
 # -- cross_val_predict --
 
 
-def _compare_predictions(case: Case, fast: ScoredRows, slow: ScoredRows) -> bool:
+def _compare_predictions(case: Case, fast: Side, slow: Side) -> bool:
     ours, theirs = np.asarray(fast.result), np.asarray(slow.result)
     if theirs.ndim == 1 and case.facts["y"] == "column":
         ours = ours.reshape(len(ours))  # Ridge alone makes one target of a column

@@ -48,7 +48,7 @@ def final_step(estimator: Any) -> Any:
 
 
 @dataclass
-class ScoredRows:
+class Side:
     """The outcome of one library: a result or an error, and the warnings on the way."""
 
     result: Any = None
@@ -62,9 +62,9 @@ class ScoredRows:
         return any(issubclass(warning.category, InexactWarning) for warning in self.warned)
 
 
-def call(case: Case, functions: dict[str, Any], **changes: Any) -> ScoredRows:
+def call(case: Case, functions: dict[str, Any], **changes: Any) -> Side:
     """Make the call of a case."""
-    side = ScoredRows()
+    side = Side()
     with (
         warnings.catch_warnings(record=True) as side.warned,
         config_context(enable_metadata_routing=case.routing),
