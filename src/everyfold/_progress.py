@@ -34,7 +34,7 @@ def reporting_to(listener: Listener | None) -> Iterator[None]:
 
 
 @contextmanager
-def within(k: int, count: int) -> Iterator[None]:
+def subtask(k: int, count: int) -> Iterator[None]:
     """The k-th of so many equal parts: shares inside are shares of it."""
     outer = _LISTENER.get()
     if outer is None or count == 1:
@@ -52,13 +52,13 @@ def tell(share: float) -> None:
         listener(share)
 
 
-def told(items: Sequence[Item]) -> Iterator[Item]:
+def tracked(items: Sequence[Item]) -> Iterator[Item]:
     """Items one after the other; whoever listens is told after each.
 
     Examples
     --------
     >>> with reporting_to(print):
-    ...     found = list(told("ab"))
+    ...     found = list(tracked("ab"))
     0.5
     1.0
     """

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import ProgressListener, reporting_to, tell, told, within
+from everyfold._progress import ProgressListener, reporting_to, subtask, tell, tracked
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 
@@ -150,8 +150,8 @@ def test_shares_add_up_and_nobody_need_listen():
     tell(0.5)
     with reporting_to(heard.append):
         for k in range(2):
-            with within(k, 2):
-                assert list(told("ab")) == ["a", "b"]
+            with subtask(k, 2):
+                assert list(tracked("ab")) == ["a", "b"]
     tell(0.5)
     assert heard == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
 

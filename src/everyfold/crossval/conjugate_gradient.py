@@ -26,7 +26,7 @@ from everyfold._typing import Array, Index
 from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold, is_trusted
 from everyfold.folds import Folds
 from everyfold.linalg.symmetric import EPS, NotPositiveDefiniteError, refuse
-from everyfold.operators.base import SupportsMatmul, having
+from everyfold.operators.base import SupportsMatmul, require
 from everyfold.operators.iterative import Preconditioner
 from everyfold.solvers import Problem
 
@@ -132,7 +132,7 @@ class ConjugateGradient(CrossValMethod):
     def _check(self, problem: Problem, operator: SupportsMatmul, ridges: Sequence[float]) -> None:
         if not problem.loss.has_constant_curvature:
             raise ValueError(f"{problem.loss} has no linear system to iterate on; use Refit")
-        having(operator, SupportsMatmul)
+        require(operator, SupportsMatmul)
         for ridge in ridges:
             if not 0.0 < ridge < math.inf:
                 raise NotPositiveDefiniteError(

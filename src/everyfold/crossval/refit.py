@@ -14,7 +14,7 @@ from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from everyfold._progress import told
+from everyfold._progress import tracked
 from everyfold._typing import Array, Mask, Route
 from everyfold.crossval.base import CrossValMethod, Failure, OutOfFold, is_trusted
 from everyfold.folds import Folds
@@ -251,7 +251,7 @@ def _run_stage(
 
     folds = range(len(table.folds))
     if not solver.uses_threads:
-        for i in told(folds):
+        for i in tracked(folds):
             fit_fold(i)
         return
     # Compiled solvers work in threads while this one waits for signals: one that came while
@@ -259,7 +259,7 @@ def _run_stage(
     with ThreadPoolExecutor(max_workers=threads) as pool:
         futures = [pool.submit(fit_fold, i) for i in folds]
         try:
-            for future in told(futures):
+            for future in tracked(futures):
                 future.result()
         except BaseException:
             solver.cancel(shared)

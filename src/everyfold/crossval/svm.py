@@ -34,7 +34,7 @@ from everyfold.crossval.svm_loo import (
 )
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
-from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel, having
+from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel, require
 from everyfold.operators.dense import DenseMatrix
 from everyfold.operators.response import Solution
 from everyfold.solvers import Problem
@@ -200,7 +200,7 @@ class FoldPaths(FoldSolver[_Shared]):
         else:
             # The training set has a kernel of its own; a product predicts its test rows.
             y, bounds, start = inside.y[:, 0], multiples(inside), None
-            kernel = self._single(having(part.operator, DenseMatrix), ridges)
+            kernel = self._single(require(part.operator, DenseMatrix), ridges)
 
         def solve(Cs: Array, tol: float, start: Array | None) -> tuple[PathResults, Array, Array]:
             """The paths, their coefficients, (Cs, rows), and the values of test rows."""
@@ -254,7 +254,7 @@ class FoldPaths(FoldSolver[_Shared]):
         """Every pair of classes on its own rows."""
         pairs, kernel = TrainingPairs.of(problems, part), shared.kernel
         if kernel is None:
-            made = self._single(having(part.operator, DenseMatrix), ridges)
+            made = self._single(require(part.operator, DenseMatrix), ridges)
             kernel = ClassKernel.of(made, pairs.codes)
         assert isinstance(kernel, ClassKernel)
         k, Cs = len(ridges), [self._C(ridge) for ridge in ridges]
@@ -399,7 +399,7 @@ def _is_indefinite(problems: Sequence[Problem], part: TrainTestKernel) -> bool:
     """Whether the kernel that a training set has for itself has negative eigenvalues."""
     if part.parent is not None:
         return False
-    inside = having(part.operator, DenseMatrix)
+    inside = require(part.operator, DenseMatrix)
     if inside.is_semidefinite:
         return False
     active = np.any([problem.sample_weight[part.train] > 0.0 for problem in problems], axis=0)
@@ -463,7 +463,7 @@ class SVMLooByStep(CrossValMethod):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
-        matrix = having(operator, DenseMatrix)
+        matrix = require(operator, DenseMatrix)
         _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
@@ -512,7 +512,7 @@ class SVMLooByRefit(CrossValMethod):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """See base class."""
-        matrix = having(operator, DenseMatrix)
+        matrix = require(operator, DenseMatrix)
         _check_convex(matrix)
         Cs = _penalties(problem, ridges, left_out=1)
         kernel = _kernel32(matrix, is_steep=True, is_made=True)
@@ -715,7 +715,7 @@ def _link(part: TrainTestKernel) -> Array:
     """The kernel of the test rows with all rows, or with the training rows."""
     if part.parent is None:
         return part.cross
-    return having(part.parent, DenseMatrix).K[part.test]
+    return require(part.parent, DenseMatrix).K[part.test]
 
 
 # -- libsvm itself, where one of many solutions is its own choice ---------------------------------
@@ -829,7 +829,7 @@ def _kernel(part: TrainTestKernel, active: Index) -> Array:
         inside = part.parent.restrict(part.train[active])
     else:
         inside = part.operator if len(active) == part.operator.n else part.operator.restrict(active)
-    return having(inside, DenseMatrix).K
+    return require(inside, DenseMatrix).K
 
 
 def _cross(part: TrainTestKernel, active: Index) -> Array:

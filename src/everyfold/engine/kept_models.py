@@ -31,7 +31,7 @@ from everyfold.estimators.model import Model
 from everyfold.folds import Folds
 from everyfold.linalg.blas import blas_threads
 from everyfold.operators import Expansion
-from everyfold.operators.base import SupportsResponse, having
+from everyfold.operators.base import SupportsResponse, require
 
 
 class Predictors(ABC):
@@ -150,7 +150,7 @@ def _shared(data: Data, candidate: Candidate, task: Task) -> KeptFolds | None:
     (problem,) = model.problems(task.target, task.weights)
     ((ridge, _),) = model.columns_of_ridges(1)
     with blas_threads(data.n):
-        operator = having(bind(data, candidate, structure, frozenset()), SupportsResponse)
+        operator = require(bind(data, candidate, structure, frozenset()), SupportsResponse)
         outline = operator.outline
         if outline.predicts_by_split or outline.response_rank is not None:
             return None
@@ -216,7 +216,7 @@ def _shared_classifiers(request: Request) -> list[Estimator] | None:
     X = rows_of(data, candidate)
     kernel = model.choice.resolve(X)
     with blas_threads(data.n):
-        operator = having(
+        operator = require(
             bind(data, candidate, model.structure(kernel, X.shape), _NONE), SupportsResponse
         )
         outline = operator.outline

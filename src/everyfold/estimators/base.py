@@ -50,7 +50,7 @@ from everyfold.operators import (
     Structure,
     SupportsResponse,
 )
-from everyfold.operators.base import OperatorChoice, having
+from everyfold.operators.base import OperatorChoice, require
 from everyfold.operators.gram import Start, Sums
 from everyfold.solvers import Fit, solve
 
@@ -205,10 +205,10 @@ def fit_rows(model: Model, kernel: Kernel, X: Matrix, target: Target, weights: A
     if structure.needs_blocks(*X.shape) and is_one and model.loss.has_constant_curvature:
         (problem,) = model.problems(target, weights)
         rho = problem.rho(model.ridges[0], problem.n_counted)
-        rows = having(structure.bind_rows(kernel, X), LowRank)
+        rows = require(structure.bind_rows(kernel, X), LowRank)
         fitted = _fitted(rows, rows.sums(problem.levelled.quadratic, [], rho).total, rho)
         return replace(fitted, intercept=fitted.intercept + problem.level)
-    operator = having(structure.bind(kernel, X), SupportsResponse)
+    operator = require(structure.bind(kernel, X), SupportsResponse)
     solution = fit_columns(model, operator, target, weights)
     return Fitted(operator.expand(solution.coef), solution.intercept)
 

@@ -19,7 +19,7 @@ from everyfold.gradient.error_gradient import ErrorSlopes, HeldOutError
 from everyfold.io import Folds
 from everyfold.kernels import Kernel, Scaled, factors_of
 from everyfold.operators import Dense, FixedLandmarks, Nystrom, Structure
-from everyfold.operators.base import SupportsResponse, having
+from everyfold.operators.base import SupportsResponse, require
 from everyfold.solvers import Problem
 
 # How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may
@@ -128,7 +128,7 @@ class Descent:
 
     def at(self, gamma: Array, ridge: float) -> ErrorSlopes:
         """The error and its gradient."""
-        operator = having(self.structure.bind(self.kernel(gamma), self.X), SupportsResponse)
+        operator = require(self.structure.bind(self.kernel(gamma), self.X), SupportsResponse)
         return self._error.evaluate(operator, ridge)
 
     @cached_property

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from everyfold._progress import told
+from everyfold._progress import tracked
 from everyfold._typing import AnyArray, Array, Index, Label, Matrix, Targets
 
 # The set of rows that no fold holds out.
@@ -94,7 +94,7 @@ def array_batches(
         fold[rows] = k
     is_disjoint = sum(len(rows) for rows in sets) == np.count_nonzero(fold >= 0)
     ascending = () if is_disjoint else [np.sort(rows) for rows in sets]
-    for start in told(range(0, n, height)):
+    for start in tracked(range(0, n, height)):
         part = slice(start, min(n, start + height))
         weight = None if w is None else w[part]
         if not is_disjoint:  # no order puts the rows of every set together: positions instead

@@ -295,7 +295,7 @@ class SupportsResponse(SupportsSplit, SupportsMatmul):
         return self.expand(np.eye(width))(X)
 
 
-def having(operator: Operator, ability: Callable[..., Ability]) -> Ability:
+def require(operator: Operator, ability: Callable[..., Ability]) -> Ability:
     """The operator, if it has an ability; else an error that says what to use instead."""
     if isinstance(operator, cast(type, ability)):
         return cast(Ability, operator)

@@ -15,7 +15,7 @@ from everyfold.linalg.symmetric import NotPositiveDefiniteError
 from everyfold.losses import Logistic, Squared
 from everyfold.operators import Dense, DenseMatrix, Iterative, StructureError, SupportsResponse
 from everyfold.operators import iterative as blockwise
-from everyfold.operators.base import SupportsMatmul, SupportsSplit, having
+from everyfold.operators.base import SupportsMatmul, SupportsSplit, require
 from everyfold.operators.iterative import Blockwise, Preconditioner
 from everyfold.solvers import Classes, Problem
 from tests import cases
@@ -432,10 +432,10 @@ def test_blockwise_folds_equal_refits_of_the_dense_kernel(monkeypatch):
 
 def test_blockwise_does_not_factorise():
     block = Blockwise().bind(RBF(gamma=0.3), cases.features())
-    assert having(block, SupportsMatmul) is block
+    assert require(block, SupportsMatmul) is block
     for ability in (SupportsResponse, SupportsSplit):
         with pytest.raises(StructureError, match=r"cannot be factorised; use .*ConjugateGradient"):
-            having(block, ability)
+            require(block, ability)
     model = KernelRegressor(gamma=0.3, operator=Iterative(5, is_in_memory=False))
     with pytest.raises(StructureError, match=r"30 rows .* cannot be factorised"):
         model.fit(cases.features(), np.zeros(30))

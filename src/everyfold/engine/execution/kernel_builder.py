@@ -29,7 +29,7 @@ from everyfold.estimators.model import KernelChoice
 from everyfold.kernels import Kernel, check_precomputed
 from everyfold.kernels.precomputed import largest_entry, noise_of
 from everyfold.operators import Structure, SupportsResponse
-from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, having
+from everyfold.operators.base import Made, SupportsMatmul, SupportsSplit, TrainTestKernel, require
 
 # Base matrices by their name and their rows.
 Bases = dict[Hashable, Array]
@@ -157,7 +157,7 @@ class FoldRows(SupportsSplit):
         else:
             base = self._base(kernel, X_train, None, (key, "train"))
             bound = self.structure.bind_shared(kernel, X_train, base)
-        operator = having(bound, SupportsResponse)
+        operator = require(bound, SupportsResponse)
         # After one that is not the identity, no other is looked at.
         is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
         self.made.append((operator.rank, operator.residual_trace, is_identity))

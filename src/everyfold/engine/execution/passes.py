@@ -17,7 +17,7 @@ from operator import add
 
 import numpy as np
 
-from everyfold._progress import within
+from everyfold._progress import subtask
 from everyfold._sklearn_private import MultimetricScorer
 from everyfold._typing import Array, Index, Params, Score, Scorer
 from everyfold.crossval.base import Failure
@@ -56,7 +56,7 @@ def run_pass(data: Data, unit: Unit) -> list[Outcome]:
                 with _isolated(stream, own, failures):
                     if views := stream.views(own, unit.drawn):
                         made.append((own, views))
-        with within(0, 1 if stream.is_one_pass else 2):
+        with subtask(0, 1 if stream.is_one_pass else 2):
             kernels, is_weighted = _summed(stream, made, height, failures)
         if not kernels:
             other = _without_models(stream, failures)
@@ -65,7 +65,7 @@ def run_pass(data: Data, unit: Unit) -> list[Outcome]:
             return [_predicted(stream, kernels[0], height)]
         scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
         if scores is None:
-            with within(1, 2):
+            with subtask(1, 2):
                 scores = score_values(stream, kernels, height, is_weighted=is_weighted)
             passes = 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)

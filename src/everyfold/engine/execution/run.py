@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from everyfold._progress import reporting_to, within
+from everyfold._progress import reporting_to, subtask
 from everyfold._typing import AnyArray, Array, Label, Mask, Score
 from everyfold.crossval.base import (
     AS_DEFINED,
@@ -48,7 +48,7 @@ from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped
 from everyfold.folds import Folds, chosen
 from everyfold.operators import Primal, StructureError, SupportsResponse
-from everyfold.operators.base import Operator, SupportsSplit, having
+from everyfold.operators.base import Operator, SupportsSplit, require
 from everyfold.solvers import DidNotConvergeError, Problem
 
 
@@ -71,7 +71,7 @@ def _run(data: Data, unit: Unit) -> list[Outcome]:
     bases: Bases = {}
     outcomes: list[Outcome] = []
     for k, groups in enumerate(unit.groups):
-        with within(k, len(unit.groups)):
+        with subtask(k, len(unit.groups)):
             outcomes += _kernel(data, unit, groups, bases)
     return outcomes
 
@@ -110,7 +110,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
     outcomes = []
     for k, group in enumerate(groups):
-        with within(k, len(groups)):
+        with subtask(k, len(groups)):
             found = _group(data, unit, group, operator, shared)
         # Kernels of folds know these only once all folds are done.
         facts = {
@@ -313,7 +313,7 @@ def _evaluate(
     """All ridges together; if that fails, one by one, and the failing one fold by fold."""
     criterion = method.criterion
     if isinstance(criterion, Closed):
-        return criterion.records(problems, having(operator, SupportsResponse), ridges)
+        return criterion.records(problems, require(operator, SupportsResponse), ridges)
     level = problems[0].level
     if level.any():
         levelled = [problem.levelled for problem in problems]
@@ -324,7 +324,7 @@ def _evaluate(
     if is_squared and criterion.may_merge and folds.merged is not None:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
         return [record.unmerge(folds.merged) for record in found]
-    able = having(operator, criterion.ability)
+    able = require(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
     try:
@@ -334,7 +334,7 @@ def _evaluate(
     except Exception:
         if len(ridges) == 1:
             return fit_parts(
-                method.fallback, problems, having(operator, SupportsSplit), ridges, folds
+                method.fallback, problems, require(operator, SupportsSplit), ridges, folds
             )
         alone = [_evaluate(method, problems, operator, [r], folds, threads) for r in ridges]
         return [record for records in alone for record in records]
