@@ -152,7 +152,7 @@ class Labels(Target):
     """Whether a class whose rows have no weight is not learnt at all, as by libsvm."""
     needs_contrast: bool = field(default=False, kw_only=True)
     """Whether rows of one class have no model, as the intercept of a margin loss has no end."""
-    pluralise: NDArray[np.bool_] | None = field(default=None, kw_only=True)
+    counted: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     """The rows that make their class known; None for all."""
 
     @classmethod
@@ -218,22 +218,22 @@ class Labels(Target):
             self,
             codes=self.codes[rows],
             columns=self.columns[rows],
-            pluralise=None if self.pluralise is None else self.pluralise[rows],
+            counted=None if self.counted is None else self.counted[rows],
         )
 
     def permuted(self, order: Index) -> Self:
         """See base class."""
-        return replace(self.among(order), pluralise=self.pluralise)
+        return replace(self.among(order), counted=self.counted)
 
     def learnt_with(self, weights: Array) -> Self:
         """See base class."""
         has_weight = weights > 0.0
         is_known = has_weight.all() or not self.needs_weight
-        return self if is_known else replace(self, pluralise=has_weight)
+        return self if is_known else replace(self, counted=has_weight)
 
     def weighed(self, weights: Array) -> Self:
         """See base class."""
-        return replace(self, pluralise=weights > 0.0) if self.needs_contrast else self
+        return replace(self, counted=weights > 0.0) if self.needs_contrast else self
 
     def why_no_model(self, weights: Array) -> str:
         """See base class."""
@@ -247,14 +247,14 @@ class Labels(Target):
 
     def _seen(self, train: Index) -> NDArray[np.bool_]:
         """Which classes a model of these training rows knows."""
-        rows = train if self.pluralise is None else train[self.pluralise[train]]
+        rows = train if self.counted is None else train[self.counted[train]]
         return np.asarray(np.bincount(self.codes[rows], minlength=len(self.classes)) > 0)
 
     def mask(self, values: Array, train: Index) -> Array:
         """A class that the training rows do not have cannot be predicted."""
         seen = self._seen(train)
         if seen.sum() < 2:
-            weighted = "" if self.pluralise is None else " with positive sample_weight"
+            weighted = "" if self.counted is None else " with positive sample_weight"
             raise ValueError(
                 f"the training rows{weighted} of a fold have one class only; use a stratified cv, "
                 "fewer folds, or more rows of the rare class"
@@ -268,7 +268,7 @@ class Labels(Target):
     def incomplete(self, folds: Folds) -> list[int]:
         """See base class."""
         size, fold = len(self.classes), np.repeat(np.arange(len(folds)), folds.sizes)
-        counts = np.ones(len(self.codes)) if self.pluralise is None else self.pluralise
+        counts = np.ones(len(self.codes)) if self.counted is None else self.counted
         rows = folds.held_rows
         held = np.bincount(
             fold * size + self.codes[rows], counts[rows], minlength=len(folds) * size
