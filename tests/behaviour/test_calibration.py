@@ -524,7 +524,7 @@ def test_threshold_refuses_what_it_cannot_tune():
         with pytest.raises(ValueError, match="does not score predicted labels"):
             search.tune_threshold(scoring)
     search = FastGridSearchCV(LSSVC(), {"alpha": [0.1]}, cv=3, keep_predictions=None).fit(X, y)
-    with pytest.raises(ValueError, match="keep_predictions"):
+    with pytest.raises(ValueError, match="keeps=None"):
         search.tune_threshold()
     grid, lone = {"C": [1.0, 2.0]}, LeaveOneOut()
     signs = FastGridSearchCV(SVC(gamma=0.1), grid, cv=lone, n_confirm=0, order=np.inf).fit(X, y)
