@@ -47,9 +47,9 @@ def test_numbers_that_single_rows_do_not_have(scoring):
 
 @pytest.mark.parametrize("scoring", ["roc_auc", "average_precision", "matthews_corrcoef"])
 def test_rankings_that_single_rows_do_not_have(scoring):
-    with pytest.raises(ValueError, match="pooled=True"):
+    with pytest.raises(ValueError, match=r"pooled\(\.\.\.\)"):
         cross_val_score(LSSVC(), X, LABELS, cv=LOO, scoring=scoring, pooled=False)
-    with pytest.raises(ValueError, match="pooled=True"):
+    with pytest.raises(ValueError, match=r"pooled\(\.\.\.\)"):
         FastGridSearchCV(LSSVC(), GRID, cv=LOO, scoring=scoring, pooled=False).fit(X, LABELS)
 
 

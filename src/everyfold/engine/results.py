@@ -417,7 +417,7 @@ def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
     if pooled:
         raise ValueError(
             f"refit={refit!r} needs scores of single folds, but scores are pooled over all rows; "
-            "use pooled=False, or folds of several rows"
+            "use scoring=everyfold.scorers.pooled(..., False), or folds of several rows"
         )
     if data.foreign and not data.candidates:
         raise ValueError(

@@ -71,14 +71,17 @@ def plan(data: Data, request: Request) -> SearchPlan:
 
     The plan holds no rows: it can be pickled, printed and executed.
     """
+    # Rows of a source are read in passes: there is no table of candidates and folds to cut.
     if data.stream is not None:
         return _plan_source(data, request)
+    # What nothing speeds up is refitted beside the other candidates, and the plan says why.
     notes = _foreign(data, request) if data.foreign else []
     refits = refit_units(data) if data.foreign else []
     if not data.candidates:
         rounds = SingleRound(refits)
         return SearchPlan(data.n, data.n_folds, 0, 0, rounds, "none", 0.0, 0, tuple(notes))
     made = _plan(data, request)
+    # Steps fitted once on all rows would leak: where they save much they are named, never chosen.
     if made.kind == "per_fold" and made.estimate >= LONG and request.options.closed is None:
         made = replace(made, notes=(*made.notes, *_quicker_once(data, made, request)))
     if refits:
@@ -91,6 +94,7 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     options = request.options
     kind = choose_preprocessing(data, options)
     data = data.prepared(kind, ())
+    # Workers of a cluster hold their own rows, so that memory is counted for each of them.
     workers = data.stream.source.workers()
     rounds: Strategy = SingleRound(
         cut_passes(data, 1 if workers else local_threads(options.n_jobs))
@@ -107,6 +111,7 @@ def _plan_source(data: Data, request: Request) -> SearchPlan:
     groups = [group for unit in units for groups in unit.groups for group in groups]
     seconds = sum(unit.methods[0].seconds for unit in rounds.expected(data))
     return SearchPlan(
+        # How many rows and folds there are may be known only after a pass: 0 says so.
         rows=data.stream.source.n_rows or 0,
         folds=data.stream.rule.n_folds or 0,
         kernels=len(groups),
@@ -153,10 +158,12 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     candidates = list(data.candidates.values())
     kernels = list(kernels_of(data, candidates, is_per_fold=kind == "per_fold"))
     choice, full = RefitChoice(), None
+    # With an open number of landmarks no unit has a known cost to compare refits with.
     if not data.open_ranks:
         full = cut(data, kernels, options.order)
         choice = plain_fits(data, kernels, full, request)
     refits = choice.fits
+    # A doubt is a plan of shared work that one timed refit may still overturn.
     if choice.doubt is not None or not refits:
         try:
             made = _sped_up(data, kernels, request, kind, notes, pooled, full)
@@ -167,6 +174,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
             return made if choice.doubt is None else _timed(made, data, choice.doubt)
     units, seconds = plain_units(data, refits), sum(own.seconds for own in refits.values())
     reasons = {number: own.words for number, own in refits.items()}
+    # Some candidates are cheaper to refit, others to share: each goes its own way.
     left = {k: own for k, own in data.candidates.items() if k not in refits}
     if not left:
         sizes = data.n, data.n_folds, 0, 0
@@ -185,6 +193,7 @@ def _timed(made: SearchPlan, data: Data, doubt: Doubt) -> SearchPlan:
     reasons = {number: own.words for number, own in doubt.fits.items()}
     rounds = Timed(made.rounds, plain_units(data, doubt.fits), doubt.limit)
     note = _TIMED.format(made.estimate, seconds)
+    # Until the refit is timed, the estimate is that of the way that is taken by default.
     estimate = made.estimate if doubt.limit <= seconds else seconds
     notes = (*made.notes, note)
     return replace(made, rounds=rounds, estimate=estimate, plain=reasons, notes=notes)
@@ -212,6 +221,7 @@ def _sped_up(
     # What no unit counts: the search itself, and compiled code on its first use.
     beside = SEARCH + (first_use(compiled) if compiled else 0.0)
     notes = [*notes, *more]
+    # A matrix that does not fit was replaced by one of low rank, which the plan must say.
     if not limits.fits(data.n, data.n):
         notes += stand_in_notes(data)
     needed = kept + max(unit.memory for unit in units)
@@ -235,13 +245,14 @@ def _sped_up(
 def _quicker(units: Sequence[Unit]) -> str:
     """The option that approximates, where the exact way is long and it is much quicker."""
     seconds = sum(unit.seconds for unit in units)
+    # Methods that are exact now and could be one step instead; others would take what they take.
     known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
     steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
     if seconds <= LONG or steps > SHARE * seconds:
         return ""
     caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
     return (
-        f"order=float('inf') should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
+        f"method='fast' should take about {steps:.2g} s instead of {seconds:.2g} s, by one "
         f"step from the fit on all rows for every fold, which is an approximation. {caveat}"
     )
 
@@ -258,6 +269,7 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
         wants = replace(wants, pools=False)
     if wants.pools is True:
         return [POOLED.format("as asked for, scores are")], tuple(named)
+    # Scores of single rows that are undefined, or not what their name says, are pooled.
     pooled = {}
     if wants.pools == "auto":
         pooled = reasons_to_pool(named, side, needs_all=wants.mean_scores)
@@ -265,6 +277,7 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
     decisive = {name: named[name]} if isinstance(name, str) and name in named else named
     if not pooled.keys() & decisive.keys():
         check_folds(decisive, side, needs_all=wants.mean_scores)
+    # Scores that do not decide are kept even if they mean little, with a warning.
     rest = {name: scorer for name, scorer in named.items() if name not in pooled}
     notes = [*pooled.values(), *meanings(rest, side)]
     for words in notes:
@@ -287,6 +300,7 @@ def _rounds(
             f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
             "which these are; use refit='<metric>', or n_confirm=0"
         )
+    # Nested searches repeat all of this for every outer fold: low ranks pay sooner there.
     full = full or cut(data, kernels, options.order)
     seconds = options.repeats * sum(unit.seconds for unit in full)
     # The one question that most searches are asked about low ranks: they have too few rows.
@@ -307,6 +321,7 @@ def _rank_curve(
     data: Data, metric: str | None, options: Options, *, is_per_fold: bool
 ) -> RankSearch:
     """The rounds that find the number of landmarks, if a score can tell."""
+    # The search compares scores of growing numbers of landmarks: one of them must decide.
     is_one = metric is not None and options.closed is None and len(data.tasks) < 2
     if metric is None or not is_one or options.n_confirm not in ("auto", 0):
         raise ValueError(
@@ -319,6 +334,7 @@ def _rank_curve(
 
 def _deciding(names: tuple[str, ...], request: Request) -> str | None:
     """The one of several scores that decides between candidates; None if no single one does."""
+    # A single scorer decides by itself; of several, the one that refit names.
     if names == ("score",):
         return "score"
     by = request.wants.selects_by
@@ -328,17 +344,21 @@ def _deciding(names: tuple[str, ...], request: Request) -> str | None:
 def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | None) -> Strategy:
     """The same rounds, and refits of the best where these may be asked for."""
     options, selects_by = request.options, request.wants.selects_by
+    # No estimator to refit, nothing that says which is the best, or no refit wanted.
     if data.own is None or metric is None or options.n_confirm == 0:
         return rounds
+    # A pooled score has no folds of its own, by which a refit could be compared with it.
     if data.tasks[0].is_pooled:
         if options.n_confirm == "auto":
             return rounds
         raise ValueError(
             f"n_confirm={options.n_confirm} scores refits fold by fold, which cannot be combined "
-            "with pooled scores; use n_confirm=0, or pooled=False"
+            "with pooled scores; use n_confirm=0, or a scorer that is not pooled"
         )
+    # A number of refits was asked for, whatever the results are.
     if options.n_confirm != "auto":
         return ConfirmByRefit(rounds, int(options.n_confirm), metric)
+    # A rule of the user's own, or ridges that depend on the rows, have no refit to compare with.
     may_need = not callable(selects_by) and options.ridge_scaling == "sum"
     return ConfirmByRefit(rounds, None, metric) if may_need else rounds
 
@@ -349,6 +369,7 @@ def _deciding_metric(data: Data, request: Request) -> str | None:
     A callable of the user's own may give one score or several, which only a call can tell.
     """
     judge = data.tasks[0].judge
+    # Without a scorer, held-out values are asked for, and nothing decides between candidates.
     if judge is None:
         return None
     return _deciding(judge.names or _sample_names(data.tasks[0], judge), request)
@@ -376,6 +397,7 @@ def _with_threads(units: list[Unit], data: Data, n_jobs: int | None) -> list[Uni
         m.criterion.uses_threads for m in methods
     ):
         return units
+    # As many kernels as threads keep all of them busy; fewer kernels share out their folds.
     threads = local_threads(n_jobs)
     by_fold = min(threads, data.n_folds)
     if by_fold == 1 or by_fold < min(threads, len(units)):
@@ -396,6 +418,7 @@ def _check_workers(units: Sequence[Unit], memory: int, data: Data, n_jobs: int |
 def _check_structures(data: Data, kernels: Sequence[KernelPlan]) -> None:
     for kernel in kernels:
         tasks = {candidate.task for candidate in kernel.candidates}
+        # Kernels of single folds are checked when they are made, with the rows of their fold.
         if kernel.outline.is_per_fold:
             continue
         for task in (data.tasks[number] for number in tasks):
@@ -408,6 +431,7 @@ def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
         return "none"
     if options.preprocessing != "once":
         return "per_fold"
+    # Steps that use y would have seen the answers of the held-out rows.
     if data.stream is None and not all(_is_free_of_y(data, c) for c in _different(data)):
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them use y, which "

@@ -17,7 +17,10 @@ from everyfold._typing import Params, Scorer
 from everyfold.engine.scoring.metrics import ScoredRows, own_score
 from everyfold.estimators.targets import Target
 
-_TOGETHER = "larger folds, or pooled=True, which scores all held-out rows together"
+_TOGETHER = (
+    "larger folds, or scoring=everyfold.scorers.pooled(...), which scores all held-out rows "
+    "together"
+)
 _WITH_LABELS = "make_scorer({}, labels=np.unique(y), {})"
 _Function = Callable[..., object] | None
 
@@ -205,7 +208,10 @@ def _without_score(scorer: Scorer, side: ScoredRows, needs_all: bool) -> str:
         return ""
     i = int(np.flatnonzero(void)[0])
     if is_ranking:
-        advice = "use StratifiedKFold, or pooled=True, which scores all held-out rows together"
+        advice = (
+            "use StratifiedKFold, or scoring=everyfold.scorers.pooled(...), which scores all "
+            "held-out rows together"
+        )
         return f"{known.metric} is NaN where a test set has one class, as split {i} has; {advice}"
     return f"{known}" if void.all() else f"{known} (split {i} has one row)"
 
