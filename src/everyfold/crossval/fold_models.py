@@ -53,7 +53,7 @@ def fold_models(
     ----------
     problem : Problem
         With squared loss and ``ridge_scaling="sum"``; q columns.
-    operator : Responds
+    operator : SupportsResponse
         The kernel of all rows.
     ridge : float
     folds : Folds

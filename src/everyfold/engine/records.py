@@ -91,7 +91,7 @@ class FoldSubset:
     folds : Folds
         What is predicted in each: its test rows, and its training rows after them if these are
         scored as well.
-    test, train : Side
+    test, train : ScoredRows
         The rows to be scored.
     lacking : dict
         The training rows of folds that lack a class, by position.

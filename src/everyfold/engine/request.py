@@ -370,7 +370,7 @@ class Request:
         One of scikit-learn's scorers, several in one of its multi-metric scorers, or any callable.
     metadata : Metadata
     options : Options
-    wants : Wants
+    wants : RequestedOutputs
     orders : sequence of int arrays
         Orders of the rows of y, each of which is evaluated in place of y itself; for one candidate.
     cvs : sequence of splitters

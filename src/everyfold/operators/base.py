@@ -70,11 +70,11 @@ class TrainTestKernel:
     ----------
     train, test : int arrays
         Numbers of the rows of a fold.
-    operator : Responds
+    operator : SupportsResponse
         The kernel of the training rows.
     cross : array of shape (test rows, coefficients)
         What turns coefficients fitted on the training rows into predictions of the test rows.
-    parent : Responds or None
+    parent : SupportsResponse or None
         The kernel of all rows, if this is a part of one.
     noise : float
         The relative error of the kernel, where it is known to be more than rounding.

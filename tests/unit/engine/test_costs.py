@@ -389,10 +389,16 @@ class TestWorkers:
             FastGridSearchCV(KernelRidge(kernel="rbf"), grid, n_jobs=3).fit(X, y)
 
     def test_threads_that_share_a_kernel_need_it_once(self, monkeypatch):
-        free = 8 * 48**2 * 4
+        search, free = FastGridSearchCV(SVC(), {"gamma": [0.1, 1.0]}, n_jobs=4), [2**30]
+        monkeypatch.setattr(memory, "TRIFLE", 0)
         for name in ("available_memory", "shared_memory"):
-            monkeypatch.setattr(memory, name, lambda: free)
-        FastGridSearchCV(SVC(), {"gamma": [0.1]}, n_jobs=4).fit(X, labels)
+            monkeypatch.setattr(memory, name, lambda: free[0])
+        needed = search.plan(X, labels).memory
+        free[0] = 3 * needed // 2  # one kernel at a time fits, one for each of two workers does not
+        assert search.fit(X, labels).best_score_ > 0.0
+        free[0] = needed // 2
+        with pytest.raises(MemoryError):
+            search.fit(X, labels)
 
     @pytest.mark.parametrize(
         ("machine", "target", "instead"),

@@ -71,7 +71,7 @@ class ConfirmByRefit(_Around):
 
     Attributes
     ----------
-    inner : Rounds
+    inner : Strategy
     count : int or None
         How many of the best are refitted; None for as many as seem needed: none if the winner's
         score is exact or belongs to an approximate kernel.
@@ -118,7 +118,7 @@ class WithRefits(_Around):
 
     Attributes
     ----------
-    inner : Rounds
+    inner : Strategy
     units : sequence of Unit
         One for every such candidate and fold.
     """
@@ -150,7 +150,7 @@ class Timed(_Around):
 
     Attributes
     ----------
-    inner : Rounds
+    inner : Strategy
     units : sequence of Unit
         The refits: one for every candidate and fold.
     limit : float

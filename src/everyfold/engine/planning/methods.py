@@ -82,7 +82,7 @@ class Method:
 
     Attributes
     ----------
-    criterion : Predictive or Closed
+    criterion : CrossValMethod or Closed
     words : str
     seconds : float
         What it should cost.

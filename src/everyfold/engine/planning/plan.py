@@ -120,7 +120,7 @@ class SearchPlan:
     ----------
     rows, folds, kernels, ridges : int
         Sizes of the search; ``ridges`` is the largest number of ridges that share one kernel.
-    rounds : Rounds
+    rounds : Strategy
         The units of work, and the rules for further units.
     kind : {"none", "per_fold", "once"}
         How the steps before the model are fitted.

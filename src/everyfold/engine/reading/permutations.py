@@ -172,9 +172,9 @@ class OrderedJudge(FoldScorer):
 
     Parameters
     ----------
-    judge : Judge
+    judge : FoldScorer
         Of y itself.
-    versions : Versions
+    versions : PermutedTarget
     n_folds : int, optional
         The number of folds of every order, where each has its own, one after the other.
     """

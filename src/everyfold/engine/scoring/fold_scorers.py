@@ -311,7 +311,7 @@ class FoldScorer:
         ----------
         values : array of shape (N, q)
             Of the rows of ``side``, fold after fold.
-        side : Side
+        side : ScoredRows
         trains : mapping
             The training rows of folds where they lack a class, by number.
         """
@@ -403,7 +403,7 @@ class PooledScorer(FoldScorer):
 
     Parameters
     ----------
-    judge : Judge
+    judge : FoldScorer
         Of every fold by itself.
     names : collection of str
         The scorers that look at all rows.
