@@ -22,6 +22,7 @@ from everyfold.estimators import (
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
 from everyfold.functions.curves import learning_curve, validation_curve
 from everyfold.functions.permutation import permutation_test_score
+from everyfold.judge import compare
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
@@ -65,6 +66,7 @@ __all__ = [
     "SearchPlan",
     "UnsupportedWarning",
     "choose_granularity",
+    "compare",
     "cross_val_predict",
     "cross_val_score",
     "cross_validate",

@@ -8,6 +8,7 @@ from scipy import sparse, stats
 from sklearn import config_context
 from sklearn.datasets import make_classification, make_friedman1
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import RidgeClassifier
 from sklearn.metrics import get_scorer, make_scorer
 from sklearn.metrics import mean_squared_error as mse
 from sklearn.model_selection import (
@@ -17,15 +18,15 @@ from sklearn.model_selection import (
     KFold,
     LeaveOneOut,
     RepeatedKFold,
+    ShuffleSplit,
 )
 from sklearn.model_selection import cross_val_score as their_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning
+from everyfold import LSSVC, LSSVR, FastGridSearchCV, InexactWarning, compare, judge
 from everyfold.io.arrays import ArrayRows
-from everyfold.search.assessment import compare, worse
 from everyfold.search.fit_inputs import DataHash
 
 RIDGES = {"alpha": [1e-3, 1e-1, 1.0], "gamma": [0.3, 1.0]}
@@ -421,15 +422,108 @@ def test_comparisons_of_estimates_say_so(numbers):
     exact.significantly_worse()  # what is certified is known well enough
 
 
-def test_rounding_is_no_difference():
+def test_rounding_is_no_difference(numbers):
+    search = ridge_search().fit(*numbers)
     scores = np.array([0.8, 0.7, 0.9, 0.6])
-    table = np.stack([scores, scores * (1.0 - 1e-15), scores - 0.1], axis=1)
-    found = compare(table, 0, 1, 0.3, 0.95)
+    for k, score in enumerate(scores):
+        own = [score, score * (1.0 - 1e-15), score - 0.1, -1.0, -1.0, -1.0]
+        search.cv_results_[f"split{k}_test_score"][:] = own
+    found = search.compare(0, 1)
     assert (found.statistic, found.pvalue, found.interval) == (0.0, 1.0, (0.0, 0.0))
-    assert compare(table, 0, 2, 0.3, 0.95).statistic == np.inf  # 0.1 for every fold
-    assert worse(table, 0, 0.3, 0.9).tolist() == [False, False, True]
-    table[1, 2] = -np.inf
-    assert worse(table, 0, 0.3, 0.9).tolist() == [False, False, True]
+    assert (found.p_better, found.p_worse) == (0.5, 0.5)
+    found = search.compare(0, 2)  # 0.1 for every fold
+    assert (found.statistic, found.p_better) == (np.inf, 1.0)
+    assert search.significantly_worse(0.9).tolist() == [False, False, True, True, True, True]
+    search.cv_results_["split1_test_score"][2] = -np.inf
+    assert search.significantly_worse(0.9)[2]
+
+
+# -- functions, and scikit-learn's own searches --------------------------------------------------
+
+
+def test_bayesian_comparison_by_its_definition(numbers):
+    """Benavoli et al. (2017): Student's posterior with the corrected error, and a margin."""
+    search = ridge_search(cv=5).fit(*numbers)
+    table = np.array([search.cv_results_[f"split{k}_test_score"] for k in range(5)])
+    differences = table[:, 1] - table[:, 0]
+    posterior = stats.t(4, differences.mean(), np.sqrt(differences.var(ddof=1) * (1 / 5 + 14 / 56)))
+    found = compare(1, 0, search=search, margin=0.02)
+    assert found.p_better == pytest.approx(1.0 - posterior.cdf(0.02))
+    assert found.p_worse == pytest.approx(posterior.cdf(-0.02))
+    assert found.p_better + found.p_equal + found.p_worse == pytest.approx(1.0)
+    assert compare(1, 0, search=search).p_equal == 0.0
+    with pytest.raises(ValueError, match=r"margin=-1\.0 is negative"):
+        search.compare(0, 1, margin=-1.0)
+
+
+def both_searches(data, **how):
+    how = {"cv": KFold(5), **how}
+    model = KernelRidge(kernel="rbf")
+    ours = FastGridSearchCV(model, RIDGES, **how).fit(*data)
+    return ours, GridSearchCV(model, RIDGES, **how).fit(*data)
+
+
+@pytest.mark.parametrize("cv", [5, KFold(5), RepeatedKFold(n_splits=5, n_repeats=2)])
+def test_searches_of_scikit_learn_are_judged_alike(numbers, cv):
+    if not isinstance(cv, int):
+        cv.random_state = 0 if isinstance(cv, RepeatedKFold) else None
+    ours, theirs = both_searches(numbers, cv=cv)
+    np.testing.assert_allclose(judge.fold_scores(theirs), ours.fold_scores())
+    one, two = ours.compare(0, 3), compare(0, 3, search=theirs)
+    assert two.statistic == pytest.approx(one.statistic)
+    assert (two.status, two.is_exact) == (("refitted", "refitted"), True)
+    worse = judge.significantly_worse(theirs, 0.9)
+    assert worse.tolist() == ours.significantly_worse(0.9).tolist()
+
+
+def test_sizes_of_folds_that_a_splitter_does_not_tell(numbers):
+    splits = ShuffleSplit(4, test_size=0.2, random_state=0)
+    ours, theirs = both_searches(numbers, cv=splits)
+    with pytest.raises(ValueError, match="ShuffleSplit as cv does not tell them; pass the data"):
+        compare(0, 3, search=theirs)
+    found = compare(0, 3, *numbers, search=theirs)
+    assert found.statistic == pytest.approx(ours.compare(0, 3).statistic)
+    listed = both_searches(numbers, cv=list(splits.split(numbers[0])))[1]
+    assert compare(0, 3, search=listed) == found
+    X, y, groups = grouped_numbers()
+    model = KernelRidge(kernel="rbf")
+    theirs = GridSearchCV(model, RIDGES, cv=GroupShuffleSplit(6, test_size=2, random_state=0))
+    theirs.fit(X, y, groups=groups)
+    found = compare(0, 3, X, y, search=theirs, groups=groups)
+    assert found.unit == "group"
+
+
+def test_honest_scores_of_scikit_learn(numbers):
+    ours, theirs = both_searches(numbers)
+    found = judge.honest_score(theirs, "nested", *numbers, outer=4)
+    same = ours.honest_score("nested", *numbers, outer=4)
+    np.testing.assert_allclose(found.scores, same.scores)
+    assert found.interval == pytest.approx(same.interval)
+    with pytest.raises(ValueError, match="GridSearchCV keeps scores only; use method='nested'"):
+        judge.honest_score(theirs)
+    X, y, groups = grouped_numbers()
+    theirs = GridSearchCV(KernelRidge(), {"alpha": [0.1, 1.0]}, cv=GroupKFold(3))
+    theirs.fit(X, y, groups=groups)
+    assert judge.honest_score(theirs, "nested", X, y, groups=groups).unit == "group"
+
+
+def test_thresholds_of_scikit_learn(labels):
+    grid = {"alpha": [0.1, 1.0]}
+    ours = FastGridSearchCV(RidgeClassifier(), grid, cv=4).fit(*labels)
+    theirs = GridSearchCV(RidgeClassifier(), grid, cv=4).fit(*labels)
+    assert judge.tune_threshold(theirs, X=labels[0], y=labels[1]) == pytest.approx(
+        ours.tune_threshold()
+    )
+    with pytest.raises(ValueError, match="GridSearchCV keeps no held-out values; pass the data"):
+        judge.tune_threshold(theirs)
+
+
+def test_what_has_no_candidates_is_refused(numbers):
+    class Other:
+        best_estimator_ = None
+
+    with pytest.raises(ValueError, match="Other has no cv_results_"):
+        judge.fold_scores(Other())
 
 
 # -- what is refused ---------------------------------------------------------------------------

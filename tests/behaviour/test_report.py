@@ -19,6 +19,7 @@ from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
+    GridSearchCV,
     GroupKFold,
     ShuffleSplit,
     TimeSeriesSplit,
@@ -34,6 +35,7 @@ from everyfold import (
     FastGridSearchCV,
     FastRandomizedSearchCV,
     KernelLogisticClassifier,
+    judge,
 )
 from everyfold.io.arrays import ArrayRows
 
@@ -94,7 +96,7 @@ class Page(HTMLParser):
 @pytest.fixture
 def drawn_report(tmp_path):
     def write(search, **how):
-        return Page(search.report(tmp_path / "report.html", **how))
+        return Page(judge.report(search, tmp_path / "report.html", **how))
 
     return write
 
@@ -277,6 +279,19 @@ def test_refitted_candidates(report):
     mixed = [{"alpha": [0.1, 1.0]}, {"alpha": [1.0], "positive": [True]}]
     page = report(FastGridSearchCV(Ridge(), mixed, cv=3, fallback="refit").fit(X, y))
     assert [row["positive"] for row in page.table("candidate")].count("") == 2
+
+
+def test_a_search_of_scikit_learn(report, tmp_path):
+    search = GridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5).fit(X, y)
+    page = report(search)
+    assert "GridSearchCV: 9 candidates, 5 folds" in page.words
+    assert "GridSearchCV keeps scores only, and no held-out values" in page.words
+    equal = np.count_nonzero(~judge.significantly_worse(search))
+    assert f"{equal} of 9 candidates" in page.words
+    assert "What was done" not in page.words
+    assert "search.fit(X, y)" in page.words
+    ours = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5).fit(X, y)
+    assert ours.report(tmp_path / "own.html") == tmp_path / "own.html"
 
 
 def test_several_metrics_with_and_without_a_winner(report):

@@ -30,6 +30,7 @@ LAYERS = [
     {"plotting"},
     {"report"},
     {"functions"},
+    {"judge"},
     {"search"},
     {"gradient", "conformal"},
     {"cli"},

@@ -32,9 +32,9 @@ from everyfold.cli.errors import BadInput
 from everyfold.cli.study import Job, StudyResult
 from everyfold.cli.table import is_number
 from everyfold.io.disk import is_special, partial_file, remove_dead, writing
+from everyfold.judge.findings import findings_of, write_report
 from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay
 from everyfold.search.hints import edge_words
-from everyfold.search.reporting import findings_of, write_report
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]

@@ -149,14 +149,14 @@ def _deciding(search: Search) -> str:
 
 
 def _summary(search: Search, findings: Findings, found: ScoreTable) -> str:
-    plan = findings.plans[-1]
-    folds = (
-        "no folds: a criterion of one fit" if plan.is_closed else pluralise(found.n_splits, "fold")
-    )
+    folds, rows = pluralise(found.n_splits, "fold"), ""
+    for plan in findings.plans[-1:]:  # scikit-learn's searches have none
+        folds = "no folds: a criterion of one fit" if plan.is_closed else folds
+        rows = f"{pluralise(plan.rows, 'row')}, "
     # The shell's own class is private: a reader knows the one it derives from.
     kind = next(c.__name__ for c in type(search).__mro__ if not c.__name__.startswith("_"))
     count = pluralise(len(found.results["params"]), "candidate")
-    return f"{kind}: {count}, {pluralise(plan.rows, 'row')}, {folds}"
+    return f"{kind}: {count}, {rows}{folds}"
 
 
 def _verdict(search: Search, findings: Findings, found: ScoreTable) -> str:
@@ -210,7 +210,7 @@ def _cards(search: Search, findings: Findings, found: ScoreTable) -> Iterator[tu
 def _remarks(findings: Findings, found: ScoreTable) -> Iterator[str]:
     """What is to be said of the winner, in sentences."""
     status = found.results.get("status")
-    yield f"Status of the winner's scores: {'known' if status is None else status[found.best]}."
+    yield f"Status of the winner's scores: {'refitted' if status is None else status[found.best]}."
     tied = int(np.count_nonzero(found.mean == found.mean[found.best]))
     if tied > 1:
         yield f"{tied} candidates share the winner's mean score; the first of them was selected."
@@ -281,7 +281,7 @@ def _of_scores(search: Search, found: ScoreTable) -> list[tuple[str, _Draw]]:
     if len(names) < 2 or any(len(set(rest)) < len(rest) for rest in others):
         caption = "Mean scores over one parameter, one line for each value of the others"
         asked.append((caption, partial(CVCurveDisplay.from_search, search, metric=found.metric)))
-    if search.plan_.rungs:
+    if hasattr(search, "plan_") and search.plan_.rungs:
         caption = "Scores of the best candidates over the rank of their kernel"
         asked.append((caption, partial(RankCurveDisplay.from_search, search)))
     return asked

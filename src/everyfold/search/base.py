@@ -53,12 +53,12 @@ from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
-from everyfold.search.assessment import HonestSearch, test_ratio
-from everyfold.search.fit_inputs import FitInputs, groups_of
+from everyfold.search.assessment import JudgedSearch, test_ratio
+from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remarks, edge_remarks, identity_remarks
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Progress, watched
-from everyfold.search.reporting import ReportedSearch
+from everyfold.search.reporting import ResultView
 
 
 @dataclass
@@ -122,8 +122,8 @@ class _Run:
 class FastSearchCV(
     RenamedParameters,
     WinnerAnswers,
-    ReportedSearch,
-    HonestSearch,
+    ResultView,
+    JudgedSearch,
     BaseSearchCV,  # type: ignore[misc]
 ):
     """Base class of the searches; everything that is not defined here is scikit-learn's own."""
@@ -429,8 +429,8 @@ class FastSearchCV(
         self._keeper, self._numbers = state.keeper, state.finished
         self._by_fold = table.by_fold
         self._given, self._said = state.given, tuple(notes)
-        groups = groups_of(state.request.metadata.split, state.given.params or {})
-        self._ratio, self._unit = test_ratio(state.data, table.n_splits, groups)
+        groups = state.request.metadata.split, state.given.params or {}
+        self._ratio, self._unit = test_ratio(state.data, table.n_splits, *groups)
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from everyfold._typing import AnyArray, Index, Matrix, Params, Targets
+from everyfold._typing import AnyArray, Matrix, Params, Targets
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
 
@@ -184,21 +184,3 @@ def _kept(value: object) -> object:
 
 def _contents(values: Params) -> dict[str, DataHash]:
     return {name: DataHash.of(value) for name, value in values.items() if value is not None}
-
-
-def groups_of(split: Params, params: Params) -> Index | None:
-    """The number of the group of each row: of what the splitter gets, or of what has the name.
-
-    None if there are no groups, or if every row has a label of its own.
-    """
-    given = split.get("groups")
-    given = params.get("groups") if given is None else given
-    if given is None:
-        return None
-    labels = np.asarray(given)
-    try:
-        codes = np.unique(labels, return_inverse=True)[1]
-    except TypeError:  # labels of several types have no order
-        known: dict[object, int] = {}
-        codes = np.array([known.setdefault(label, len(known)) for label in labels.tolist()])
-    return None if codes.max() + 1 == len(codes) else codes

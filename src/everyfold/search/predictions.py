@@ -9,12 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from everyfold._sklearn_private import search_has
-from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Params, Scorer
+from everyfold._typing import AnyArray, Array, Estimator, Index, Mask, Matrix, Params
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.records import Data, Outcome, Task, mean_score
@@ -22,8 +21,9 @@ from everyfold.engine.request import Request, RequestedOutputs
 from everyfold.engine.scoring.fold_scores import FoldScores
 from everyfold.estimators.sources import answers
 from everyfold.estimators.targets import Target
-from everyfold.search.bootstrap import HeldOutTable
-from everyfold.search.threshold import TunedThreshold, tune
+from everyfold.judge.bootstrap import HeldOutTable
+from everyfold.judge.fitted import index_of
+from everyfold.judge.threshold import NOT_A_CLASSIFIER
 
 Method = Literal["predict", "decision_function", "predict_proba"]
 
@@ -177,9 +177,7 @@ class PredictionStore:
         """Every held-out decision value of a candidate, the label of its row, and all labels."""
         kept = self._find(number)
         if kept.target.classes is None:
-            raise ValueError(
-                "tune_threshold is for classifiers, but the estimator of the search is a regressor"
-            )
+            raise ValueError(NOT_A_CLASSIFIER)
         found = kept.read("decision_function")
         if kept.are_signs:
             raise ValueError(
@@ -364,57 +362,6 @@ class WinnerAnswers:
             ``values`` in the order of the rows, their ``spread`` over repeated folds, ``repeats``,
             ``is_exact`` and ``status``. Rows that were never held out are NaN, labels included.
         """
-        index, results = self._index(candidate), self.cv_results_
+        index, results = index_of(self, candidate), self.cv_results_
         is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
         return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
-
-    def tune_threshold(
-        self,
-        scoring: Scorer = "balanced_accuracy",
-        *,
-        candidate: int | None = None,
-        thresholds: int | ArrayLike = 100,
-    ) -> TunedThreshold:
-        """Find the threshold of decision values with the best score of held-out rows (two classes).
-
-        This is what :class:`sklearn.model_selection.TunedThresholdClassifierCV` does, with one
-        difference: that class averages the score curves of the folds, whereas here all held-out
-        values give one curve, so that small folds are no problem. Nothing is fitted. To predict
-        with the threshold, use ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
-        response_method="decision_function")``, and ``pos_label`` if the scorer has one.
-
-        Parameters
-        ----------
-        scoring : str or scorer, default="balanced_accuracy"
-            The score to maximise; it must need predicted labels only. "f1", "precision" and similar
-            scores are those of class 1; for other labels, name the positive class:
-            ``make_scorer(f1_score, pos_label="yes")``.
-        candidate : int, optional
-            As in ``out_of_fold``.
-        thresholds : int or array, default=100
-            The number of thresholds to try between the smallest and the largest value, or the
-            thresholds themselves.
-
-        Returns
-        -------
-        tuned : TunedThreshold
-            ``best_threshold`` and ``best_score``, which can be unpacked.
-        """
-        index = self._index(candidate)
-        found = self._keeper.labelled(self._numbers[index])
-        return tune(*found, scoring, thresholds)
-
-    def _index(self, candidate: int | None) -> int:
-        """A candidate's place in the table; the best by default."""
-        check_is_fitted(self, "cv_results_")
-        if candidate is None and not hasattr(self, "best_index_"):
-            raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
-        if candidate is None:
-            return int(self.best_index_)
-        count = len(self._numbers)
-        if not -count <= candidate < count:
-            raise ValueError(
-                f"candidate {candidate} is not in cv_results_, which has {count}; use 0 to "
-                f"{count - 1}"
-            )
-        return range(count)[candidate]

@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone, is_classifier
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import TunedThresholdClassifierCV
 
-from everyfold._typing import AnyArray, Array, Scorer
+from everyfold._typing import AnyArray, Array, Matrix, Scorer, Search, Targets
 from everyfold.engine.scoring.metrics import asks_for_predictions, positive_label
+from everyfold.functions.cross_val import cross_val_predict
+from everyfold.judge.fitted import index_of, is_ours
 
 
 class TunedThreshold(NamedTuple):
@@ -32,6 +34,82 @@ class TunedThreshold(NamedTuple):
     best_score: float
 
 
+def tune_threshold(
+    search: Search,
+    scoring: Scorer = "balanced_accuracy",
+    X: Matrix = None,
+    y: Targets = None,
+    *,
+    candidate: int | None = None,
+    thresholds: int | ArrayLike = 100,
+    groups: ArrayLike | None = None,
+) -> TunedThreshold:
+    """Find the threshold of decision values with the best score of held-out rows (two classes).
+
+    This is what :class:`sklearn.model_selection.TunedThresholdClassifierCV` does, with one
+    difference: that class averages the score curves of the folds, whereas here all held-out
+    values give one curve, so that small folds are no problem. To predict with the threshold, use
+    ``FixedThresholdClassifier(search.best_estimator_, threshold=...,
+    response_method="decision_function")``, and ``pos_label`` if the scorer has one.
+
+    Parameters
+    ----------
+    search : fitted search
+        One of this library, which has held-out values, so that nothing is fitted; or scikit-learn's
+        own, whose candidate is cross-validated once more with ``cv`` of the search.
+    scoring : str or scorer, default="balanced_accuracy"
+        The score to maximise; it must need predicted labels only. "f1", "precision" and similar
+        scores are those of class 1; for other labels, name the positive class:
+        ``make_scorer(f1_score, pos_label="yes")``.
+    X, y, groups
+        The data of ``fit``, for scikit-learn's searches.
+    candidate : int, optional
+        Its index in ``cv_results_``; None means the best. Other candidates of this library's
+        searches need ``MethodOptions(keeps="all")``.
+    thresholds : int or array, default=100
+        The number of thresholds to try between the smallest and the largest value, or the
+        thresholds themselves.
+
+    Returns
+    -------
+    tuned : TunedThreshold
+        ``best_threshold`` and ``best_score``, which can be unpacked.
+
+    Examples
+    --------
+    >>> from everyfold.judge import tune_threshold
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.linear_model import RidgeClassifier
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = GridSearchCV(RidgeClassifier(), {"alpha": [0.1, 1.0]}).fit(X, y)
+    >>> threshold, score = tune_threshold(search, X=X, y=y)
+    >>> round(threshold, 2), round(score, 2)
+    (0.22, 0.97)
+    """
+    index = index_of(search, candidate)
+    if is_ours(search):
+        values, labels, classes = search._keeper.labelled(search._numbers[index])
+        return _tune(values, labels, classes, scoring, thresholds)
+    if not is_classifier(search):
+        raise ValueError(NOT_A_CLASSIFIER)
+    if X is None or y is None:
+        raise ValueError(
+            f"{type(search).__name__} keeps no held-out values; pass the data, X=... and y=..., to "
+            "cross-validate its candidate once more, or use everyfold.FastGridSearchCV"
+        )
+    params = clone(search.cv_results_["params"][index], safe=False)
+    model = clone(search.estimator).set_params(**params)
+    values = cross_val_predict(model, X, y, groups=groups, cv=search.cv, method="decision_function")
+    labels = np.asarray(y)
+    return _tune(values, labels, np.unique(labels), scoring, thresholds)
+
+
+NOT_A_CLASSIFIER = (
+    "tune_threshold is for classifiers, but the estimator of the search is a regressor"
+)
+
+
 class _Known(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier whose decision values are given as its rows."""
 
@@ -50,7 +128,7 @@ class _Known(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes[(X[:, 0] > 0.0).astype(np.intp)]
 
 
-def tune(
+def _tune(
     values: Array, labels: AnyArray, classes: AnyArray, scoring: Scorer, thresholds: int | ArrayLike
 ) -> TunedThreshold:
     """The best of the thresholds for all values together, by scikit-learn's own search."""

@@ -1,0 +1,19 @@
+"""How far a score can be trusted: judgements of any fitted search, model or set of folds."""
+
+from everyfold.judge.differences import Comparison, compare, significantly_worse
+from everyfold.judge.findings import report
+from everyfold.judge.fitted import fold_scores
+from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.threshold import TunedThreshold, tune_threshold
+
+__all__ = [
+    "Comparison",
+    "HonestScore",
+    "TunedThreshold",
+    "compare",
+    "fold_scores",
+    "honest_score",
+    "report",
+    "significantly_worse",
+    "tune_threshold",
+]

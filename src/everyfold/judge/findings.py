@@ -1,0 +1,188 @@
+"""The report of a search: one HTML file, and what stands in it.
+
+``findings_of`` asks a fitted search for what a report needs and its attributes do not have, in
+words where it is not known. The page itself is made by ``everyfold.report``.
+"""
+
+from __future__ import annotations
+
+import os
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from everyfold._typing import AnyArray, Estimator, Search
+from everyfold.engine.checkpoint import versions
+from everyfold.io.disk import writing
+from everyfold.judge.differences import worse_candidates
+from everyfold.judge.fitted import check_table, is_ours
+from everyfold.judge.honest import HonestScore, honest_score
+
+if TYPE_CHECKING:
+    from everyfold.report.page import Findings
+
+# Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn
+# prints estimators.
+MOST_LETTERS = 4000
+
+
+def report(
+    search: Search,
+    path: str | os.PathLike[str],
+    *,
+    ids: ArrayLike | None = None,
+    honest: HonestScore | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write a report of the search: one HTML file, which needs no network.
+
+    It contains the winner and how certain it is, the surface of scores, plots of out-of-fold
+    predictions, the rows that were predicted wrongly, all candidates in a table that can be
+    sorted and filtered, the plan, and the call that repeats the search. If the search lacks
+    something (folds, held-out values, a winner), that part is left out, and the page says why.
+    The page needs jinja2 (``everyfold[report]``), its plots matplotlib.
+
+    Parameters
+    ----------
+    search : fitted search
+        One of this library, or scikit-learn's own, of which there is less to report.
+    path : str or path
+        The file to write. It is written under a temporary name and renamed once it is complete.
+    ids : array of shape (n_samples,), optional
+        Names of the rows; by default the index of X if it was a data frame, otherwise numbers
+        from 0.
+    honest : HonestScore, optional
+        A result of ``honest_score``. By default that of "bbc" is computed, which needs
+        ``MethodOptions(keeps="all")``.
+    title : str, optional
+
+    Returns
+    -------
+    path : Path
+        The path of the file.
+    """
+    check_table(search)
+    return write_report(path, search, findings_of(search, ids, honest, title))
+
+
+def write_report(path: str | os.PathLike[str], search: Search, findings: Findings) -> Path:
+    """Write the page of a search."""
+    from everyfold.report.page import page
+
+    path = Path(path)
+    if path.is_dir() or not path.resolve().parent.is_dir():
+        raise ValueError(
+            f"path={str(path)!r} cannot be written: it is a directory, or its directory does not "
+            "exist; use the name of a file in an existing directory"
+        )
+    content = page(search, findings).encode(errors="replace")
+    with writing(path) as file:
+        file.write(content)
+    return path
+
+
+def findings_of(
+    search: Search,
+    ids: ArrayLike | None = None,
+    honest: HonestScore | None = None,
+    title: str | None = None,
+) -> Findings:
+    """What a report needs beside the attributes; in words where something is not known."""
+    from everyfold.report.page import Findings
+
+    held = _why_no_values(search)
+    return Findings(
+        title=f"Search of {_name(search.estimator)}" if title is None else title,
+        call=_call(search),
+        honest=(held or _or_words(partial(honest_score, search))) if honest is None else honest,
+        is_worse=_or_words(partial(worse_candidates, search)),
+        held=held,
+        remarks=search._said if is_ours(search) else (),
+        plans=(search.plan_,) if is_ours(search) else (),
+        ids=_read_ids(ids, search),
+        versions=versions(),
+    )
+
+
+def _why_no_values(search: Search) -> str:
+    """Why there are no held-out values; empty if there are."""
+    if not is_ours(search):
+        return f"{type(search).__name__} keeps scores only, and no held-out values"
+    if search.plan_.is_closed:
+        return "a criterion of the fit on all rows takes the place of folds"
+    if search._given.is_source:
+        return "rows of a source are read in blocks, and no values of them are kept"
+    found = _or_words(search.out_of_fold)
+    return found if isinstance(found, str) else ""
+
+
+def _or_words(ask: Any) -> Any:
+    """The answer, or why there is none."""
+    try:
+        return ask()
+    except ValueError as error:
+        return str(error)
+
+
+def _name(estimator: Estimator) -> str:
+    """The class of an estimator; of a Pipeline those of its steps."""
+    steps = getattr(estimator, "steps", None)
+    names = [type(estimator).__name__]
+    if steps:
+        names = [type(step).__name__ for _, step in steps if step not in (None, "passthrough")]
+    return " + ".join(names)
+
+
+def _call(search: Search) -> str:
+    """The search as it was made, with all digits, and its fit."""
+    shown = copy(search)
+    for name in ("param_grid", "param_distributions"):
+        if hasattr(search, name):
+            setattr(shown, name, _as_written(getattr(search, name)))
+    call = search._given.call if is_ours(search) else "search.fit(X, y)"
+    return f"search = {shown.__repr__(N_CHAR_MAX=MOST_LETTERS)}\n{call}"
+
+
+@dataclass(frozen=True)
+class _Words:
+    """A value that is shown by these words."""
+
+    words: str
+
+    def __repr__(self) -> str:
+        return self.words
+
+
+def _as_written(value: Any) -> Any:
+    """Values of a grid as one would write them: arrays as lists, distributions by their names."""
+    if isinstance(value, dict):
+        return {name: _as_written(values) for name, values in value.items()}
+    if isinstance(value, list) and value and all(isinstance(grid, dict) for grid in value):
+        return [_as_written(grid) for grid in value]
+    if isinstance(value, np.ndarray):
+        return _Words(str(value.tolist()))
+    if hasattr(value, "dist") and hasattr(value, "args"):
+        given = [*map(repr, value.args), *(f"{k}={v!r}" for k, v in value.kwds.items())]
+        return _Words(f"{value.dist.name}({', '.join(given)})")
+    return value
+
+
+def _read_ids(ids: ArrayLike | None, search: Search) -> AnyArray | None:
+    """The names of rows, one each."""
+    if not is_ours(search):  # rows are shown with their held-out values, of which there are none
+        return None
+    if ids is None:
+        found: AnyArray | None = search._given.ids
+        return found
+    named, n = np.asarray(ids), search.plan_.rows
+    if named.shape != (n,):
+        raise ValueError(
+            f"ids has the shape {named.shape}, but the search was fitted to {n} rows; pass one "
+            "id for each row"
+        )
+    return named

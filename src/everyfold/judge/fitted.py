@@ -1,0 +1,205 @@
+"""What judgements read of a fitted search: the scores of its folds, and how large its folds are.
+
+The search is one of this library or one of scikit-learn's own. The latter keep less: what cannot be
+read from ``cv_results_`` is computed from ``X`` and ``y`` if they are passed, or refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.model_selection import (
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    RepeatedKFold,
+    RepeatedStratifiedKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
+from sklearn.utils.validation import check_is_fitted
+
+from everyfold._typing import Array, Index, Matrix, Params, Search, Targets
+from everyfold.engine.records import REFITTED
+from everyfold.engine.results import read_fold
+
+# What is drawn or held out as a whole.
+Unit = Literal["row", "group"]
+
+# Splitters that hold every row out once.
+_OF_GROUPS = (GroupKFold, LeaveOneGroupOut, StratifiedGroupKFold)
+_PARTITIONS = (KFold, LeaveOneOut, StratifiedKFold, *_OF_GROUPS)
+
+NO_SCORE = (
+    "no candidate has a score on every fold, so that none is the best; the warnings of the search "
+    "say why: use another scoring, other folds, or other parameters"
+)
+
+
+def check_table(search: Search) -> None:
+    """Refuse what has no table of candidates."""
+    if hasattr(search, "best_estimator_") and not hasattr(search, "cv_results_"):
+        raise ValueError(
+            f"{type(search).__name__} has no cv_results_, so that there are no candidates to "
+            "judge; use score_interval(search, X, y), or a grid search"
+        )
+    check_is_fitted(search, "cv_results_")
+
+
+def is_ours(search: Search) -> bool:
+    """Whether a fitted search is one of this library, which keeps more than ``cv_results_``."""
+    return hasattr(search, "plan_")
+
+
+def index_of(search: Search, candidate: int | None) -> int:
+    """A candidate's place in the table; that of the best for None."""
+    check_table(search)
+    if candidate is None and not hasattr(search, "best_index_"):
+        raise ValueError("the search has no best candidate; name one: candidate=0, 1, ...")
+    if candidate is None:
+        return int(search.best_index_)
+    count = len(search.cv_results_["params"])
+    if not -count <= candidate < count:
+        raise ValueError(
+            f"candidate {candidate} is not in cv_results_, which has {count}; use 0 to {count - 1}"
+        )
+    return range(count)[candidate]
+
+
+def fold_scores(search: Search, candidate: int | None = None, name: str | None = None) -> Array:
+    """The scores of all folds of a candidate.
+
+    Parameters
+    ----------
+    search : fitted search
+        One of this library, or scikit-learn's own.
+    candidate : int, optional
+        Its index in ``cv_results_``; the best if None.
+    name : str, optional
+        The name of a column of ``cv_results_`` without the split: "test_score", "train_score",
+        "test_r2". None means the score that decided.
+
+    Returns
+    -------
+    scores : array of shape (n_splits,)
+
+    Examples
+    --------
+    >>> from everyfold.judge import fold_scores
+    >>> from sklearn.datasets import load_diabetes
+    >>> from sklearn.kernel_ridge import KernelRidge
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> search = GridSearchCV(KernelRidge(), {"alpha": [0.1, 1.0]}, cv=3).fit(X, y - y.mean())
+    >>> fold_scores(search).round(2)
+    array([0.46, 0.5 , 0.51])
+    """
+    index = index_of(search, candidate)
+    if name is None:
+        is_named = search.multimetric_ and isinstance(search.refit, str)
+        name = f"test_{search.refit if is_named else 'score'}"
+    return read_fold(search.cv_results_, getattr(search, "_by_fold", {}), name, index)
+
+
+def score_table(search: Search, metric: str | None) -> Array:
+    """The scores of folds and candidates by one metric, (t, candidates)."""
+    check_table(search)
+    if metric is None:
+        metric = search.refit if search.multimetric_ and isinstance(search.refit, str) else "score"
+    prefix = "mean_test_"
+    known = [key.removeprefix(prefix) for key in search.cv_results_ if key.startswith(prefix)]
+    if metric not in known:
+        raise ValueError(f"metric={metric!r} is not one of the search; use one of {known}")
+    if is_ours(search) and search.plan_.pooled:
+        raise ValueError(
+            "scores are pooled over all rows, so that their variation over folds is not "
+            "known; use folds of several rows, or scoring=everyfold.scorers.pooled(..., False)"
+        )
+    if search.n_splits_ < 2:
+        raise ValueError("a test of candidates needs scores of at least 2 folds; use another cv")
+    count = len(search.cv_results_["params"])
+    return np.stack([fold_scores(search, k, f"test_{metric}") for k in range(count)], axis=1)
+
+
+def statuses(search: Search) -> tuple[Array, Array]:
+    """Which candidates are exact, and how certain the scores of each are in words."""
+    results = search.cv_results_
+    if is_ours(search):
+        return results["is_exact"], results["status"]
+    count = len(results["params"])
+    return np.ones(count, dtype=bool), np.full(count, REFITTED, dtype=object)
+
+
+def given_params(search: Search) -> Params:
+    """Groups, weights, … that ``fit`` was called with, as far as the search has kept them."""
+    return (search._given.params or {}) if is_ours(search) else {}
+
+
+# -- test rows for each training row ---------------------------------------------------------------
+
+
+def ratio_of(
+    search: Search, X: Matrix = None, y: Targets = None, groups: Targets = None
+) -> tuple[float, Unit]:
+    """How many test rows (or whole groups) the folds of a search have for each training row.
+
+    scikit-learn's searches do not keep that. It follows from most splitters; others are asked once
+    more.
+    """
+    if is_ours(search):
+        return search._ratio, search._unit
+    cv = search.cv
+    if isinstance(cv, list | tuple):
+        return ratio_of_splits(cv, groups_of(groups))
+    if X is not None:
+        splitter = check_cv(cv, y, classifier=is_classifier(search))
+        return ratio_of_splits(list(splitter.split(X, y, groups)), groups_of(groups))
+    if isinstance(cv, RepeatedKFold | RepeatedStratifiedKFold):
+        return 1.0 / (cv.cvargs["n_splits"] - 1), "row"
+    if cv is None or isinstance(cv, int | np.integer) or type(cv) in _PARTITIONS:
+        unit: Unit = "group" if isinstance(cv, _OF_GROUPS) else "row"
+        return 1.0 / (search.n_splits_ - 1), unit
+    raise ValueError(
+        f"{type(search).__name__} does not keep the sizes of its folds, and "
+        f"{type(cv).__name__} as cv does not tell them; pass the data as well: X=..., y=... "
+        "(and groups=...)"
+    )
+
+
+def ratio_of_splits(
+    splits: Sequence[tuple[Index, Index]], groups: Index | None
+) -> tuple[float, Unit]:
+    """Test rows for each training row; whole groups if no fold divides one of them."""
+    ratio = None if groups is None else _ratio_of_groups(splits, groups)
+    if ratio is not None:
+        return ratio, "group"
+    return sum(len(test) for _, test in splits) / sum(len(train) for train, _ in splits), "row"
+
+
+def _ratio_of_groups(splits: Sequence[tuple[Index, Index]], groups: Index) -> float | None:
+    """How many test groups there are for each training group; None if a fold divides a group."""
+    counts = np.zeros(2, dtype=np.intp)
+    for train, test in splits:
+        first, second = np.unique(groups[train]), np.unique(groups[test])
+        if len(np.intersect1d(first, second, assume_unique=True)):
+            return None
+        counts += len(first), len(second)
+    return float(counts[1] / counts[0])
+
+
+def groups_of(labels: Targets) -> Index | None:
+    """The number of the group of each row; None without groups, or if every row has its own."""
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    try:
+        codes = np.unique(labels, return_inverse=True)[1]
+    except TypeError:  # labels of several types have no order
+        known: dict[object, int] = {}
+        codes = np.array([known.setdefault(label, len(known)) for label in labels.tolist()])
+    return None if codes.max() + 1 == len(codes) else codes
