@@ -8,7 +8,7 @@ import pytest
 from everyfold import LSSVR, FastGridSearchCV, papers
 from everyfold.engine.request import INCOMPATIBLE
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guide.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "search.md"
 
 
 def test_the_guide_prints_the_table_of_the_code():

@@ -43,7 +43,7 @@ HEAD = [
     "from everyfold.papers import MethodOptions",
     "X, y = np.zeros((2, 2)), np.zeros(2)",
 ]
-PAGES = ("guide", "start", "coming-from")
+PAGES = ("search", "judge", "models", "start", "coming-from")
 
 
 def program(page: str) -> str:

@@ -64,7 +64,7 @@ _CONDITIONS: dict[str, Callable[[Any], bool]] = {
     "a source of rows": lambda value: isinstance(value, RowSource),
 }
 
-# Rows of (option, its condition, other option, its condition, advice). docs/guide.md prints them.
+# Rows of (option, its condition, other option, its condition, advice). docs/search.md prints them.
 INCOMPATIBLE = (
     (
         *("n_confirm", "above 0", "ridge_scaling", "'mean'"),
