@@ -22,7 +22,13 @@ from everyfold.estimators import (
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
 from everyfold.functions.curves import learning_curve, validation_curve
 from everyfold.functions.permutation import permutation_test_score
-from everyfold.judge import compare
+from everyfold.judge import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+    compare,
+)
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LSSVC",
     "LSSVR",
+    "BufferedLeaveOneOut",
     "CVCurveDisplay",
     "CVSurfaceDisplay",
     "Circulant",
@@ -58,11 +65,14 @@ __all__ = [
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
+    "LeavePairOut",
     "Nystrom",
     "OutOfFoldDisplay",
+    "PurgedTimeSeriesSplit",
     "QuadraticSVR",
     "RandomFourier",
     "RankCurveDisplay",
+    "RebalancedLeaveOneOut",
     "SearchPlan",
     "UnsupportedWarning",
     "choose_granularity",

@@ -194,6 +194,18 @@ def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
+def _area_of_pairs(side: ScoredRows, values: Array) -> Scored:
+    """The area under the ROC curve of two rows of unlike class; of others scikit-learn is asked."""
+    is_pair = (side.sizes == 2) & (side.class_counts.max(axis=1) == 1)
+    scores = np.full(len(side.sizes), np.nan)
+    first = side.bounds[:-1][is_pair]
+    rise = values[first + 1, 0] - values[first, 0]
+    # The larger label is the positive one.
+    rise = np.where(side.codes[first + 1] > side.codes[first], rise, -rise)
+    scores[is_pair] = 0.5 + 0.5 * np.sign(rise)
+    return Scored(scores, is_pair)
+
+
 _OF_NUMBERS: dict[Callable[..., object], Metric] = {
     metrics.r2_score: _r2,
     metrics.mean_squared_error: _squared_error,
@@ -224,13 +236,15 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     if added is not None:
         fast = added.fast(scorer, target)
         return None if fast is None else Signed(AddedMetric(fast), scorer._sign)
-    if (
-        function not in known
-        or getattr(scorer, "_kwargs", None) != {}
-        or getattr(scorer, "_response_method", None) != "predict"
-    ):
+    if getattr(scorer, "_kwargs", None) != {}:
         return None
-    return Signed(known[function], scorer._sign)
+    asked = getattr(scorer, "_response_method", None)
+    is_ranking = asked == ("decision_function", "predict_proba")
+    is_binary = target.classes is not None and len(target.classes) == 2
+    if function is metrics.roc_auc_score and is_ranking and is_binary:
+        return Signed(_area_of_pairs, scorer._sign)
+    is_known = function in known and asked == "predict"
+    return Signed(known[function], scorer._sign) if is_known else None
 
 
 @dataclass(frozen=True)
