@@ -63,9 +63,7 @@ class HeldOutSets(BaseCrossValidator):  # type: ignore[misc]
             yield np.flatnonzero(inside), np.array(test)
             inside[held] = True
 
-    def get_n_splits(
-        self, X: Matrix = None, y: Targets = None, groups: Targets = None
-    ) -> int:
+    def get_n_splits(self, X: Matrix = None, y: Targets = None, groups: Targets = None) -> int:
         """The number of splits.
 
         Parameters
@@ -77,7 +75,7 @@ class HeldOutSets(BaseCrossValidator):  # type: ignore[misc]
         """
         if X is None:
             raise ValueError("The 'X' parameter should not be None.")  # scikit-learn's words
-        return num_samples(X)
+        return int(num_samples(X))
 
     def _ignore(self, groups: Targets) -> None:
         if groups is not None:
@@ -143,9 +141,7 @@ class LeavePairOut(HeldOutSets):
         self.n_pairs = n_pairs
         self.random_state = random_state
 
-    def get_n_splits(
-        self, X: Matrix = None, y: Targets = None, groups: Targets = None
-    ) -> int:
+    def get_n_splits(self, X: Matrix = None, y: Targets = None, groups: Targets = None) -> int:
         """See base class; ``y`` has the classes."""
         _, counts = _class_codes(y, type(self).__name__)
         total = int(counts.sum() ** 2 - counts @ counts) // 2
@@ -213,9 +209,7 @@ class RebalancedLeaveOneOut(HeldOutSets):
         self.n_repeats = n_repeats
         self.random_state = random_state
 
-    def get_n_splits(
-        self, X: Matrix = None, y: Targets = None, groups: Targets = None
-    ) -> int:
+    def get_n_splits(self, X: Matrix = None, y: Targets = None, groups: Targets = None) -> int:
         """See base class."""
         return super().get_n_splits(X) * self._count()
 
@@ -379,9 +373,7 @@ class PurgedTimeSeriesSplit(HeldOutSets):
         self.embargo = embargo
         self.times = times
 
-    def get_n_splits(
-        self, X: Matrix = None, y: Targets = None, groups: Targets = None
-    ) -> int:
+    def get_n_splits(self, X: Matrix = None, y: Targets = None, groups: Targets = None) -> int:
         """See base class."""
         return _check_count("n_splits", self.n_splits, 2, "a number from 2 on")
 

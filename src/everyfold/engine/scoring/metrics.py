@@ -243,8 +243,9 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     is_binary = target.classes is not None and len(target.classes) == 2
     if function is metrics.roc_auc_score and is_ranking and is_binary:
         return Signed(_area_of_pairs, scorer._sign)
-    is_known = function in known and asked == "predict"
-    return Signed(known[function], scorer._sign) if is_known else None
+    if function is None or function not in known or asked != "predict":
+        return None
+    return Signed(known[function], scorer._sign)
 
 
 @dataclass(frozen=True)
