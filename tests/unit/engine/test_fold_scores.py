@@ -56,7 +56,6 @@ def compare(ours, theirs, names=("score",), sides=("test",)):
     assert not missing
 
 
-@pytest.mark.filterwarnings("ignore:leave-one-out makes accuracy_score too small")
 @pytest.mark.usefixtures("few_columns")
 @pytest.mark.parametrize(
     ("estimator", "grid", "y", "scoring"),

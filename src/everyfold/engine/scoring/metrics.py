@@ -90,8 +90,13 @@ class ScoredRows:
         """The sum of squares of each fold's targets around their mean, (t, q)."""
         # Fold by fold, in the order of operations of ``r2_score``: whether the spread of constant
         # targets is 0 or a rounding error decides between a score of 0 and one of -1e30.
-        columns = [self.target.columns[part] for part in self.parts]
-        return np.array([((y - np.average(y, axis=0)) ** 2).sum(axis=0) for y in columns])
+        # Parts may be the same array again and again.
+        parts, known = list(self.parts), {}
+        for part in parts:
+            if id(part) not in known:
+                y = self.target.columns[part]
+                known[id(part)] = ((y - np.average(y, axis=0)) ** 2).sum(axis=0)
+        return np.array([known[id(part)] for part in parts])
 
     @cached_property
     def class_counts(self) -> Index:
@@ -194,16 +199,34 @@ def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     return Scored(scores, ~odd)
 
 
-def _area_of_pairs(side: ScoredRows, values: Array) -> Scored:
-    """The area under the ROC curve of two rows of unlike class; of others scikit-learn is asked."""
-    is_pair = (side.sizes == 2) & (side.class_counts.max(axis=1) == 1)
-    scores = np.full(len(side.sizes), np.nan)
-    first = side.bounds[:-1][is_pair]
-    rise = values[first + 1, 0] - values[first, 0]
+# From so many folds on areas under ROC curves are computed here. Below, scikit-learn is asked: its
+# sums round in their own way, which may decide between candidates whose areas are equal.
+_MANY_FOLDS = 1000
+
+
+def _area(side: ScoredRows, values: Array) -> Scored:
+    """The area under the ROC curve: the share of pairs in the right order, ties counting half."""
+    count = side.class_counts
+    has_both = count.min(axis=1) > 0
+    if len(side.sizes) < _MANY_FOLDS:
+        has_both &= side.sizes == 2
+        if not has_both.any():
+            return Scored(np.full(len(count), np.nan), has_both)
+    value = values[:, 0]
+    order = np.lexsort((value, side.folds))
+    # Ranks within all rows, those of equal values of a fold averaged.
+    fold, value = side.folds[order], value[order]
+    is_new = np.append(True, (np.diff(value) != 0.0) | (np.diff(fold) != 0))
+    starts = np.flatnonzero(is_new)
+    ends = np.append(starts[1:], len(value))
+    rank = ((starts + ends - 1) / 2.0)[np.cumsum(is_new) - 1]
     # The larger label is the positive one.
-    rise = np.where(side.codes[first + 1] > side.codes[first], rise, -rise)
-    scores[is_pair] = 0.5 + 0.5 * np.sign(rise)
-    return Scored(scores, is_pair)
+    is_positive = side.codes[order] == 1
+    ranks = np.bincount(fold, (rank - side.bounds[fold]) * is_positive, minlength=len(count))
+    positive = count[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = (ranks - positive * (positive - 1) / 2.0) / (positive * count[:, 0])
+    return Scored(scores, has_both)
 
 
 _OF_NUMBERS: dict[Callable[..., object], Metric] = {
@@ -242,7 +265,7 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     is_ranking = asked == ("decision_function", "predict_proba")
     is_binary = target.classes is not None and len(target.classes) == 2
     if function is metrics.roc_auc_score and is_ranking and is_binary:
-        return Signed(_area_of_pairs, scorer._sign)
+        return Signed(_area, scorer._sign)
     if function is None or function not in known or asked != "predict":
         return None
     return Signed(known[function], scorer._sign)
