@@ -28,6 +28,7 @@ from everyfold.judge import (
     PurgedTimeSeriesSplit,
     RebalancedLeaveOneOut,
     compare,
+    influence,
 )
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
@@ -81,6 +82,7 @@ __all__ = [
     "cross_val_score",
     "cross_validate",
     "granularity_bound",
+    "influence",
     "learning_curve",
     "permutation_test_score",
     "validation_curve",

@@ -4,6 +4,7 @@ from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.row_influence import Influence, influence
 from everyfold.judge.splitters import (
     BufferedLeaveOneOut,
     LeavePairOut,
@@ -16,6 +17,7 @@ __all__ = [
     "BufferedLeaveOneOut",
     "Comparison",
     "HonestScore",
+    "Influence",
     "LeavePairOut",
     "PurgedTimeSeriesSplit",
     "RebalancedLeaveOneOut",
@@ -23,6 +25,7 @@ __all__ = [
     "compare",
     "fold_scores",
     "honest_score",
+    "influence",
     "report",
     "significantly_worse",
     "tune_threshold",
