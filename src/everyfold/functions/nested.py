@@ -64,7 +64,7 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     request = request.indexed()
     outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
     inner = list(_inner(request, outer))
-    asked, _ = clone(search)._request(request.X, request.y, request.metadata.fit)
+    asked, *_ = clone(search)._request(request.X, request.y, request.metadata.fit)
     if asked.options.n_jobs is None:
         asked = replace(asked, options=replace(asked.options, n_jobs=request.options.n_jobs))
     _check(request, _reason_of_folds(inner, asked))
@@ -128,7 +128,7 @@ def _inner(request: Request, outer: Sequence[Split]) -> Iterator[_Inner]:
         search = clone(request.estimator)
         X, y = safe_split(search, request.X, request.y, train)
         params = check_method_params(request.X, params=request.metadata.fit, indices=train)
-        asked, _ = search._request(X, y, params)
+        asked, *_ = search._request(X, y, params)
         try:
             splits = [_rows(split, len(train)) for split in splits_of(asked.indexed())]
         except ValueError as error:  # the search of this fold fails, and error_score counts
