@@ -155,7 +155,7 @@ class Progress(SearchProgress):
     @contextmanager
     def working(self, plan: SearchPlan) -> Iterator[Contexts]:
         """See base class."""
-        with self._printing(), _watched(self._X, self):
+        with self.printing(), _watched(self._X, self):
             try:
                 yield self._begin(plan)
             finally:
@@ -199,7 +199,7 @@ class Progress(SearchProgress):
             )
 
     @contextmanager
-    def _printing(self) -> Iterator[None]:
+    def printing(self) -> Iterator[None]:
         """Print what the package logs meanwhile, such as that it compiles, if asked for lines."""
         if self._search.verbose <= 0:
             yield
