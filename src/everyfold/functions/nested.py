@@ -192,7 +192,12 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     """The best candidate of every outer fold by its inner folds."""
     splits = [split for own in inner for split in own.splits]
     options = replace(
-        asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        fallback="refit",
     )
     wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
@@ -308,8 +313,14 @@ def _on_outer_folds(
 
 def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
     estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
-    options = replace(asked.options, asked="exact", n_confirm=0, preprocessing="per_fold")
-    options = replace(options, error_score=request.options.error_score)
+    options = replace(
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        error_score=request.options.error_score,
+    )
     wants = replace(request.wants, pools=False)
     scorer = _outer_scorer(request, asked, estimator)
     fit = Metadata(asked.metadata.fit)

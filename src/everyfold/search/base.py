@@ -8,7 +8,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ from everyfold.search.assessment import JudgedSearch, test_ratio
 from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
-from everyfold.search.progress import SearchProgress, find_progress
+from everyfold.search.progress import Contexts, SearchProgress, find_progress
 from everyfold.search.reporting import ResultView
 
 
@@ -208,7 +208,7 @@ class FastSearchCV(
 
     # -- before the work -----------------------------------------------------------------------
 
-    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Any]:
+    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
         """The request, the scorers, and the metric that decides."""
         X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
@@ -276,14 +276,13 @@ class FastSearchCV(
 
     # -- the work ------------------------------------------------------------------------------
 
-    def _evaluate(self, state: _Run, contexts: Mapping[tuple[int, int], Any]) -> None:
+    def _evaluate(self, state: _Run, contexts: Contexts) -> None:
         path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
         data = state.data.called_by(self, state.progress, contexts)
-        with journals as journal:
-            with closing(execute(state.plan, data, self.n_jobs, journal)) as done:
-                for outcomes in done:
-                    self._take(state, outcomes)
+        with journals as journal, closing(execute(state.plan, data, self.n_jobs, journal)) as done:
+            for outcomes in done:
+                self._take(state, outcomes)
 
     def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
         """Note outcomes of candidates that got complete together."""
@@ -455,9 +454,8 @@ class FastSearchCV(
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
-            state.request.options.hand_on(final_step(best))
             n_rows = None if state.data.stream is not None else state.data.n
-            state.request.options.seeds.plant_where_drawn(best, n_rows)
+            state.request.options.hand_on(final_step(best), n_rows)
         outcome = state.history.get(state.finished[self.best_index_])
         if outcome is not None and outcome.landmarks:
             set_rank(final_step(best), outcome.landmarks)

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 from everyfold._progress import ProgressListener, pluralise
-from everyfold._typing import Estimator, Matrix, Params, Search
+from everyfold._typing import Estimator, Matrix, Params, Search, Targets
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
@@ -24,6 +24,9 @@ from everyfold.io import RowSource
 
 # What callbacks of refits are called by: a context for each candidate and fold.
 Contexts: TypeAlias = dict[tuple[int, int], Any]
+
+# What ``fit`` was given: rows, targets and metadata.
+Given: TypeAlias = tuple[Matrix, Targets, Params | None]
 
 # Seconds between two lines about the rows of one pass: more would only scroll.
 _SECONDS_BETWEEN_LINES = 1.0
@@ -91,7 +94,7 @@ class Round:
 class SearchProgress(ProgressListener):
     """What a search tells of its work; this one, for a search that nobody watches, says nothing."""
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Given) -> None:
         self._X, self._y, self._metadata = data
 
     def working(self, plan: SearchPlan) -> AbstractContextManager[Contexts]:
@@ -122,7 +125,7 @@ class Progress(SearchProgress):
     there are none to call.
     """
 
-    def __init__(self, search: Search, data: Any, n_kernels: int, n_candidates: int) -> None:
+    def __init__(self, search: Search, data: Given, n_kernels: int, n_candidates: int) -> None:
         super().__init__(data)
         self._search = search
         self._total, self._candidates = n_kernels, n_candidates
@@ -306,7 +309,7 @@ class Progress(SearchProgress):
             self._root.call_on_fit_task_end(estimator=self._search, **self._data)
 
 
-def find_progress(search: Search, data: Any, n_kernels: int, n_candidates: int) -> SearchProgress:
+def find_progress(search: Search, data: Given, n_kernels: int, n_candidates: int) -> SearchProgress:
     """What a search tells of its work: nothing, unless it is verbose or has callbacks."""
     parts = (search, search.estimator, *search.estimator.get_params().values())
     # A search in a search has its caller's callbacks, and parts may have some of their own.

@@ -362,8 +362,9 @@ def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | Non
     if callable(selects_by) or options.ridge_scaling != "sum":
         return rounds
     confirmation = ConfirmByRefit(rounds, None, metric)
-    is_single = isinstance(rounds, SingleRound)
-    return replace(rounds, confirmation=confirmation) if is_single else confirmation
+    if isinstance(rounds, SingleRound):  # asked only if a score turns out not to be exact
+        return replace(rounds, confirmation=confirmation)
+    return confirmation
 
 
 def _deciding_metric(data: Data, request: Request) -> str | None:
