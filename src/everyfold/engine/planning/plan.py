@@ -79,9 +79,24 @@ class Strategy(ABC):
 
 @dataclass(frozen=True)
 class SingleRound(Strategy):
-    """One round."""
+    """One round, and perhaps a confirmation of its best, unless every score is exact.
+
+    Attributes
+    ----------
+    first : sequence of Unit
+    confirmation : Strategy or None
+        What is asked about the units after the round, if a score is not exact.
+    """
 
     first: Sequence[Unit]
+    confirmation: Strategy | None = None
+
+    def after(self, history: History, data: Data) -> Sequence[Unit]:
+        """See base class."""
+        found = (outcome for outcomes in history for outcome in outcomes)
+        if self.confirmation is None or all(o.is_exact.all() and not o.failures for o in found):
+            return ()
+        return self.confirmation.after(history, data)
 
 
 # -- The plan as a whole ---------------------------------------------------------------------------
