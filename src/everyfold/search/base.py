@@ -444,6 +444,7 @@ class FastSearchCV(
             confirmed=len(state.refits),
             notes=notes,
             rungs=state.climbed,
+            is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
