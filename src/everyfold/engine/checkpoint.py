@@ -282,7 +282,6 @@ Fingerprint = dict[str, dict[str, str]]
 _PACKAGES = ("everyfold", "numpy", "scipy", "scikit-learn", "numba")
 # The names of options that users know by others.
 _PUBLIC = {
-    "asked": "order",
     "train_scores": "return_train_score",
     "keeps": "keep_predictions",
     "pools": "pooled",

@@ -361,8 +361,12 @@ def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | Non
     if options.n_confirm != "auto":
         return ConfirmByRefit(rounds, int(options.n_confirm), metric)
     # A rule of the user's own, or ridges that depend on the rows, have no refit to compare with.
-    may_need = not callable(selects_by) and options.ridge_scaling == "sum"
-    return ConfirmByRefit(rounds, None, metric) if may_need else rounds
+    if callable(selects_by) or options.ridge_scaling != "sum":
+        return rounds
+    confirmation = ConfirmByRefit(rounds, None, metric)
+    if isinstance(rounds, SingleRound):  # asked only if a score turns out not to be exact
+        return replace(rounds, confirmation=confirmation)
+    return confirmation
 
 
 def _deciding_metric(data: Data, request: Request) -> str | None:

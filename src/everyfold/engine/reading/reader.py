@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import get_tags
@@ -38,6 +38,7 @@ from everyfold.estimators.targets import NotSpedUpError, Reading, Target
 from everyfold.folds import Folds
 from everyfold.io import RowSource
 from everyfold.io.fold_rules import read_rule
+from everyfold.operators import Structure
 
 
 def read(request: Request) -> Data:
@@ -73,7 +74,7 @@ def read(request: Request) -> Data:
         return _refitted(own, splits_of(request), others)
     splits = splits_of(request) if others.foreign else None
     folds = _folds(request, rows, splits, literal=has_steps)
-    request.options.check_folds(len(folds), request.cv)
+    request.check_folds(len(folds))
     if request.wants.partition:
         check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
@@ -165,22 +166,20 @@ def not_sped_up(request: Request) -> str:
 
 def _own(request: Request, splits: Sequence[tuple[Index, Index]] | None) -> Request | None:
     """What the estimators themselves are refitted by, if any of them may be."""
-    options = request.options
     if splits is None and request.scorer is None:
         return None
-    plant = options.seeds.plant
+    options = replace(request.options, granularity=None)
+    own = replace(request, cv=splits, options=options, orders=(), cvs=())
+    values = [value for params in request.candidates for value in params.values()]
+    values.append(getattr(final_step(request.estimator), "operator", None))
+    # Operators draw landmarks: what may have one gets its seed here, once.
+    if not any(isinstance(value, Structure | BaseEstimator) for value in values):
+        return own
+    plant = request.options.seeds.plant
     candidates = [
         {name: plant(value) for name, value in params.items()} for params in request.candidates
     ]
-    return replace(
-        request,
-        estimator=plant(request.estimator),
-        candidates=candidates,
-        cv=splits,
-        options=replace(options, asked=options.order),
-        orders=(),
-        cvs=(),
-    )
+    return replace(own, estimator=plant(request.estimator), candidates=candidates)
 
 
 # -- targets, weights, folds -------------------------------------------------------------------
