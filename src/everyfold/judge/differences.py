@@ -23,6 +23,7 @@ from everyfold.judge.fitted import (
     score_table,
     statuses,
 )
+from everyfold.judge.interval_methods import check_level, interval_of_mean, spread_of_mean
 
 # Differences of scores that are no larger, relative to the scores, say nothing.
 _ROUNDING = 1e-12
@@ -208,12 +209,6 @@ def worse_candidates(
     return is_worse
 
 
-def check_level(level: float, name: str = "level") -> None:
-    """Refuse what is no probability."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"{name}={level!r} is not between 0 and 1; use 0.95")
-
-
 def corrected_test(
     first: Array, second: Array, ratio: float, level: float, margin: float
 ) -> Comparison:
@@ -246,22 +241,6 @@ def corrected_test(
         p_equal=p_equal,
         p_worse=p_worse,
     )
-
-
-def spread_of_mean(scores: Array, ratio: float) -> Array:
-    """The standard error of a mean over folds, (t, ...), whose training sets overlap.
-
-    Nadeau and Bengio (2003): s² (1/t + n_test/n_train) in place of s²/t; 0 if all are the same.
-    """
-    spread = np.sqrt(scores.var(axis=0, ddof=1) * (1.0 / len(scores) + ratio))
-    return np.where(np.ptp(scores, axis=0) == 0.0, 0.0, spread)
-
-
-def interval_of_mean(scores: Array, ratio: float, level: float) -> tuple[float, float]:
-    """Student's interval of a mean over folds, with the corrected variance."""
-    mean = float(scores.mean())
-    half = float(spread_of_mean(scores, ratio) * student.ppf(0.5 + level / 2.0, len(scores) - 1))
-    return mean - half, mean + half
 
 
 def _differences(first: Array, second: Array) -> Array:
