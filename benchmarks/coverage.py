@@ -10,7 +10,7 @@ share of 90 % has a standard error of 1.3 points.
 
 ``tails``: how often losses of normal and of heavy-tailed noise are said to have heavy tails.
 
-Run with ``python benchmarks/coverage.py [study|tails] [--repetitions 500]``.
+Run with ``python benchmarks/coverage.py [study|tails] [--repetitions 500] [--sizes 50 100 500]``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from everyfold.judge.interval_methods import heaviest_share
 from everyfold.judge.model_scores import ModelScores, choose
 from everyfold.judge.responses import FoldResponses, fold_responses
 
-LEVEL, NEW, SIZES, FOLDS, ALPHA = 0.9, 50_000, (50, 100, 500), 5, 1.0
+LEVEL, NEW, FOLDS, ALPHA = 0.9, 50_000, 5, 1.0
 METHODS = ("normal", "corrected-t", "conservative-z", "nested", "pairs")
 OF_NUMBERS = ("neg_mean_squared_error", "neg_mean_absolute_error", "r2")
 OF_LABELS = ("accuracy", "balanced_accuracy", "roc_auc")
@@ -130,6 +130,7 @@ class Ridges:
     def answer(
         self, model: Any, X: Any, y: Any, splits: Sequence, asks: Sequence[str], *_: Any
     ) -> FoldResponses:
+        """What ``fold_responses`` returns."""
         weights = np.zeros((len(splits), len(self.Z)))
         for k, (train, _) in enumerate(splits):
             weights[k, train] = 1.0
@@ -145,10 +146,15 @@ class Ridges:
 def check() -> None:
     """The answers are those of the library's own folds."""
     rng = np.random.default_rng(0)
-    for draw, model, asks in ((linear, Ridge(), "predict"), (noise, RidgeClassifier(), "decision_function")):
+    for draw, model, asks in (
+        (linear, Ridge(), "predict"),
+        (noise, RidgeClassifier(), "decision_function"),
+    ):
         X, y, _ = draw(rng, 60)
         splits = [(np.arange(10, 60), np.arange(10)), (np.arange(50), np.arange(45, 60)[5:])]
-        ours = Ridges(X, y, model is not None and asks != "predict").answer(model, X, y, splits, [asks])
+        ours = Ridges(X, y, model is not None and asks != "predict").answer(
+            model, X, y, splits, [asks]
+        )
         theirs = fold_responses(model, X, y, splits, [asks])
         np.testing.assert_allclose(ours.values, theirs.values, atol=1e-8)
 
@@ -197,15 +203,14 @@ def run(name: str, n: int, repetitions: int, methods: Sequence[str]) -> dict:
     return found
 
 
-def study(repetitions: int) -> None:
+def study(repetitions: int, sizes: Sequence[int]) -> None:
     check()
-    methods = [m for m in METHODS if m != "pairs"]
     print(f"coverage of {100 * LEVEL:.0f} % intervals in % (mean width), {repetitions} repetitions")
     columns = [*METHODS, "auto"]
     print(f"{'':22}{'rows':>5} {'score':16}" + "".join(f"{m:>17}" for m in columns))
     totals: dict[tuple[int, str], list[float]] = {}
     for name in PROCESSES:
-        for n in SIZES:
+        for n in sizes:
             found = run(name, n, repetitions, METHODS)
             for scoring in dict.fromkeys(key[0] for key in found):
                 line = f"{name:22}{n:>5} {SHORT.get(scoring, scoring):16}"
@@ -219,7 +224,7 @@ def study(repetitions: int) -> None:
                     totals.setdefault((n, method), []).append(share)
                 print(line, flush=True)
     print("mean over processes and scores, and the lowest")
-    for n in SIZES:
+    for n in sizes:
         line = f"{'':22}{n:>5} {'':16}"
         for method in columns:
             own = totals.get((n, method), [])
@@ -251,11 +256,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", nargs="?", choices=["study", "tails"], default="study")
     parser.add_argument("--repetitions", type=int, default=500)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[50, 100, 500])
     options = parser.parse_args()
     start = time.perf_counter()
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # R² of few rows
-        {"study": study, "tails": tails}[options.part](options.repetitions)
+        if options.part == "study":
+            study(options.repetitions, options.sizes)
+        else:
+            tails(options.repetitions)
     print(f"{time.perf_counter() - start:.0f} s")
 
 

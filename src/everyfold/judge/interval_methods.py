@@ -15,9 +15,12 @@ from scipy.stats import t as student
 
 from everyfold._typing import Array, Index
 
-# The share of the variance of the rows' losses that the most extreme row has: that of squared errors
-# of a normal distribution exceeds this once in 50 samples of so many rows (``benchmarks/coverage.py
-# tails``). Lower values would call more harmless samples heavy-tailed; beyond 1000 rows the share
+# Differences of scores that are no larger, relative to the scores, say nothing.
+_ROUNDING = 1e-12
+
+# The share of the variance of the rows' losses that the most extreme row has: squared errors of a
+# normal distribution exceed it once in 50 samples of so many rows (``benchmarks/coverage.py
+# tails``). Lower values would call more harmless samples heavy-tailed. Beyond 1000 rows the share
 # stays, as a row with an eighth of the variance matters there too.
 _ROWS = (30, 50, 100, 200, 500, 1000)
 _LARGEST_SHARES = (0.79, 0.65, 0.50, 0.36, 0.21, 0.13)
@@ -51,6 +54,21 @@ def check_level(level: float, name: str = "level") -> None:
     """Refuse what is no probability."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"{name}={level!r} is not between 0 and 1; use 0.95")
+
+
+def difference(first: Array, second: Array) -> Array:
+    """First − second, where what is only rounding is 0.
+
+    Otherwise two models that are the same, computed in two ways, might differ significantly.
+    """
+    found = first - second
+    return np.where(np.abs(found) <= rounding_of(first, second), 0.0, found)
+
+
+def rounding_of(first: Array, second: Array) -> Array:
+    """How large differences of two scores may be and mean nothing, for each column."""
+    size = np.fmax(np.abs(first), np.abs(second))
+    return np.asarray(_ROUNDING * np.fmax.reduce(size, axis=0))
 
 
 # -- by folds --------------------------------------------------------------------------------------

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from everyfold._progress import warn
-from everyfold._typing import Estimator, Matrix, Scorer, Search, Splitter, Targets
+from everyfold._typing import Estimator, Matrix, Params, Scorer, Search, Splitter, Targets
 from everyfold.judge.fitted import Unit, is_ours
 from everyfold.judge.honest import honest_score
 from everyfold.judge.interval_methods import check_level
-from everyfold.judge.model_scores import ModelScores, RowMethod, choose, heavy_words
+from everyfold.judge.model_scores import ModelScores, RowMethod, choose, remarks_on
 
 IntervalMethod = Literal["auto", "bbc"] | RowMethod
 
@@ -144,7 +143,7 @@ def score_interval(
     if method == "auto":
         method, why = choose(scores)
     found = scores.judge(method, level)
-    remarks = tuple(filter(None, [_doubt(found.rows)]))
+    remarks = remarks_on(scores, found)
     for words in remarks:
         warn(words)
     own = found.bounds
@@ -162,10 +161,6 @@ def score_interval(
     )
 
 
-def _doubt(rows: object) -> str:
-    return "" if rows is None else heavy_words(np.asarray(rows))
-
-
 def _can_bootstrap(search: Search, scoring: Scorer, groups: ArrayLike | None) -> bool:
     """Whether a fitted search has all that BBC needs, and nothing else was asked for."""
     if scoring is not None or not is_ours(search):
@@ -178,7 +173,7 @@ def _by_bootstrap(
     search: Search, groups: ArrayLike | None, level: float, random_state: int
 ) -> ScoreInterval:
     """The interval of ``honest_score``."""
-    given = {} if groups is None else {"groups": groups}
+    given: Params = {} if groups is None else {"groups": groups}
     found = honest_score(search, "bbc", confidence=level, random_state=random_state, **given)
     why = "the search kept the held-out values of all candidates, so that nothing need be fitted"
     return ScoreInterval(

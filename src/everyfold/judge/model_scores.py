@@ -31,13 +31,14 @@ from everyfold.judge.interval_methods import (
     Bounds,
     conservative_z,
     corrected_t,
+    difference,
     error_of_mean,
     heaviest_share,
     nested_cv,
     of_pairs,
     plain_normal,
 )
-from everyfold.judge.responses import FoldResponses, Split, fold_responses, truth_of
+from everyfold.judge.responses import FoldResponses, Split, fold_responses, takes_groups, truth_of
 from everyfold.judge.row_scores import RowMetric, read_metric
 
 RowMethod = Literal["corrected-t", "conservative-z", "nested", "normal", "delong", "pairs"]
@@ -115,7 +116,9 @@ class ModelScores:
         self.labels = groups
         self.units = None if groups is None else groups_of(groups)
         if self.units is not None and self.units.max() == 0:
-            raise ValueError("groups has the same label for all rows; pass groups of several labels")
+            raise ValueError(
+                "groups has the same label for all rows; pass groups of several labels"
+            )
         self.cv, self.seed, self.scoring, self._answer = cv, random_state, scoring, answer
         self.is_classifier = is_classifier(self.models[0])
         found = [read_metric(model, scoring) for model in self.models]
@@ -147,16 +150,16 @@ class ModelScores:
     def is_area(self) -> bool:
         """Whether the score is the area under the ROC curve of two classes."""
         is_named = self.metric is not None and self.metric.name in ("roc_auc", "roc_auc_score")
-        return is_named and len(np.unique(self.truth)) == 2
+        return bool(is_named) and len(np.unique(self.truth)) == 2
 
     @cached_property
     def given(self) -> list[list[Split]]:
-        """The splits of a ``cv`` that is no number, cut into partitions; one part if they are none."""
+        """The splits of a ``cv`` that is no number, cut into partitions; or as they are."""
         splitter = check_cv(self.cv, self.y, classifier=self.is_classifier)
         every = np.arange(self.n)
+        labels = self.labels if takes_groups(splitter) else None
         splits = [
-            (every[train], every[test])
-            for train, test in splitter.split(self.X, self.y, self.labels)
+            (every[train], every[test]) for train, test in splitter.split(self.X, self.y, labels)
         ]
         parts: list[list[Split]] = [[]]
         for split in splits:
@@ -182,9 +185,19 @@ class ModelScores:
         folds = (5 if self.cv is None else int(self.cv)) if self.has_number else len(self.given[0])
         return folds >= 3 and count >= 2 * folds
 
+    @cached_property
+    def divides_groups(self) -> bool:
+        """Whether a fold trains on rows of a group that it tests."""
+        if self.units is None or self.has_number:
+            return False
+        own = self.units
+        return any(
+            np.isin(own[train], own[test]).any() for part in self.given for train, test in part
+        )
+
     def _is_partition(self, splits: Sequence[Split]) -> bool:
         tests = np.concatenate([test for _, test in splits])
-        return len(tests) == self.n and len(np.unique(tests)) == self.n
+        return bool(len(tests) == self.n == len(np.unique(tests)))
 
     def repeats(self, method: RowMethod) -> int:
         """How often shuffled folds are repeated."""
@@ -222,7 +235,7 @@ class ModelScores:
 
     def _minus(self, found: Sequence[Array]) -> Array:
         """The only one, or the first minus the second."""
-        return found[0] if len(found) == 1 else found[0] - found[1]
+        return found[0] if len(found) == 1 else difference(found[0], found[1])
 
     def _need(self, method: str) -> RowMetric:
         """The metric, if rows can be told apart by it and every row is tested once."""
@@ -336,26 +349,17 @@ class ModelScores:
             if j != k
         ]
         answers = self._ask([*outer, *inner])
-        table, rows = [], []
         end = self.n * len(parts)
-        for own in answers:
-            truth = self.truth[own.rows]
-            of_rows = metric.linearised(truth[:end], own.values[:end])
-            if of_rows is None:
-                raise ValueError(
-                    f"method='nested' does not know how rows contribute to {metric.name!r}; use "
-                    "method='corrected-t' or 'normal'"
-                )
-            table.append(of_rows(truth, own.values))
+        table = [self._linearised(metric, own, end) for own in answers]
         found, rows = self._minus(table), np.zeros(self.n)
         np.add.at(rows, answers[0].rows[:end], found[:end] / len(parts))
         bounds = answers[0].bounds
         of_inner, of_outer, noise = [], [], []
         for s, (_, test) in enumerate(outer):
-            own = found[bounds[s] : bounds[s + 1]]
-            of_outer.append(own.mean())
+            held = found[bounds[s] : bounds[s + 1]]
+            of_outer.append(held.mean())
             units = None if self.units is None else self.units[test]
-            noise.append(error_of_mean(own, units) ** 2)
+            noise.append(error_of_mean(held, units) ** 2)
             first, last = (len(outer) + (s + k) * (n_folds - 1) for k in range(2))
             of_inner.append(found[bounds[first] : bounds[last]].mean())
         if not np.isfinite(noise).all():
@@ -368,6 +372,17 @@ class ModelScores:
         judged = nested_cv(rows, *both, n_folds, level, self.units, values)
         words = f"nested cross-validation, {len(parts)} times {n_folds} × {n_folds - 1} folds"
         return Judged(judged, words, all(own.is_exact for own in answers), rows)
+
+    def _linearised(self, metric: RowMetric, own: FoldResponses, end: int) -> Array:
+        """What every answer contributes, those before ``end`` being the reference."""
+        truth = self.truth[own.rows]
+        of_rows = metric.linearised(truth[:end], own.values[:end])
+        if of_rows is None:
+            raise ValueError(
+                f"method='nested' does not know how rows contribute to {metric.name!r}; use "
+                "method='corrected-t' or 'normal'"
+            )
+        return of_rows(truth, own.values)
 
     def _corrected_t(self, level: float) -> Judged:
         parts = self._partitions(self.repeats("corrected-t"))
@@ -384,7 +399,9 @@ class ModelScores:
         """The score of every fold, and whether all are exact."""
         if self.metric is None:
             found = [
-                np.asarray(cross_val_score(m, self.X, self.y, scoring=self.scoring, cv=list(splits)))
+                np.asarray(
+                    cross_val_score(m, self.X, self.y, scoring=self.scoring, cv=list(splits))
+                )
                 for m in self.models
             ]
             return self._finite(self._minus(found)), True
@@ -437,7 +454,7 @@ def _scores_of_parts(metric: RowMetric, y: AnyArray, values: AnyArray, bounds: I
     """The scores of consecutive parts of the rows."""
     of_rows = metric.linearised(y, values) if metric.is_mean else None
     if of_rows is not None:
-        return np.add.reduceat(of_rows(y, values), bounds[:-1]) / np.diff(bounds)  # type: ignore[no-any-return]
+        return np.add.reduceat(of_rows(y, values), bounds[:-1]) / np.diff(bounds)
     return np.array([metric.score(y[a:b], values[a:b]) for a, b in pairwise(bounds.tolist())])
 
 
@@ -493,6 +510,17 @@ def _halves(n: int, units: Index | None, codes: AnyArray | None, seed: int) -> t
     if codes is not None:
         order = order[np.argsort(codes[order], kind="stable")]
     return np.sort(order[0::2]), np.sort(order[1::2])
+
+
+def remarks_on(scores: ModelScores, found: Judged) -> tuple[str, ...]:
+    """What makes an interval doubtful, in sentences."""
+    said = [] if found.rows is None else [heavy_words(found.rows)]
+    if scores.divides_groups:
+        said.append(
+            "folds divide groups, so that models know rows of the groups that they are scored on; "
+            "pass cv as a number, or GroupKFold"
+        )
+    return tuple(filter(None, said))
 
 
 def heavy_words(rows: Array) -> str:

@@ -1,4 +1,4 @@
-"""What models of folds say of their test rows: by the engine, and by refits where nothing is faster.
+"""What models of folds say of their test rows: by the engine, or by refits.
 
 Unlike ``cross_val_predict`` this takes any splits: repeated ones, those of nested
 cross-validation, pairs of rows.
@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from everyfold._sklearn_private import safe_split
-from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Targets
+from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Splitter, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.kept_models import fit_to
@@ -71,7 +71,7 @@ def fold_responses(
     positive : label, optional
         The class whose values are returned if there are two; the second by default.
     groups : array, optional
-        Passed to ``fit`` of what has folds of its own.
+        Passed to ``fit`` of a search whose own folds need them.
 
     Returns
     -------
@@ -90,7 +90,8 @@ def fold_responses(
         )
     options = Options(error_score="raise", fallback="refit")
     wants = RequestedOutputs(labels_only=method == "predict", selects_by=None, refits=True)
-    metadata = parted(estimator, {} if groups is None else {"groups": groups})
+    needs_groups = groups is not None and takes_groups(getattr(estimator, "cv", None))
+    metadata = parted(estimator, {"groups": groups} if needs_groups else {})
     request = Request(estimator, [{}], X, y, list(splits), None, metadata, options, wants)
     bounds = np.cumsum([0, *(len(test) for _, test in splits)])
     rows = np.concatenate([test for _, test in splits])
@@ -103,6 +104,20 @@ def fold_responses(
         if is_first:
             values = 1.0 - values if method == "predict_proba" else -values
     return FoldResponses(rows, bounds, values, is_exact)
+
+
+def takes_groups(splitter: Splitter) -> bool:
+    """Whether a splitter needs groups: others ignore them with a warning.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GroupKFold
+    >>> takes_groups(GroupKFold(3)), takes_groups(3)
+    (True, False)
+    """
+    if not hasattr(splitter, "get_metadata_routing"):
+        return False
+    return splitter.get_metadata_routing().split.requests.get("groups") is True
 
 
 def _from_engine(request: Request, method: str) -> tuple[AnyArray, bool]:

@@ -173,7 +173,8 @@ def _of_numbers(metric: RowMetric, y: AnyArray, r: AnyArray) -> Rows | None:
     def rows(y: AnyArray, r: AnyArray) -> Array:
         flat = y.reshape(1, -1), r.reshape(1, -1)
         found = metric.function(*flat, multioutput="raw_values", **metric.params)
-        return np.asarray(found).reshape(len(y), -1).mean(axis=1)
+        means: Array = np.asarray(found).reshape(len(y), -1).mean(axis=1)
+        return means
 
     return rows
 
