@@ -81,7 +81,7 @@ def score_interval(
     Parameters
     ----------
     search_or_estimator : estimator or search
-        Any of scikit-learn's kind. A search is repeated on the training rows of every fold, so that
+        With scikit-learn's interface. A search is repeated on the training rows of every fold, so that
         the score is that of selecting and refitting; one that is fitted to the same rows and kept
         all held-out values (``MethodOptions(keeps="all")``) need not be.
     X, y
@@ -130,7 +130,7 @@ def score_interval(
     >>> X, y = load_diabetes(return_X_y=True)
     >>> found = score_interval(Ridge(alpha=0.1), X, y)
     >>> found.method, round(found.estimate, 2), found.low < 0.48 < found.high
-    ('nested', 0.48, True)
+    ('nested', 0.49, True)
     """
     check_level(level)
     if method not in METHODS:
