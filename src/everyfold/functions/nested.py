@@ -64,7 +64,7 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     request = request.indexed()
     outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
     inner = list(_inner(request, outer))
-    asked, _ = clone(search)._request(request.X, request.y, request.metadata.fit)
+    asked, *_ = clone(search)._request(request.X, request.y, request.metadata.fit)
     if asked.options.n_jobs is None:
         asked = replace(asked, options=replace(asked.options, n_jobs=request.options.n_jobs))
     _check(request, _reason_of_folds(inner, asked))
@@ -128,7 +128,7 @@ def _inner(request: Request, outer: Sequence[Split]) -> Iterator[_Inner]:
         search = clone(request.estimator)
         X, y = safe_split(search, request.X, request.y, train)
         params = check_method_params(request.X, params=request.metadata.fit, indices=train)
-        asked, _ = search._request(X, y, params)
+        asked, *_ = search._request(X, y, params)
         try:
             splits = [_rows(split, len(train)) for split in splits_of(asked.indexed())]
         except ValueError as error:  # the search of this fold fails, and error_score counts
@@ -192,7 +192,12 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     """The best candidate of every outer fold by its inner folds."""
     splits = [split for own in inner for split in own.splits]
     options = replace(
-        asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        fallback="refit",
     )
     wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
@@ -308,8 +313,14 @@ def _on_outer_folds(
 
 def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
     estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
-    options = replace(asked.options, asked="exact", n_confirm=0, preprocessing="per_fold")
-    options = replace(options, error_score=request.options.error_score)
+    options = replace(
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        error_score=request.options.error_score,
+    )
     wants = replace(request.wants, pools=False)
     scorer = _outer_scorer(request, asked, estimator)
     fit = Metadata(asked.metadata.fit)

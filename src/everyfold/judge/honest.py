@@ -277,7 +277,7 @@ def _outer(
 ) -> list[tuple[Index, Index]]:
     """The outer folds; refuses classes that some of them would lack."""
     if is_ours(search):
-        asked, _ = clone(search)._request(X, y, params)
+        asked, *_ = clone(search)._request(X, y, params)
     else:
         split = Metadata(split=search._get_routed_params_for_fit(params).splitter.split)
         asked = Request(search.estimator, [{}], X, y, search.cv, None, split)
