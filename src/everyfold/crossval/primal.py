@@ -22,7 +22,7 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold
-from everyfold.crossval.refit import FoldAnswer, FoldSolver
+from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
 from everyfold.folds import Folds
 from everyfold.linalg.blas import product
 from everyfold.linalg.preconditioner import (
@@ -34,7 +34,7 @@ from everyfold.linalg.symmetric import EPS
 from everyfold.losses import Loss
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
-from everyfold.solvers import Problem
+from everyfold.solvers import Problem, has_flat_intercept
 
 # The Newton decrement, relative to the norm of the model in the same metric, at which a fold is at
 # its minimum: values differ from those of the minimum by no more, relative to their size.
@@ -62,6 +62,10 @@ _OVERSHOOT, _HALVINGS = 0.1, 20
 # a step takes more for another model. Measured for 3000 to 5000 rows of 256 to 768 columns, and 5
 # to 35 models.
 _GRAM, _MORE = 0.04, 0.1
+
+# The curvature of rows where a loss with kinks has none, while a fold is far from its minimum: a
+# step to where rows have some is not endless then.
+_FLAT = 1e-2
 
 # A column whose spread is less than this share of its mean is constant.
 _CONSTANT = 1e-7
@@ -105,7 +109,13 @@ class AllFoldsPrimal(CrossValMethod):
                     values[j, slots, k] = batch.F[some.test_rows, owner]
                     errors[j, numbers] = np.maximum(errors[j, numbers], left)
         condition, is_exact = _precision(errors)
-        for j in range(len(ridges)):
+        for j, ridge in enumerate(ridges):
+            for i in np.flatnonzero(~(errors[j] <= _ROUGH)).tolist():
+                slots, fold = slice(folds.bounds[i], folds.bounds[i + 1]), folds[i]
+                part = operator.split(fold.train, fold.test)
+                own = Refit().solve([problem], part, [ridge], None)
+                values[j, slots], condition[j, i] = own.values[0], own.condition[0]
+                is_exact[j, i] = own.is_exact[0]
             unknown = np.full(len(folds), np.nan)
             yield OutOfFold(values[j], is_exact[j], unknown, condition[j])
 
@@ -140,8 +150,9 @@ class FoldPrimal(FoldSolver[None]):
                 errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
                 coef, intercept = columns.raw(batch.coef)
                 values[j, :, place] = (part.cross @ coef + intercept)[:, 0]
-        values[errors > _ROUGH] = np.nan
-        return FoldAnswer(values, *_precision(errors))
+        if (errors <= _ROUGH).all():
+            return FoldAnswer(values, *_precision(errors))
+        return Refit().solve(problems, part, ridges, None)
 
 
 def _from_strong(ridges: Sequence[float]) -> list[int]:
@@ -239,8 +250,12 @@ class _Margins:
     def slope(self, F: Array) -> Array:
         return self.weights * self.loss.slope(self.y, F)
 
-    def curvature(self, F: Array) -> Array:
-        return self.weights * self.loss.curvature(self.y, F)
+    def curvature(self, F: Array, least: Array) -> Array:
+        """The curvature of every row; a little of it where a loss with kinks has none."""
+        found = self.loss.curvature(self.y, F)
+        if self.loss.is_piecewise_quadratic and not self.loss.has_constant_curvature:
+            found = np.maximum(found, least)
+        return self.weights * found
 
 
 class _Batch:
@@ -264,7 +279,7 @@ class _Batch:
             own, curve = self._own(live), self.curve.among(live)
             F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
-            D = curve.curvature(F)
+            D = curve.curvature(F, np.minimum(errors[live], _FLAT))
             self.system.prepare(D)
             Z = self.system.solve(G)
             decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
@@ -283,8 +298,10 @@ class _Batch:
             share = np.repeat(self._share(curve, F, ahead, P * coef, P * step, step), curve.width)
             self.coef[:, own] = coef + share * step
             self.F[:, own] = F + share * ahead
-        is_rough = errors > _ROUGH
-        self.F[:, self._own(np.flatnonzero(is_rough))] = np.nan
+        loss = self.curve.loss
+        if self.columns.has_intercept and loss.is_piecewise_quadratic:
+            # Which of many intercepts is taken is for a fit of the fold alone to say.
+            errors[has_flat_intercept(loss, self.curve.y, self.F, self.curve.weights)] = np.inf
         return errors
 
     def _own(self, models: Index) -> Index:
