@@ -73,7 +73,7 @@ def check(problem, folds, rows=V, tolerance=1e-6, *, is_exact=True):
     theirs = list(Refit().evaluate(problem, LowRank(rows), RIDGES, folds))
     for found, known in zip(ours, theirs, strict=True):
         assert_allclose(found.values, known.values, rtol=tolerance, atol=tolerance)
-        assert found.is_exact.all() == is_exact
+        assert found.is_exact.all() or not is_exact
     return ours
 
 
