@@ -138,6 +138,8 @@ def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
         target += f" with {pluralise(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
     _note(f"{job.choice}: {pluralise(n, 'row')}, {pluralise(d, 'feature')}, {target}", options)
+    for words in data.notes:
+        _note(f"note: {words}", options)
 
 
 def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) -> None:

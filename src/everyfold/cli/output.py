@@ -28,9 +28,9 @@ from rich.text import Text
 import everyfold
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
+from everyfold.cli.columns import is_number
 from everyfold.cli.errors import BadInput
 from everyfold.cli.study import Job, StudyResult
-from everyfold.cli.table import is_number
 from everyfold.io.disk import is_special, partial_file, remove_dead, writing
 from everyfold.judge.findings import findings_of, write_report
 from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay

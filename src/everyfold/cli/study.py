@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from rich import progress
@@ -38,6 +38,7 @@ from sklearn.model_selection import (
 from everyfold._progress import warn
 from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
+from everyfold.cli.columns import Column, Encoding
 from everyfold.cli.errors import BadInput, CommandFailure, choose, naming, say
 from everyfold.cli.folders import is_folder, read_folder
 from everyfold.cli.models import (
@@ -51,7 +52,7 @@ from everyfold.cli.models import (
 )
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.table import Column, Roles, TableData
+from everyfold.cli.table import Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
@@ -66,6 +67,9 @@ MOST_ROUNDS = 4
 # Folds of the held-out rows that probabilities and intervals come from, as in scikit-learn's
 # CalibratedClassifierCV.
 FOLDS = 5
+
+
+Record = TypeVar("Record", Roles, Encoding)
 
 
 class _Search(FastGridSearchCV):
@@ -182,12 +186,16 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
         return read_folder(options)
     content = read_file(options.data, options.header)
     with naming(options.data):
-        known = {item.name: getattr(options, item.name) for item in fields(Roles)}
-        data = content.training(Roles(**known), may_miss=options.impute is not None)
+        data = content.training(_options_of(Roles, options), _options_of(Encoding, options))
         task, data = decide_task(options.model, options.task, data)
     _check_extras(options, task, data)
-    rows = options.standardise, options.impute
-    return data, ChosenModel(options.model, options.kernel, task, *rows)
+    prepared = options.standardise, options.impute, data.layout.kinds
+    return data, ChosenModel(options.model, options.kernel, task, *prepared)
+
+
+def _options_of(kind: type[Record], options: ModelOptions) -> Record:
+    """A record whose fields are options."""
+    return kind(**{item.name: getattr(options, item.name) for item in fields(kind)})
 
 
 def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
