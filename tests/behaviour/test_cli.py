@@ -586,7 +586,10 @@ BAD_FILES = {
     "quote.csv": (b'a,b,y\n1,2,0\n1,"2"x,1\n', "line 3 is malformed"),
     "latin.csv": ("a,b,y\n1,2,caf\u00e9\n".encode("latin1"), "line 2 is not UTF-8"),
     "zero.csv": (b"a,b\0,y\n1,2,0\n", "not a text file"),
-    "word.csv": (b"a,b,y\n1,2,0\n3,oak,1\n", "column 'b' is not numeric (it has 'oak' in row 2)"),
+    "word.csv": (
+        b"a,b,y\n1,2,0\n3,oak,1\n4,5,0\n6,7,1\n",
+        "column 'b' has 3 numbers of 4, but 'oak' in row 2",
+    ),
     "nan.csv": (b"a,b,y\n1,,0\n3,NaN,1\n4,5,1\n", "column 'b' has 2 missing cells"),
     "inf.csv": (b"a,b,y\n1,inf,0\n3,4,1\n", "column 'b' has 1 infinite"),
     "label.csv": (b"a,b,y\n1,2,x\n3,4,\n", "the target, column 'y', has 1 missing"),

@@ -6,7 +6,6 @@ such columns can be listed at once. ``encoder`` makes the step of a Pipeline tha
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias

@@ -120,12 +120,12 @@ def _refuse(options: ModelOptions) -> None:
     asked |= {name: getattr(options, name) for name in ("one_hot", "ordinal", "dates", "proba")}
     if options.header is False:
         raise BadInput(f"--no-header: files of {options.data} must begin with names; add them")
-    for name in (name for name, value in asked.items() if value):
+    for name in (name.replace("_", "-") for name, value in asked.items() if value):
         instead = "leave it out, or give one file"
         if name == "groups":  # without it scores promise too much
             instead = "give one file, or in Python FolderRows(..., fold=COLUMN) with whole groups"
         raise BadInput(
-            f"--{name.replace('_', '-')} needs all rows at once, and those of {options.data} are read in blocks; "
+            f"--{name} needs all rows at once, and those of {options.data} are read in blocks; "
             f"{instead}"
         )
     if options.model not in ("ridge", "lssvm"):

@@ -82,6 +82,7 @@ TRUSTED = [
 
 # Attributes by the sign that every fit gives them.
 _POSITIVE = {"C", "gamma", "_gamma", "h", "scale_", "tol", "degree", "n_features_in_"}
+_MAY_BE_NAN = {"missing_values", "encoded_missing_value"}
 _NOT_NEGATIVE = {"alpha", "epsilon", "var_", "conformity_scores_", "_fold_of", "_n_support"}
 
 
@@ -284,7 +285,7 @@ def _check_numbers(name: str, value: Any) -> None:
             return
     elif not isinstance(value, int | float | np.number):
         return
-    if not np.all(np.isfinite(value)) and not name.endswith("missing_value") and name != "missing_values":
+    if not np.all(np.isfinite(value)) and name not in _MAY_BE_NAN:
         raise ValueError("has a number that is NaN or infinite")
     if name in _POSITIVE and not np.all(value > 0):
         raise ValueError("has a number that is not positive")

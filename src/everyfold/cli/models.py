@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold._typing import Estimator, Matrix, Params
-from everyfold.cli.columns import Column, Kind, bad_cell, encoder, is_text
+from everyfold.cli.columns import Kind, bad_cell, encoder, is_text
 from everyfold.cli.errors import BadInput, choose, nearest
 from everyfold.cli.table import TableData
 from everyfold.estimators import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
@@ -110,11 +110,15 @@ class ChosenModel:
             return _OWN[self.model](kernel=self.kernel)
         if self.task == "classification":
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
-        is_low_rank = self.operator.partition(":")[0] in OF_LOW_RANK
-        if self.model == "ridge" and (is_low_rank or self.in_blocks):
+        if self.model == "ridge" and (self.is_low_rank or self.in_blocks):
             # Predicts by its operator, and takes rows that are read in blocks.
             return LSSVR(kernel=self.kernel, fit_intercept=False)
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the kernel matrix is one of low rank, which the model is of, too."""
+        return self.operator.partition(":")[0] in OF_LOW_RANK
 
     def pipeline(self, X: Matrix) -> Estimator:
         """The estimator for these rows, after the steps that were asked for."""
@@ -168,7 +172,9 @@ def decide_task(model: str, task: str, data: TableData) -> tuple[Task, TableData
     is_regression = known == "regression"
     bad = bad_cell(y, len(y) if is_regression else None) if has_words else None
     if bad is not None and task != "classification":
-        advice = "or leave the row out" + ("" if is_regression else "; --task classification for labels")
+        advice = "or leave the row out" + (
+            "" if is_regression else "; --task classification for labels"
+        )
         raise BadInput(f"{target} has {bad.words}; {bad.remedy} {advice}")
     if is_regression or (known == "auto" and is_quantity):
         if has_words:

@@ -39,7 +39,7 @@ from everyfold._progress import warn
 from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.cli.columns import Column, Encoding
-from everyfold.cli.errors import BadInput, CommandFailure, choose, naming, say
+from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
 from everyfold.cli.models import (
     OF_LOW_RANK,
@@ -119,7 +119,7 @@ class Job:
             plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
             return plan
         except (ValueError, TypeError) as error:
-            raise BadInput(str(error)) from error
+            raise BadInput(in_options(str(error))) from error
 
     def fitted(self, params: Params) -> Estimator:
         """The estimator with these parameters, fitted on all rows."""
@@ -267,6 +267,11 @@ def read_job(options: SearchOptions) -> Job:
 # bootstraps take as long as there are rows.
 MOST_KEPT = 5000
 
+# Scorers of numbers: scikit-learn does not say which they are, and scores labels 0 and 1 by them.
+_OF_NUMBERS = re.compile(
+    r"r2$|explained_variance|(neg_)?max_error|neg_(mean|median|root)_|d2_(absolute|pinball|tweedie)"
+)
+
 _FOLDS = re.compile(
     r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
 )
@@ -354,6 +359,10 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
 
 def _check_scoring(name: str, task: str, y: Column) -> None:
     """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
+    is_of_numbers = _OF_NUMBERS.match(name) is not None
+    if is_of_numbers and task == "classification":
+        instead = "accuracy, balanced_accuracy or another scorer of labels"
+        raise BadInput(f"--scoring {name} is for numbers, and the target has labels; use {instead}")
     # A scorer that cannot score a constant prediction cannot score any: the search would fail after
     # all its work.
     guess = (DummyClassifier if task == "classification" else DummyRegressor)()
@@ -363,7 +372,12 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
             warnings.simplefilter("ignore")
             get_scorer(name)(guess.fit(rows, y), rows, y)
     except (ValueError, TypeError, AttributeError) as error:
-        why = f"cannot be used with this target, for {task}: {error}"
+        if task == "regression" and not is_of_numbers:
+            words = "is for labels, and the target has numbers; use r2 or neg_mean_absolute_error"
+            raise BadInput(f"--scoring {name} {words}") from error
+        others = [f"{name}_{kind}" for kind in ("ovr", "macro")]
+        remedy = "".join(f"; use {other}" for other in others if other in get_scorer_names())
+        why = f"cannot be used with this target, for {task}: {error}{remedy}"
         raise BadInput(f"--scoring {name} {why}") from error
 
 
@@ -435,7 +449,7 @@ def _splitter(options: SearchOptions, choice: ChosenModel, data: TableData) -> S
         grouped = StratifiedGroupKFold if has_labels else GroupKFold
         return grouped(count, shuffle=True, **shuffled)
     if kind == "group":
-        raise BadInput(f"{asked} needs --groups COLUMN, which rows belong together")
+        raise BadInput(f"{asked} needs --groups COLUMN, the column of the groups")
     if kind == "loo":
         return LeaveOneOut()
     largest, what = len(data.y) - (kind == "time"), "rows"
@@ -609,12 +623,12 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     try:
         search.fit(*job.rows, **job.metadata)
     except CheckpointError as error:
-        raise BadInput(str(error).replace("checkpoint=", "--journal ", 1)) from error
+        raise BadInput(in_options(str(error))) from error
     except (ValueError, TypeError) as error:
         # Before there was anything to show, it is an option or the data that is wrong.
         if hasattr(search, "shown"):
             raise
-        raise BadInput(str(error)) from error
+        raise BadInput(in_options(str(error))) from error
     finally:
         # An interrupted search has what it had finished.
         if hasattr(search, "cv_results_"):

@@ -171,7 +171,8 @@ class InputTable:
 
     def _kinds(self, positions: Sequence[int], encoding: Encoding) -> tuple[Kind, ...]:
         """What the features are; all that cannot be used are named at once."""
-        wanted = {i: ONE_HOT for i in self._named("--one-hot", encoding.one_hot, positions)}
+        wanted: dict[int, Kind] = {}
+        wanted |= dict.fromkeys(self._named("--one-hot", encoding.one_hot, positions), ONE_HOT)
         for text in encoding.ordinal:
             name, _, order = text.partition("=")
             (i,) = self._named("--ordinal", [name], positions)
@@ -295,7 +296,9 @@ class InputTable:
     def _matrix(self, positions: Sequence[int], layout: Layout) -> AnyArray:
         """The features as a model takes them: numbers, or objects if some of them are words."""
         kinds = layout.kinds or (NUMBER,) * len(positions)
-        features = [self._feature(i, kind, layout) for i, kind in zip(positions, kinds, strict=True)]
+        features = [
+            self._feature(i, kind, layout) for i, kind in zip(positions, kinds, strict=True)
+        ]
         return np.column_stack(features)
 
     def _feature(self, i: int, kind: Kind, layout: Layout) -> Column:
@@ -311,9 +314,11 @@ class InputTable:
             return found
         unknown = np.isin(column, ("", *kind), invert=True) if isinstance(kind, tuple) else ()
         for row in np.flatnonzero(unknown)[:1]:
-            order = " < ".join(kind)
-            raise BadInput(f"{called} has {str(column[row])!r} in row {row + 1}, not one of {order}")
-        return np.where(column == "", None, column.astype(object))
+            cell, order = f"{str(column[row])!r} in row {row + 1}", " < ".join(kind)
+            raise BadInput(f"{called} has {cell}, not one of {order}")
+        words = column.astype(object)
+        words[column == ""] = None
+        return words
 
 
 def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
@@ -371,9 +376,9 @@ class InputMatrix:
     def training(self, roles: Roles, encoding: Encoding) -> TableData:
         """Features and target."""
         given = {**vars(roles), **vars(encoding), "impute": None}
-        for option in (option for option, value in given.items() if value):
+        for option in (name.replace("_", "-") for name, value in given.items() if value):
             raise BadInput(
-                f"--{option.replace('_', '-')} does not apply: this kind of file has a fixed target and no other "
+                f"--{option} does not apply: this kind of file has a fixed target and no other "
                 "columns; use a table (CSV, Parquet)"
             )
         if self.y is None:
