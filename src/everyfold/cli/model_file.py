@@ -172,7 +172,7 @@ def load(path: Path) -> SavedModel:
         except BadInput:
             raise
         except Exception as error:  # whatever a damaged file leads to, and types without trust
-            words = f"this is not a model file of everyfold, or damaged ({error!r})"
+            words = f"this is not a model file of everyfold, or damaged ({error})"
             raise BadInput(words) from error
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise BadInput("this is not a model file of everyfold")
@@ -202,7 +202,9 @@ def _build(record: Params) -> SavedModel:
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # whatever a fit would not leave behind leads to
-        raise BadInput(f"the model file is damaged ({error!r}); fit it again") from error
+        raise BadInput(
+            f"the model file is damaged ({type(error).__name__}: {error}); fit it again"
+        ) from error
 
 
 def _try_out(model: SavedModel) -> None:

@@ -375,9 +375,13 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
         if task == "regression" and not is_of_numbers:
             words = "is for labels, and the target has numbers; use r2 or neg_mean_absolute_error"
             raise BadInput(f"--scoring {name} {words}") from error
-        others = [f"{name}_{kind}" for kind in ("ovr", "macro")]
-        remedy = "".join(f"; use {other}" for other in others if other in get_scorer_names())
-        why = f"cannot be used with this target, for {task}: {error}{remedy}"
+        for other in (f"{name}_{kind}" for kind in ("ovr", "macro")):
+            if other in get_scorer_names():
+                labels = ", ".join(map(str, np.unique(y)[:5]))
+                raise BadInput(
+                    f"--scoring {name} is not for labels {labels}; use {other}"
+                ) from error
+        why = f"cannot be used with this target, for {task}: {error}"
         raise BadInput(f"--scoring {name} {why}") from error
 
 

@@ -192,6 +192,8 @@ class InputTable:
                 kinds.append(found)
         if faults:
             raise BadInput(". ".join(f"{_listed(w)}; {remedy}" for remedy, w in faults.items()))
+        if encoding.dates is not None and DATE not in kinds:
+            raise BadInput(f"--dates {encoding.dates}: no column has dates; leave it out")
         return tuple(kinds)
 
     def _named(self, option: str, names: Sequence[str], features: Sequence[int]) -> list[int]:
