@@ -419,7 +419,7 @@ CHANGES = {
         *(_set(x, "encoder", "n_features_in_") for x in (-1, 3, 10**9, "4")),
         *(_set(x, "one_hot", "categories_") for x in ([], [np.array(["no"], dtype=object)], None)),
         _set(lambda old, rng: [np.append(old[0], "x")], "one_hot", "categories_"),
-        *(_set(x, "one_hot", "handle_unknown") for x in ("error", 5)),
+        _set("error", "one_hot", "handle_unknown"),
         *(_set(how, "scaler", name) for how in (_longer, _shorter) for name in ("mean_", "scale_")),
         *(_set(_one(x), "scaler", "mean_") for x in NOT_FINITE),
         *(_set(how, "ridge", name) for how in (_longer, _shorter)

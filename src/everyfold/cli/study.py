@@ -378,9 +378,8 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
         for other in (f"{name}_{kind}" for kind in ("ovr", "macro")):
             if other in get_scorer_names():
                 labels = ", ".join(map(str, np.unique(y)[:5]))
-                raise BadInput(
-                    f"--scoring {name} is not for labels {labels}; use {other}"
-                ) from error
+                words = f"is not for labels {labels}; use {other}"
+                raise BadInput(f"--scoring {name} {words}") from error
         why = f"cannot be used with this target, for {task}: {error}"
         raise BadInput(f"--scoring {name} {why}") from error
 
