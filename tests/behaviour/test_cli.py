@@ -635,7 +635,7 @@ BAD_OPTIONS = [
     (["--grid", "C=lgspace(1,2,3)"], "'lgspace' is not one of logspace"),
     (["--scoring", "acuracy"], "did you mean 'accuracy'?"),
     (["--order", "first"], "--order 'first' is not auto"),
-    (["--order", "1"], "preprocessing='once'"),
+    (["--order", "1"], "use --preprocessing once or --order auto"),
     (["--cv", "1"], "--cv '1' is not a number of folds from 2 on"),
     (["--cv", "40"], "there are only 25 rows in the largest class"),
     (["--target", "specie"], "did you mean 'species'?"),

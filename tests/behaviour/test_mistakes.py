@@ -31,7 +31,7 @@ TABLE = pd.DataFrame(X, columns=["age", "weight", "height"]).assign(
 )
 GOOD = TABLE.drop(columns=["colour", "born", "patient"])
 
-# -- the shell ---------------------------------------------------------------------------------------
+# -- the shell ------------------------------------------------------------------------------------
 
 SVM = ("search", "good.csv", "-m", "svc")
 ALL = ("search", "all.csv", "-m", "svc")
