@@ -231,6 +231,7 @@ class TestLeavingOutRows:
     def test_refits_never_take_less_than_those_that_start_from_all_rows(self, monkeypatch):
         monkeypatch.setattr("everyfold.engine.planning.refit_costs.fit_seconds", lambda *_: 0.0)
         monkeypatch.setattr("everyfold.engine.planning.refit_costs.LEAST", 0.0)
+        monkeypatch.setattr("everyfold.engine.planning.refit_costs.CALLS", 0.0)
         assert not self.plan(SVC(kernel="linear", C=10.0), self.mixed).plain
         assert self.plan(KernelRidge(kernel="rbf"), self.mixed).plain
 

@@ -45,6 +45,7 @@ WORDS = "refits of the estimator itself, the cheapest here"
 def cheap(monkeypatch):
     """Refits that seem to cost nothing."""
     monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "CALLS", 0.0)
     monkeypatch.setattr(plainfits, "fit_seconds", lambda *_: 0.0)
 
 
@@ -147,6 +148,7 @@ def test_a_grid_of_two_estimators_is_refitted_in_part(monkeypatch):
         return 0.0 if isinstance(estimator, RidgeClassifier) else np.inf
 
     monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "CALLS", 0.0)
     monkeypatch.setattr(plainfits, "fit_seconds", seconds)
     model = Pipeline([("scale", StandardScaler()), ("model", SVC())])
     grid = {"model": [SVC(C=0.1), RidgeClassifier(), SVC()]}
@@ -277,6 +279,7 @@ def test_a_curve_of_two_estimators_is_refitted_in_part(monkeypatch):
         return 0.0 if isinstance(estimator, RidgeClassifier) else np.inf
 
     monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "CALLS", 0.0)
     monkeypatch.setattr(plainfits, "fit_seconds", seconds)
     model = Pipeline([("scale", StandardScaler()), ("model", SVC())])
     options = {"param_name": "model", "param_range": [SVC(C=0.1), RidgeClassifier()], "cv": 4}
