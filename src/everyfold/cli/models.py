@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold._typing import Estimator, Matrix, Params
-from everyfold.cli.columns import Kind, bad_cell, encoder, is_text
+from everyfold.cli.encoding import Kind, bad_cell, encoder, is_text
 from everyfold.cli.errors import BadInput, choose, nearest
 from everyfold.cli.table import TableData
 from everyfold.estimators import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR

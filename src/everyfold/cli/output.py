@@ -28,7 +28,7 @@ from rich.text import Text
 import everyfold
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
-from everyfold.cli.columns import is_number
+from everyfold.cli.encoding import is_number
 from everyfold.cli.errors import BadInput, in_options
 from everyfold.cli.study import Job, StudyResult
 from everyfold.engine.planning.costs import first_use

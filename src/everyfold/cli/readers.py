@@ -32,7 +32,7 @@ from pyarrow.parquet import ParquetFile, read_table
 from sklearn.datasets import load_svmlight_file
 
 from everyfold._typing import AnyArray, Params
-from everyfold.cli.columns import Column, is_number, is_text
+from everyfold.cli.encoding import Column, is_number, is_text
 from everyfold.cli.errors import BadInput, naming
 from everyfold.cli.table import InputMatrix, InputTable
 from everyfold.io.blocks import StreamError

@@ -38,7 +38,7 @@ from sklearn.model_selection import (
 from everyfold._progress import warn
 from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
-from everyfold.cli.columns import Column, Encoding
+from everyfold.cli.encoding import Column, Encoding
 from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
 from everyfold.cli.models import (

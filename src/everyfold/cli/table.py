@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from everyfold._progress import warn
 from everyfold._typing import AnyArray, Matrix, Params
-from everyfold.cli.columns import (
+from everyfold.cli.encoding import (
     DATE,
     NUMBER,
     ONE_HOT,
