@@ -28,7 +28,7 @@ from everyfold.linalg.blas import product
 from everyfold.linalg.preconditioner import (
     DiagonalPreconditioner,
     GramPreconditioner,
-    Preconditioner,
+    TallPreconditioner,
 )
 from everyfold.linalg.symmetric import EPS
 from everyfold.losses import Loss
@@ -102,7 +102,7 @@ class AllFoldsPrimal(CrossValMethod):
             owner = np.repeat(np.arange(len(some)), np.diff(some.bounds))
             weights, counts = _weights(problem, some)
             for k in range(q):
-                batch = _Batch(columns, _Margins(problem.loss, problem.y[:, [k]], weights))
+                batch = _FoldModels(columns, _Margins(problem.loss, problem.y[:, [k]], weights))
                 for j in _from_strong(ridges):
                     rho = [problem.rho(ridges[j], int(count)) for count in counts]
                     left = batch.minimise(np.array(rho))
@@ -144,7 +144,9 @@ class FoldPrimal(FoldSolver[None]):
         values = np.empty((len(ridges), len(part.test), len(targets)))
         errors = np.zeros(len(ridges))
         for place, (problem, k) in enumerate(targets):
-            batch = _Batch(columns, _Margins(problem.loss, problem.y[:, [k]], problem.w[:, None]))
+            batch = _FoldModels(
+                columns, _Margins(problem.loss, problem.y[:, [k]], problem.w[:, None])
+            )
             for j in _from_strong(ridges):
                 rho = problem.rho(ridges[j], problem.n_counted)
                 errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
@@ -258,7 +260,7 @@ class _Margins:
         return self.weights * found
 
 
-class _Batch:
+class _FoldModels:
     """Newton's method for the models of some folds, all at once, from ridge to ridge."""
 
     def __init__(self, columns: _Columns, curve: _Margins) -> None:
@@ -385,7 +387,7 @@ class _System:
         c = columns.A.shape[1]
         self.price = width * _GRAM * c / (1.0 + _MORE * width * t)
         """Of a Gram matrix, in steps of conjugate gradients."""
-        self.parts: list[Preconditioner] = []
+        self.parts: list[TallPreconditioner] = []
         self.rate, self.spent, self.is_fresh = 1.0, 0.0, False
         self.grams = 0
 

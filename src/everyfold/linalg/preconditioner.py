@@ -18,7 +18,7 @@ _LIFT = 1e-6
 _BLOCK = 8_000_000
 
 
-class Preconditioner(ABC):
+class TallPreconditioner(ABC):
     r"""Nearly the inverse of :math:`A^\top D A + P` for a diagonal P that may change."""
 
     @abstractmethod
@@ -30,7 +30,7 @@ class Preconditioner(ABC):
         """The inverse times B, (c, k)."""
 
 
-class GramPreconditioner(Preconditioner):
+class GramPreconditioner(TallPreconditioner):
     """From the Gram matrix.
 
     **Cost** n c² flops in single precision, and c³/3 for every other P.
@@ -68,7 +68,7 @@ class GramPreconditioner(Preconditioner):
         return solved
 
 
-class DiagonalPreconditioner(Preconditioner):
+class DiagonalPreconditioner(TallPreconditioner):
     """The same of the diagonal alone: 2 n c flops."""
 
     def __init__(self, A: Array, D: Array) -> None:
