@@ -71,7 +71,7 @@ def main() -> None:
     n = options.rows
     X_all, y_all = make_friedman1(n + EVALUATION, 10, noise=1.0, random_state=0)
     y_all -= y_all.mean()
-    X, y, everything = X_all[:n], y_all[:n], np.arange(n)
+    X, everything = X_all[:n], np.arange(n)
     some = np.random.default_rng(0).choice(n, options.sample, replace=False)
     print(
         f"all single deletions of {n} rows, {options.threads} BLAS threads; {platform.machine()}, "

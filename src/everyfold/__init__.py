@@ -29,6 +29,7 @@ from everyfold.judge import (
     RebalancedLeaveOneOut,
     compare,
     influence,
+    score_interval,
 )
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
@@ -36,6 +37,7 @@ from everyfold.search.calibration import FastCalibratedClassifierCV
 
 if TYPE_CHECKING:
     from everyfold.gradient.gradient_search import FastGradientSearchCV
+    from everyfold.kernel_ridge.kernel_ridge_cv import KernelRidgeClassifierCV, KernelRidgeCV
     from everyfold.papers import Circulant, choose_granularity, granularity_bound
     from everyfold.plotting import (
         CVCurveDisplay,
@@ -66,6 +68,8 @@ __all__ = [
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
+    "KernelRidgeCV",
+    "KernelRidgeClassifierCV",
     "LeavePairOut",
     "Nystrom",
     "OutOfFoldDisplay",
@@ -85,6 +89,7 @@ __all__ = [
     "influence",
     "learning_curve",
     "permutation_test_score",
+    "score_interval",
     "validation_curve",
 ]
 __version__ = "0.2.0"
@@ -92,6 +97,9 @@ __version__ = "0.2.0"
 # Where the names are that are imported on their first use, the same as for type checkers above.
 _LAZY = {
     "FastGradientSearchCV": "everyfold.gradient.gradient_search",
+    **dict.fromkeys(
+        ("KernelRidgeCV", "KernelRidgeClassifierCV"), "everyfold.kernel_ridge.kernel_ridge_cv"
+    ),
     **dict.fromkeys(("Circulant", "choose_granularity", "granularity_bound"), "everyfold.papers"),
     **{name: "everyfold.plotting" for name in __all__ if name.endswith("Display")},
 }

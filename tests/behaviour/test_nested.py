@@ -114,6 +114,7 @@ def test_candidates_that_are_better_refitted_leave_the_others_their_shared_work(
 ):
     X, y = labels
     monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    monkeypatch.setattr(plainfits, "CALLS", 0.0)
     monkeypatch.setattr(
         plainfits,
         "fit_seconds",

@@ -23,6 +23,7 @@ from everyfold.crossval.svm_loo import (
     FLAT,
     NOISY,
     ROUNDING,
+    are_close,
     check_fits,
     finer,
     hold_out_by_refits,
@@ -91,7 +92,7 @@ class FoldPaths(FoldSolver[_Shared]):
 
     Training sets of a kernel of all rows are solved on that kernel, in which held-out rows have a
     bound of 0; their decision values come along. A pair of classes is solved on its own rows. Where
-    held-out values differ by less than a hundred tolerances, they are solved finer, so that they do
+    held-out values differ by few tolerances, they are solved finer, so that they do
     not depend on where the solver started. Where no support vector is free, so that the intercept
     may be any point of an interval, where most held-out values are within the tolerance of 0, and
     where the kernel is not positive semi-definite, libsvm itself fits the training set.
@@ -351,7 +352,7 @@ class FoldPaths(FoldSolver[_Shared]):
 
         ``values`` has an axis more than ``spread``, the last, of test rows.
         """
-        is_close: Mask = spread < FLAT * self.tol
+        is_close = are_close(problem, spread, self.tol)
         if self.coarse is not None or not is_close.any():
             return np.empty((0, spread.ndim), dtype=np.intp)
         if self.reads_signs and problem.loss.is_margin:

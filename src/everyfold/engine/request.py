@@ -109,12 +109,13 @@ def refuse_combinations(facts: Params) -> None:
 class Options:
     """What a search asks for besides the grid, checked.
 
-    ``asked`` is an order, or a number of folds and an order for them. ``repeats`` says how many
+    ``order`` says how far the influence series of a fold goes, or whether to refit, and
+    ``granularity`` what it was chosen together with a number of folds by. ``repeats`` says how many
     searches like this one are asked for together, one for each outer fold: what all of them cost
     decides whether they begin at low rank.
     """
 
-    asked: Order | FoldsAndOrder = "auto"
+    order: Order = "auto"
     operator: OperatorChoice = "auto"
     ridge_scaling: RidgeScaling = "sum"
     n_confirm: int | Literal["auto"] = "auto"
@@ -126,6 +127,7 @@ class Options:
     fallback: Fallback = "warn"
     repeats: int = 1
     near_identity: float = NEAR_IDENTITY
+    granularity: FoldsAndOrder | None = None
 
     @classmethod
     def of_method(
@@ -142,24 +144,26 @@ class Options:
         """
         how = MethodOptions.of(method)
         is_auto = isinstance(operator, str) and operator == "auto"
+        granularity = how.order if isinstance(how.order, FoldsAndOrder) else None
         if not has_search and how.criterion is not None:
             raise ValueError(
                 f"method={method!r} has no folds and compares candidates of a search; use "
                 "FastGridSearchCV"
             )
         return cls(
-            asked=how.order,
+            order=how.order if granularity is None else granularity.order,  # type: ignore[arg-type]
             operator=how.operator if is_auto else operator,
             ridge_scaling=how.ridge_scaling,
             n_confirm=how.n_confirm if has_search else 0,
             criterion=how.criterion,
             fallback=how.fallback,
             near_identity=how.near_identity,
+            granularity=granularity,
             **others,
         )
 
     def __post_init__(self) -> None:
-        order = self.order
+        order, k = self.order, self.n_confirm
         if order not in ("auto", "exact", "screen") and not _is_order(order):
             raise ValueError(
                 f"order={order!r} is not known; use 'auto', 'exact', 'screen', inf, a positive "
@@ -188,28 +192,11 @@ class Options:
                 f"near_identity={self.near_identity!r} is not allowed; use a kernel value between "
                 "0 (no candidate is excluded) and 1, such as 1.5e-8"
             )
-        self._check_confirm()
-        refuse_combinations(self.facts)
-
-    @property
-    def order(self) -> Order:
-        """How far the influence series of a fold goes, or whether to refit."""
-        return self.asked.order if isinstance(self.asked, FoldsAndOrder) else self.asked
-
-    def check_folds(self, count: int, cv: Splitter) -> None:
-        """Raise if an order was chosen for another number of folds."""
-        if isinstance(self.asked, FoldsAndOrder) and count != self.asked.folds:
-            raise ValueError(
-                f"cv={cv!r} has {count} folds, but order={self.asked} is for {self.asked.folds}; "
-                f"leave cv out, or pass order={self.asked.order}"
-            )
-
-    def _check_confirm(self) -> None:
-        k = self.n_confirm
         if k != "auto" and not (isinstance(k, Integral) and int(k) >= 0):
             raise ValueError(
                 f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
             )
+        refuse_combinations(self.facts)
 
     @cached_property
     def closed(self) -> Closed | None:
@@ -269,13 +256,23 @@ class Options:
             return False
         return operator.is_approximate and operator.to_fit() is operator
 
-    def hand_on(self, estimator: Estimator) -> None:
-        """Give the winner the operator that it was scored with, where it has a place for one."""
-        if self.is_of_low_rank and hasattr(estimator, "operator"):
-            estimator.set_params(operator=self.operator)
+    def hand_on(self, final: Estimator, n_rows: int | None) -> None:
+        """Give the winner the operator and the seed that it was scored with.
+
+        Most estimators have no place for one. ``n_rows`` is None for rows that never fit in memory.
+        """
+        if not hasattr(final, "operator"):
+            return
+        if self.is_of_low_rank:
+            final.set_params(operator=self.operator)
+        self.seeds.plant_where_drawn(final, n_rows)
 
     def apply(self, model: Model) -> Model:
-        """The model with what the search asks for."""
+        """The model with what the search asks for, which is mostly nothing."""
+        is_usual = self.random_state is None and self.ridge_scaling == "sum"
+        is_usual = is_usual and self.operator == "auto"
+        if is_usual and not isinstance(model.operator, Structure):
+            return model
         operator = self.seeds.plant(model.operator if self.operator == "auto" else self.operator)
         return replace(
             model, operator=operator, ridge_scaling=self.ridge_scaling, seed=self.seeds.own
@@ -392,14 +389,17 @@ class Request:
     orders: Sequence[Index] = ()
     cvs: Sequence[Splitter] = ()
     verbose: int = 0
+    is_source: bool = field(default=False, init=False)
+    """Whether rows come in blocks, with their targets."""
 
     def __post_init__(self) -> None:
-        asked = self.options.asked
-        if self.cv is None and isinstance(asked, FoldsAndOrder):
-            object.__setattr__(self, "cv", asked.folds)
+        granularity, given = self.options.granularity, self.metadata
+        if self.cv is None and granularity is not None:
+            object.__setattr__(self, "cv", granularity.folds)
         if isinstance(self.cv, Iterator):  # read more than once
             object.__setattr__(self, "cv", list(self.cv))
-        if not self.is_source:
+        object.__setattr__(self, "is_source", isinstance(self.X, RowSource))
+        if (given.fit or given.split or given.score) and not self.is_source:
             object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
 
     def check_combinations(self) -> None:
@@ -425,10 +425,14 @@ class Request:
             error.add_note("pooled=True needs held-out values, so that refitting is not possible")
             raise error
 
-    @property
-    def is_source(self) -> bool:
-        """Whether rows come in blocks, with their targets."""
-        return isinstance(self.X, RowSource)
+    def check_folds(self, count: int) -> None:
+        """Raise if an order was chosen for another number of folds."""
+        asked = self.options.granularity
+        if asked is not None and count != asked.folds:
+            raise ValueError(
+                f"cv={self.cv!r} has {count} folds, but order={asked} is for {asked.folds}; "
+                f"leave cv out, or pass order={asked.order}"
+            )
 
     def indexed(self) -> Request:
         """The same with X, y and metadata as things whose rows can be taken; a source as it is."""

@@ -64,7 +64,7 @@ def nest(request: Request) -> tuple[Data, Outcome]:
     request = request.indexed()
     outer = [_rows(split, num_samples(request.X)) for split in splits_of(request)]
     inner = list(_inner(request, outer))
-    asked, _ = clone(search)._request(request.X, request.y, request.metadata.fit)
+    asked, *_ = clone(search)._request(request.X, request.y, request.metadata.fit)
     if asked.options.n_jobs is None:
         asked = replace(asked, options=replace(asked.options, n_jobs=request.options.n_jobs))
     _check(request, _reason_of_folds(inner, asked))
@@ -128,7 +128,7 @@ def _inner(request: Request, outer: Sequence[Split]) -> Iterator[_Inner]:
         search = clone(request.estimator)
         X, y = safe_split(search, request.X, request.y, train)
         params = check_method_params(request.X, params=request.metadata.fit, indices=train)
-        asked, _ = search._request(X, y, params)
+        asked, *_ = search._request(X, y, params)
         try:
             splits = [_rows(split, len(train)) for split in splits_of(asked.indexed())]
         except ValueError as error:  # the search of this fold fails, and error_score counts
@@ -192,7 +192,12 @@ def _winners(request: Request, asked: Request, inner: Sequence[_Inner]) -> list[
     """The best candidate of every outer fold by its inner folds."""
     splits = [split for own in inner for split in own.splits]
     options = replace(
-        asked.options, asked="exact", n_confirm=0, preprocessing="per_fold", fallback="refit"
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        fallback="refit",
     )
     wants = RequestedOutputs(mean_scores=False, pools=False, selects_by=None, refits=True)
     metadata = Metadata(asked.metadata.fit, score=asked.metadata.score)
@@ -300,7 +305,7 @@ def _on_outer_folds(
             _check(request, str(error))
         ((outcome,),) = execute(made, data, own.options.n_jobs)
         _check(request, "an outer fold fails" if outcome.failures else "")
-        parts += list(_by_fold(outcome, folds))
+        parts += list(_by_fold(outcome, folds, [len(outer[i][1]) for i in folds]))
     assert data is not None
     task = replace(data.tasks[0], folds=Folds.from_splits(outer, data.n))
     return replace(data, tasks=(task,)), join(parts)
@@ -308,8 +313,14 @@ def _on_outer_folds(
 
 def _for_winner(request: Request, asked: Request, winner: int, splits: Sequence[Split]) -> Request:
     estimator = clone(asked.estimator).set_params(**clone(asked.candidates[winner], safe=False))
-    options = replace(asked.options, asked="exact", n_confirm=0, preprocessing="per_fold")
-    options = replace(options, error_score=request.options.error_score)
+    options = replace(
+        asked.options,
+        order="exact",
+        granularity=None,
+        n_confirm=0,
+        preprocessing="per_fold",
+        error_score=request.options.error_score,
+    )
     wants = replace(request.wants, pools=False)
     scorer = _outer_scorer(request, asked, estimator)
     fit = Metadata(asked.metadata.fit)
@@ -325,9 +336,11 @@ def _outer_scorer(request: Request, asked: Request, estimator: Estimator) -> Sco
     return check_scoring(estimator) if is_own_score(asked.scorer) else asked.scorer
 
 
-def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
-    """The outcome cut into folds, which get their numbers among the outer ones."""
+def _by_fold(outcome: Outcome, folds: Sequence[int], sizes: Sequence[int]) -> Iterator[Outcome]:
+    """The outcome cut into folds of these sizes, which get their numbers among the outer ones."""
+    ends = np.cumsum(sizes)
     for i, fold in enumerate(folds):
+        own = slice(ends[i] - sizes[i], ends[i])
         train: Sequence[Score] | None = outcome.train_scores and outcome.train_scores[i : i + 1]
         yield replace(
             outcome,
@@ -335,6 +348,7 @@ def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
             scores=outcome.scores[i : i + 1],
             train_scores=train,
             is_exact=outcome.is_exact[i : i + 1],
+            values=None if outcome.values is None else outcome.values[own],
             condition=outcome.condition[i : i + 1],
             radius=outcome.radius[i : i + 1],
             times=outcome.times and outcome.times[i : i + 1],

@@ -4,6 +4,7 @@ from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.row_influence import Influence, influence
 from everyfold.judge.splitters import (
     BufferedLeaveOneOut,
@@ -21,12 +22,14 @@ __all__ = [
     "LeavePairOut",
     "PurgedTimeSeriesSplit",
     "RebalancedLeaveOneOut",
+    "ScoreInterval",
     "TunedThreshold",
     "compare",
     "fold_scores",
     "honest_score",
     "influence",
     "report",
+    "score_interval",
     "significantly_worse",
     "tune_threshold",
 ]

@@ -55,9 +55,9 @@ from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
 from everyfold.search.assessment import JudgedSearch, test_ratio
 from everyfold.search.fit_inputs import FitInputs
-from everyfold.search.hints import Remark, constant_remarks, edge_remarks, identity_remarks
+from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
-from everyfold.search.progress import Progress, watched
+from everyfold.search.progress import Contexts, SearchProgress, find_progress
 from everyfold.search.reporting import ResultView
 
 
@@ -66,10 +66,11 @@ class _Run:
     """One call of fit: what it was given and what it has found so far."""
 
     request: Request
+    scorer: Scorer
     metric: Any
     data: Data
     plan: SearchPlan
-    progress: Progress
+    progress: SearchProgress
     start: float
     keeper: PredictionStore
     given: FitInputs
@@ -77,6 +78,11 @@ class _Run:
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
     """Candidates, ranks of their kernels, and mean scores, where a candidate may have several."""
+
+    @property
+    def has_refits(self) -> bool:
+        """Whether any candidate may have been refitted."""
+        return bool(self.refits or self.plan.plain or self.data.foreign)
 
     def refitted(self, number: int) -> Outcome | None:
         """The outcome of a candidate by refits of its estimator, if there are any."""
@@ -136,7 +142,7 @@ class FastSearchCV(
     _parameter_constraints.pop("pre_dispatch")
     _without_effect = ("pre_dispatch", "deprecated")
 
-    _progress_kind: Callable[..., Progress] = Progress
+    _progress_kind: Callable[..., SearchProgress] = staticmethod(find_progress)
     """What is told how far the work is; a front end may put a class of its own here."""
     _needs_partition: bool = False
     """Whether every row is to be held out once, as who reads the values of the winner may ask."""
@@ -171,14 +177,13 @@ class FastSearchCV(
             attributes, and the best of them is refitted.
         """
         state = self._begin(X, y, params)
-        with sigterm_raises(), watched(state.request.X, state.progress):
+        with sigterm_raises():
             try:
-                self._evaluate(state)
+                with state.progress.working(state.plan) as contexts:
+                    self._evaluate(state, contexts)
             except BaseException as error:
-                state.progress.close()
                 self._keep_what_is_finished(state, error)
                 raise
-            state.progress.end_search()
             self._finish(state)
         state.progress.end()
         return self
@@ -189,7 +194,7 @@ class FastSearchCV(
         All arguments are read and checked, and the steps of a Pipeline may be fitted on one fold to
         find the number of features; no kernel is computed.
         """
-        request, _ = self._request(X, y, params)
+        request, *_ = self._request(X, y, params)
         return plan(read(request), request)
 
     def _why_not_sped_up(self, X: Matrix, y: Targets = None, **params: object) -> str:
@@ -203,8 +208,8 @@ class FastSearchCV(
 
     # -- before the work -----------------------------------------------------------------------
 
-    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer]:
-        """The request, and the metric that decides."""
+    def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
+        """The request, the scorers, and the metric that decides."""
         X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
         options = Options.of_method(
@@ -217,7 +222,8 @@ class FastSearchCV(
             random_state=self.random_state,
         )
         scoring, pools = self._read_scoring()
-        check_rule(self.refit, scoring, has_folds=how.criterion is None)
+        if self.refit == ONE_STANDARD_ERROR:
+            check_rule(self.refit, scoring, has_folds=how.criterion is None)
         scorer, metric = self._get_scorers()
         routed = self._get_routed_params_for_fit(params)
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
@@ -233,11 +239,10 @@ class FastSearchCV(
             journal=self.checkpoint is not None,
             refits=True,
         )
-        if how.criterion is not None and scoring is None:
-            scorer = None
+        judge = None if how.criterion is not None and scoring is None else scorer
         cv = how.folds if self.cv is None else self.cv
-        asked = self.estimator, grid, X, y, cv, scorer, metadata, options, wants
-        return Request(*asked, verbose=self.verbose), metric
+        asked = self.estimator, grid, X, y, cv, judge, metadata, options, wants
+        return Request(*asked, verbose=self.verbose), scorer, metric
 
     def _read_scoring(self) -> tuple[Scorer, Pooled]:
         """What is scored, and whether all held-out rows are scored together."""
@@ -253,11 +258,12 @@ class FastSearchCV(
     def _begin(self, X: Matrix, y: Targets, params: Params) -> _Run:
         """Read the request and make its plan."""
         start = time.perf_counter()
-        request, metric = self._request(X, y, params)
+        request, scorer, metric = self._request(X, y, params)
         data = read(request)
         made = plan(data, request)
-        check_spread(self.refit, made.pooled, data)
-        if self.refit:
+        if self.refit == ONE_STANDARD_ERROR:
+            check_spread(self.refit, made.pooled, data)
+        if self.refit and request.metadata.fit:
             check_weightless(data)
         request = request.indexed()
         size = made.kernels, len(request.candidates)
@@ -266,19 +272,17 @@ class FastSearchCV(
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params)
-        return _Run(request, metric, data, made, progress, start, keeper, given)
+        return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
 
     # -- the work ------------------------------------------------------------------------------
 
-    def _evaluate(self, state: _Run) -> None:
+    def _evaluate(self, state: _Run, contexts: Contexts) -> None:
         path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
-        with state.progress.printing(), journals as journal:
-            contexts = state.progress.begin(state.plan)
-            data = state.data.called_by(self, state.progress, contexts)
-            with closing(execute(state.plan, data, self.n_jobs, journal)) as done:
-                for outcomes in done:
-                    self._take(state, outcomes)
+        data = state.data.called_by(self, state.progress, contexts)
+        with journals as journal, closing(execute(state.plan, data, self.n_jobs, journal)) as done:
+            for outcomes in done:
+                self._take(state, outcomes)
 
     def _take(self, state: _Run, outcomes: Sequence[Outcome]) -> None:
         """Note outcomes of candidates that got complete together."""
@@ -307,7 +311,8 @@ class FastSearchCV(
 
     def _finish(self, state: _Run) -> None:
         table = self._tabulate(state)
-        warn_if_inexact(list(state.history.values()))
+        if not table.is_exact.all():
+            warn_if_inexact(list(state.history.values()))
         self._choose(state, table.results)
         self._confirm(state, table.results)
         remarks = self._remarks(state, table)
@@ -347,9 +352,9 @@ class FastSearchCV(
         outcome = state.history.get(state.finished[best])
         remarks: list[Remark] = []
         if results["is_identity"][best]:
-            remarks += identity_remarks(params)
-        elif outcome is not None:
-            remarks += constant_remarks(outcome, params)
+            remarks.append(identity_remark(params))
+        elif outcome is not None and outcome.only_label is not None:
+            remarks.append(constant_remark(outcome.only_label[0], params))
         if not is_rule(self.refit):
             read = partial(read_fold, results, table.by_fold, f"test_{state.metric}")
             remarks += edge_remarks(self._grids(), results, best, state.metric, read)
@@ -384,15 +389,16 @@ class FastSearchCV(
         )
 
     def _tabulate(self, state: _Run) -> ResultsTable:
-        table = tabulate(
-            self, state.request, state.data, state.plan, state.history, self._read_scoring()[0]
-        )
+        scoring, _ = self._read_scoring()
+        table = tabulate(self, state.request, state.data, state.plan, state.history, scoring)
         for name in table.names if table.is_multimetric else ("score",):
-            column = [_mean(state.refitted(number), name) for number in state.finished]
-            table.results[f"confirmed_test_{name}"] = np.array(column)
+            refits = np.full(len(state.finished), np.nan)
+            for k, number in enumerate(state.finished) if state.has_refits else ():
+                refits[k] = _mean(state.refitted(number), name)
+            table.results[f"confirmed_test_{name}"] = refits
         self.n_splits_ = table.n_splits
         self.multimetric_ = table.is_multimetric
-        if callable(self._read_scoring()[0]) and table.is_multimetric:
+        if callable(scoring) and table.is_multimetric:
             self._check_refit_for_multimetric(table.names)
             state.metric = self.refit
         return table
@@ -423,7 +429,7 @@ class FastSearchCV(
             self.best_params_ = results["params"][self.best_index_]
 
     def _record(self, state: _Run, table: ResultsTable, notes: Sequence[str] = ()) -> None:
-        scorer, _ = self._get_scorers()
+        scorer = state.scorer
         self.scorer_ = scorer._scorers if isinstance(scorer, MultimetricScorer) else scorer
         self.cv_results_ = table.results
         self._keeper, self._numbers = state.keeper, state.finished
@@ -438,6 +444,7 @@ class FastSearchCV(
             confirmed=len(state.refits),
             notes=notes,
             rungs=state.climbed,
+            is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
@@ -448,9 +455,8 @@ class FastSearchCV(
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
-            state.request.options.hand_on(final_step(best))
-            n_rows = None if state.data.stream is not None else state.data.n
-            state.request.options.seeds.plant_where_drawn(best, n_rows)
+            n_rows = state.data.n if state.data.in_memory else None
+            state.request.options.hand_on(final_step(best), n_rows)
         outcome = state.history.get(state.finished[self.best_index_])
         if outcome is not None and outcome.landmarks:
             set_rank(final_step(best), outcome.landmarks)

@@ -14,9 +14,9 @@ from typing import TypeGuard
 
 import numpy as np
 
-from everyfold._typing import Array, Params
+from everyfold._typing import Array, Label, Params
 from everyfold.adapters.pipelines import freeze
-from everyfold.engine.records import ESTIMATED, Outcome
+from everyfold.engine.records import ESTIMATED
 
 # From this many values on, an end of them is worth a warning: somebody meant to cover a range.
 WORTH_VALUES = 5
@@ -152,26 +152,19 @@ def _rises(before: Array, after: Array, whole: Array) -> bool:
 # -- what the winner says --------------------------------------------------------------------------
 
 
-def constant_remarks(outcome: Outcome, params: Params) -> list[Remark]:
+def constant_remark(label: Label, params: Params) -> Remark:
     """What is to be said of a classifier that gives held-out rows of every class the same label."""
-    if outcome.only_label is None:
-        return []
-    return [
-        Remark(
-            f"the best candidate, {params}, predicts {outcome.only_label[0]!r} for every "
-            "held-out row, which needs no model. Search other values, standardise the features, "
-            "or use class_weight='balanced' or a scorer that takes every class into account, "
-            "such as 'balanced_accuracy'"
-        )
-    ]
+    return Remark(
+        f"the best candidate, {params}, predicts {label!r} for every held-out row, which needs no "
+        "model. Search other values, standardise the features, or use class_weight='balanced' or a "
+        "scorer that takes every class into account, such as 'balanced_accuracy'"
+    )
 
 
-def identity_remarks(params: Params) -> list[Remark]:
+def identity_remark(params: Params) -> Remark:
     """What is to be said of a kernel that knows each row only."""
-    return [
-        Remark(
-            f"the kernel of the best candidate, {params}, is numerically the identity: no two "
-            "rows are similar, and all new rows get the same prediction. The kernel is too "
-            "narrow for the data: search smaller values of gamma, or standardise the features."
-        )
-    ]
+    return Remark(
+        f"the kernel of the best candidate, {params}, is numerically the identity: no two rows are "
+        "similar, and all new rows get the same prediction. The kernel is too narrow for the data: "
+        "search smaller values of gamma, or standardise the features."
+    )

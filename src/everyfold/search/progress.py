@@ -11,16 +11,22 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from everyfold._progress import ProgressListener, pluralise
-from everyfold._typing import Estimator, Matrix, Params, Search
+from everyfold._typing import Estimator, Matrix, Params, Search, Targets
 from everyfold.adapters.scaling import fit_to_source
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit
 from everyfold.io import RowSource
+
+# What callbacks of refits are called by: a context for each candidate and fold.
+Contexts: TypeAlias = dict[tuple[int, int], Any]
+
+# What ``fit`` was given: rows, targets and metadata.
+Given: TypeAlias = tuple[Matrix, Targets, Params | None]
 
 # Seconds between two lines about the rows of one pass: more would only scroll.
 _SECONDS_BETWEEN_LINES = 1.0
@@ -85,16 +91,43 @@ class Round:
         return float(done / sum(self._costs.values())) if self._costs else 0.0
 
 
-class Progress(ProgressListener):
+class SearchProgress(ProgressListener):
+    """What a search tells of its work; this one, for a search that nobody watches, says nothing."""
+
+    def __init__(self, data: Given) -> None:
+        self._X, self._y, self._metadata = data
+
+    def working(self, plan: SearchPlan) -> AbstractContextManager[Contexts]:
+        """While units are done; gives what callbacks are called by, for each refit."""
+        return nullcontext({})
+
+    def advance(self, numbers: Sequence[int]) -> None:
+        """Candidates have got complete for the first time."""
+
+    def refine(self, n_candidates: int) -> None:
+        """So many candidates were evaluated again, more exactly, as a later round does."""
+
+    def refit(self, estimator: Estimator, fit_params: Params) -> None:
+        """Fit the winner."""
+        fit = estimator.fit
+        if isinstance(self._X, RowSource):
+            fit = partial(fit_to_source, estimator)
+        fit(*((self._X,) if self._y is None else (self._X, self._y)), **fit_params)
+
+    def end(self) -> None:
+        """Everything is done."""
+
+
+class Progress(SearchProgress):
     """Gets every unit of work that is finished, and shares of units where a bar shows them.
 
     scikit-learn 1.9 has callbacks, to which a kernel with all its candidates is one task; before,
     there are none to call.
     """
 
-    def __init__(self, search: Search, data: Any, n_kernels: int, n_candidates: int) -> None:
+    def __init__(self, search: Search, data: Given, n_kernels: int, n_candidates: int) -> None:
+        super().__init__(data)
         self._search = search
-        self._data = {"X": data[0], "y": data[1], "metadata": data[2]}
         self._total, self._candidates = n_kernels, n_candidates
         self._kernels = Kernels(())
         self._round = Round(())
@@ -117,8 +150,24 @@ class Progress(ProgressListener):
         root = search._init_callback_context(max_subtasks=1 + (search.refit is not False))
         self._root = root.call_on_fit_task_begin(estimator=search, **self._data)
 
-    def begin(self, plan: SearchPlan) -> dict[tuple[int, int], Any]:
-        """Say what there is to do; what callbacks are called by, for each refit."""
+    @property
+    def _data(self) -> Params:
+        """What ``fit`` was given, as callbacks get it."""
+        return {"X": self._X, "y": self._y, "metadata": self._metadata}
+
+    @contextmanager
+    def working(self, plan: SearchPlan) -> Iterator[Contexts]:
+        """See base class."""
+        with self.printing(), _watched(self._X, self):
+            try:
+                yield self._begin(plan)
+            finally:
+                self.close()
+        if self._tasks is not None:
+            self._tasks.call_on_fit_task_end(estimator=self._search)
+
+    def _begin(self, plan: SearchPlan) -> Contexts:
+        """Say what there is to do."""
         self._kernels = Kernels(plan.units)
         self._total = len(self._kernels)
         self._announce(plan)
@@ -197,7 +246,7 @@ class Progress(ProgressListener):
         return f"kernel {self._kernels.done}/{self._total}, {words}" if self._total else words
 
     def advance(self, numbers: Sequence[int]) -> None:
-        """Candidates have got complete for the first time, and with them perhaps some kernels."""
+        """See base class; with candidates perhaps some kernels have got complete."""
         before = self._kernels.done
         # To the callbacks a kernel begins and ends at once: its candidates come in any order.
         self._kernels.take(numbers)
@@ -228,7 +277,7 @@ class Progress(ProgressListener):
         say(f"{share} of a pass, {now - self._start:.1f} s")
 
     def refine(self, n_candidates: int) -> None:
-        """Say that ``n_candidates`` were re-evaluated more exactly, as a later round does."""
+        """See base class."""
         if self._search.verbose > 0 and self._bar is None:
             seconds = time.perf_counter() - self._start
             words = pluralise(n_candidates, "candidate")
@@ -242,35 +291,40 @@ class Progress(ProgressListener):
             self._bar.close()
         self._bar, self.is_on = None, False
 
-    def end_search(self) -> None:
-        """All units are done."""
-        self.close()
-        if self._tasks is not None:
-            self._tasks.call_on_fit_task_end(estimator=self._search)
-
     def refit(self, estimator: Estimator, fit_params: Params) -> None:
-        """Fit the winner."""
-        X, y = self._data["X"], self._data["y"]
-        is_source = isinstance(X, RowSource)
-        given = (X,) if y is None else (X, y)
-        fit = partial(fit_to_source, estimator) if is_source else estimator.fit
-        if self._root is None:
-            fit(*given, **fit_params)
-            return
-        task = self._root.subcontext(task_name="refit-with-best-params")
-        with task.propagate_callback_context(estimator):
-            task.call_on_fit_task_begin(estimator=self._search, **self._data)
-            fit(*given, **fit_params)
-        task.call_on_fit_task_end(estimator=self._search, **self._data)
+        """See base class."""
+        with _watched(self._X, self):
+            if self._root is None:
+                super().refit(estimator, fit_params)
+                return
+            task = self._root.subcontext(task_name="refit-with-best-params")
+            with task.propagate_callback_context(estimator):
+                task.call_on_fit_task_begin(estimator=self._search, **self._data)
+                super().refit(estimator, fit_params)
+            task.call_on_fit_task_end(estimator=self._search, **self._data)
 
     def end(self) -> None:
-        """Everything is done."""
+        """See base class."""
         if self._root is not None:
             self._root.call_on_fit_task_end(estimator=self._search, **self._data)
 
 
+def find_progress(search: Search, data: Given, n_kernels: int, n_candidates: int) -> SearchProgress:
+    """What a search tells of its work: nothing, unless it is verbose or has callbacks."""
+    parts = (search, search.estimator, *search.estimator.get_params().values())
+    # A search in a search has its caller's callbacks, and parts may have some of their own.
+    calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
+    if search.verbose <= 0 and not calls:
+        return SearchProgress(data)
+    return Progress(search, data, n_kernels, n_candidates)
+
+
+# Where scikit-learn keeps the callbacks of an estimator, and the task that it is a part of.
+_OF_CALLBACKS = "_skl_callbacks", "_parent_callback_ctx"
+
+
 @contextmanager
-def watched(X: Matrix, progress: Progress) -> Iterator[None]:
+def _watched(X: Matrix, progress: Progress) -> Iterator[None]:
     """Let a source of rows report how far its passes are."""
     if not isinstance(X, RowSource):
         yield

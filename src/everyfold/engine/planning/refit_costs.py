@@ -62,7 +62,7 @@ LONG, WITHIN = 2.0, 5.0
 TRIAL = 0.1
 
 # Seconds of a fit and its score that do not depend on its rows: clones, checks, calls.
-_CALLS = 1.5e-3
+CALLS = 1.5e-3
 
 # What a transformer takes for itself, and for each entry of its rows.
 _STEP, _PASS = 0.5e-3, 10e-9
@@ -181,7 +181,7 @@ def fit_seconds(estimator: Estimator, size: FitSizes, n_steps: int = 0) -> float
     if found is None:
         return math.inf
     steps = n_steps * (_STEP + _PASS * size.entries)
-    return _CALLS + steps + found(estimator, size)
+    return CALLS + steps + found(estimator, size)
 
 
 @dataclass(frozen=True)
@@ -218,9 +218,14 @@ def plain_fits(
     """
     planned = sum(unit.seconds for unit in units)
     loose = [kernel for kernel in kernels if kernel.features >= data.n]
-    # Work this short is done as planned, except by solvers that may stop far from the minimum:
-    # those of linear models with a coefficient for each row, so that most penalties are weak.
-    if (planned < min(LEAST, TIMED_FROM, LONG) and not loose) or not _may_refit(data, request):
+    # Work is done as planned if it is short, or takes clearly less than the calls of refits alone.
+    short = min(LEAST, TIMED_FROM, LONG)
+    if len({type(candidate.parts.final) for candidate in data.candidates.values()}) == 1:
+        calls = CALLS * len(data.candidates) * data.n_folds
+        short = max(short, min(calls, LONG) / _CLEARLY)
+    # Solvers of linear models with a coefficient for each row are an exception: they may stop far
+    # from the minimum, as most penalties are weak.
+    if (planned < short and not loose) or not _may_refit(data, request):
         return RefitChoice()
     ours = _seconds_of(units)
     theirs = {

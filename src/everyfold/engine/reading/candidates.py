@@ -100,7 +100,7 @@ def read_models(request: Request, others: Others) -> list[Readable]:
         raise ValueError(f"{NO_FITS} The grid has none")
     options = request.options
     found: list[Readable] = []
-    checks = ParameterChecks()
+    checks, is_of_low_rank = ParameterChecks(), options.is_of_low_rank
     for number, estimator in enumerate(configured(request.estimator, request.candidates)):
         final = final_step(estimator)
         try:
@@ -114,7 +114,7 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             warp = warp_of(estimator)
             if warp is not None:
                 model = _warped(model, warp)
-            if options.is_of_low_rank and not hasattr(final, "operator"):
+            if is_of_low_rank and not hasattr(final, "operator"):
                 model = replace(model, is_stand_in=True)
             model.choice.resolve_for_any()
         except UnknownEstimatorError as error:
@@ -145,13 +145,14 @@ def _warped(model: Model, warp: Warp) -> Model:
 def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> list[Readable]:
     """Keep those of the first one's kind, classifier or regressor, with that kind's usual score."""
     kept = []
-    is_of_probabilities = any(map(may_ask_for_probabilities, by_name(scorer).values()))
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
         elif is_own_score(scorer) and usual_score(item.estimator) is None:
             others.set_aside(item.number, unusual_score(item.estimator))
-        elif item.model.calibrates and is_of_probabilities:
+        elif item.model.calibrates and any(
+            map(may_ask_for_probabilities, by_name(scorer).values())
+        ):
             others.set_aside(item.number, ValueError(_CALIBRATES))
         else:
             kept.append(item)
