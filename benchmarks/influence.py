@@ -103,11 +103,14 @@ def main() -> None:
                 if splits is not None:
                     gaps.append(gap(model, (X_all, truth), splits, found, scoring, some))
                     words += f"; effects of {len(some)} rows differ by at most {gaps[-1]:.1e}"
-                if way.endswith("rows"):
+                if way.endswith("rows") and scoring == "r2":
                     ratios.append(seconds / fit)
                 print(words)
     is_met = max(ratios) <= NEEDED and max(gaps) <= 1e-8
-    print("met" if is_met else "MISSED", f"(wanted {NEEDED:g} fits and 1e-8 on evaluation rows)")
+    print(
+        "met" if is_met else "MISSED",
+        f"(wanted {NEEDED:g} fits for R² of evaluation rows, and 1e-8)",
+    )
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everyfold._typing import Array, Index
+from everyfold._typing import Array, Index, Mask
 from everyfold.folds import EqualSets, Folds, lengths
 from everyfold.linalg.symmetric import CHUNK, solve_stack
 from everyfold.operators.response import Response
@@ -118,7 +118,7 @@ def _left_out(
     return found
 
 
-def _solve_rest(left: Array, rest: Array, is_out: Array) -> Array:
+def _solve_rest(left: Array, rest: Array, is_out: Mask) -> Array:
     """The residuals of deleted rows (t, g, k, q); 0 of those that the fold leaves out anyway."""
     t, g, k, q = rest.shape
     k_range = np.arange(k)

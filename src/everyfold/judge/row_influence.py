@@ -7,12 +7,12 @@ fitted again without each row that matters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
@@ -27,7 +27,9 @@ from everyfold._typing import (
     Array,
     Estimator,
     Index,
+    Label,
     Matrix,
+    Method,
     Params,
     RandomState,
     Scorer,
@@ -47,13 +49,18 @@ from everyfold.engine.request import Metadata, Options, Request, RequestedOutput
 from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
-from everyfold.folds import EqualSets, Folds, joined
+from everyfold.folds import EqualSets, Folds, joined, lengths
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score
 from everyfold.judge.fitted import given_params, groups_of, is_ours
 from everyfold.judge.splitters import HeldOutSets
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
 from everyfold.operators.base import SupportsResponse, require
+from everyfold.solvers import Problem
+
+if TYPE_CHECKING:
+    from everyfold.plotting import InfluenceDisplay
+    from everyfold.plotting.score_table import Axes
 
 Of = Literal["rows", "columns", "permutations"]
 
@@ -114,7 +121,7 @@ class Influence:
         found: AnyArray = self.labels[order[self.effect[order] > least]]
         return found
 
-    def plot(self, *, n_shown: int = 20, ax: Any = None) -> Any:
+    def plot(self, *, n_shown: int = 20, ax: Axes = None) -> InfluenceDisplay:
         """Draw the largest effects, as an :class:`~everyfold.plotting.InfluenceDisplay`."""
         from everyfold.plotting import InfluenceDisplay
 
@@ -322,7 +329,7 @@ def _width(X: Matrix) -> int:
 
 def _scorer_of(search: Search) -> Scorer:
     """The scorer that decided, of one or several."""
-    scorer = getattr(search, "scorer_", None)
+    scorer: Scorer = getattr(search, "scorer_", None)
     if getattr(search, "multimetric_", False):
         if not isinstance(search.refit, str):
             raise ValueError("the search has several scorers; name one: scoring='r2', for example")
@@ -367,16 +374,16 @@ def _shared(asked: _Asked) -> Influence | None:
         if asked.X_eval is not None:
             return _on_new_rows(asked, data, candidate, (problem, operator, ridge))
         response = operator.respond(problem.quadratic, ridge)
-        found = deletions(problem, response, folds, asked.units.sets)
-        found = sorted(found, key=lambda own: own.fold)
+        each = deletions(problem, response, folds, asked.units.sets)
+        found = sorted(each, key=lambda own: own.fold)
     is_exact = is_trusted(response.condition)
-    missing = np.stack([_without_class(target, fold.train, asked.units.sets) for fold in folds])
+    missing = _without_class(target, (fold.train for fold in folds), asked.units.sets)
     judge = FoldScorer(asked.scorer, target, (data.X, data.y), {}, np.nan)
     held = np.concatenate([own.values[-1] for own in found])
-    if (np.diff(folds.bounds) == 1).all():  # single rows have a score together
+    if bool((np.diff(folds.bounds) == 1).all()):  # single rows have a score together
         together = np.concatenate([own.values for own in found], axis=1)
         scores = _scores(judge, target, folds.test_rows, together)[None]
-        missing = missing.any(axis=0)[None]
+        missing = np.atleast_2d(missing.any(axis=0))
     else:
         scores = np.stack(
             [_scores(judge, target, folds.tests[own.fold], own.values) for own in found]
@@ -394,7 +401,7 @@ def _shared(asked: _Asked) -> Influence | None:
 
 
 def _on_new_rows(
-    asked: _Asked, data: Data, candidate: Candidate, parts: tuple[Any, SupportsResponse, float]
+    asked: _Asked, data: Data, candidate: Candidate, parts: tuple[Problem, SupportsResponse, float]
 ) -> Influence:
     """The effects on given rows, by the models without each set of rows."""
     problem, operator, ridge = parts
@@ -405,14 +412,16 @@ def _on_new_rows(
     values = operator.expand(models.solution.coef)(X_new) + models.solution.intercept
     q = problem.y.shape[1]
     values = values.reshape(len(values), -1, q).transpose(1, 0, 2)  # (g + 1, rows, q)
-    missing = _without_class(target, np.arange(asked.n), sets)
+    (missing,) = _without_class(target, [np.arange(asked.n)], sets)
     changes = np.where(missing[:, None, None], np.nan, values[:-1] - values[-1])
     scores = np.full(len(values), np.nan)
     if asked.y_eval is not None:
         both = _both(asked.y, asked.y_eval)
         whole = model.reading.read(both)
-        if whole.classes is not None and len(whole.classes) > len(target.classes):
-            unknown = sorted(set(whole.classes.tolist()) - set(target.classes.tolist()))
+        unknown: list[Label] = []
+        if whole.classes is not None and target.classes is not None:
+            unknown = np.setdiff1d(whole.classes, target.classes).tolist()
+        if unknown:
             raise ValueError(f"y_eval has labels that y does not have: {unknown}; leave them out")
         judge = FoldScorer(asked.scorer, whole, (None, both), {}, np.nan)
         scores = _scores(judge, whole, np.arange(asked.n, len(both)), values)
@@ -439,18 +448,22 @@ def _scores(judge: FoldScorer, target: Target, rows: Index, values: Array) -> Ar
     return scores
 
 
-def _without_class(target: Target, train: Index, sets: Sequence[Index]) -> Array:
-    """Which deletions leave no row at all, or a class without rows, among the training rows."""
+def _without_class(
+    target: Target, trains: Iterable[Index], sets: Sequence[Index]
+) -> NDArray[np.bool_]:
+    """Which deletions leave no row at all, or a class without rows, in each training set."""
     codes = getattr(target, "codes", None)
     codes = np.zeros(len(target.columns), dtype=np.intp) if codes is None else codes
     unit = np.full(len(codes), len(sets))
-    for_row = np.repeat(np.arange(len(sets)), [len(own) for own in sets])
-    unit[joined(sets)] = for_row
+    unit[joined(sets)] = np.repeat(np.arange(len(sets)), lengths(sets))
     size = int(codes.max()) + 1
-    counts = np.zeros((len(sets) + 1, size), dtype=np.intp)
-    np.add.at(counts, (unit[train], codes[train]), 1)
-    total = counts.sum(axis=0)
-    return np.asarray(((counts[:-1] == total) & (total > 0)).any(axis=1))
+    code, count = unit * size + codes, (len(sets) + 1) * size
+    found = []
+    for train in trains:
+        counts = np.bincount(code[train], minlength=count).reshape(-1, size)
+        total = counts.sum(axis=0)
+        found.append(((counts[:-1] == total) & (total > 0)).any(axis=1))
+    return np.stack(found)
 
 
 def _suspects(truth: Array, classes: int, rows: Index, values: Array) -> Index:
@@ -494,7 +507,7 @@ def _suspects_of(target: Target, rows: Index, values: Array) -> Index:
 def _suspects_by_refits(asked: _Asked) -> Index:
     """The same by the held-out values of the folds, or of 5 folds."""
     y, is_labels = np.asarray(asked.y), is_classifier(asked.estimator)
-    method = "decision_function" if is_labels else "predict"
+    method: Method = "decision_function" if is_labels else "predict"
     tested = None if asked.splits is None else np.concatenate([test for _, test in asked.splits])
     if not hasattr(asked.estimator, method) or (
         tested is not None and not np.array_equal(np.sort(tested), np.arange(asked.n))
@@ -671,6 +684,7 @@ _PERMUTATIONS = 5
 def _of_columns(asked: _Asked, random_state: RandomState) -> Influence:
     """The effect of leaving each column out, or of permuting it among the scored rows."""
     n = asked.n
+    splits: list[tuple[Index, Index | None]]
     if asked.splits is None:
         splits = [(np.arange(n), None)]
     else:
@@ -705,7 +719,7 @@ def _without(asked: _Asked, columns: Index, splits: Sequence[tuple[Index, Index 
         asked.estimator,
         X,
         asked.y,
-        cv=list(splits),
+        cv=splits,
         scoring=asked.scorer,
         params=asked.params,
         n_jobs=asked.n_jobs,

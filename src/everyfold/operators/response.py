@@ -190,7 +190,8 @@ class Response(ABC):
 
     def residual_matrix(self) -> Array:
         """R itself, n² numbers; every row must be active."""
-        return self.residual_blocks(np.arange(len(self.curvature))[None])[0]
+        R: Array = self.residual_blocks(np.arange(len(self.curvature))[None])[0]
+        return R
 
     def residual_matmat(self, B: Array) -> Array:
         """R B on the active rows for an (n, k) matrix, 0 elsewhere.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
@@ -11,6 +11,22 @@ from everyfold._typing import AnyArray, Array
 from everyfold.plotting.score_table import Axes, new_axes, plain
 
 _NAMES = {"rows": "row", "columns": "column", "permutations": "permuted column"}
+
+
+class Influences(Protocol):
+    """What is read of the result of :func:`everyfold.influence`."""
+
+    @property
+    def effect(self) -> Array:
+        """The effects."""
+
+    @property
+    def labels(self) -> AnyArray:
+        """What each is of."""
+
+    @property
+    def of(self) -> str:
+        """What was deleted."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -47,7 +63,7 @@ class InfluenceDisplay:
 
     @classmethod
     def from_influence(
-        cls, influence: Any, *, n_shown: int = 20, ax: Axes = None
+        cls, influence: Influences, *, n_shown: int = 20, ax: Axes = None
     ) -> InfluenceDisplay:
         """Draw the result of :func:`everyfold.influence`.
 
