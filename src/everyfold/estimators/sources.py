@@ -13,7 +13,7 @@ from operator import add, or_
 import numpy as np
 
 from everyfold._progress import tell
-from everyfold._typing import AnyArray, Array, Estimator, Matrix, Targets
+from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Targets
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.io import Block, RowSource
@@ -30,40 +30,40 @@ from everyfold.operators.gram import FoldSums, Start, accumulate
 
 def check_model(model: Model) -> None:
     """Refuse what needs all rows at once."""
-    if not model.loss.has_constant_curvature:
-        raise ValueError(
-            f"loss={model.loss} needs many passes over the rows; for a source of rows use "
-            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()"
-        )
-    if model.warp is not None:
-        raise ValueError(
-            "TransformedTargetRegressor looks at the targets of each training set together; for a "
-            "source of rows use its regressor, with y transformed beforehand"
-        )
-    if model.voting is not None:
-        raise ValueError(
-            "multi_class='ovo' fits each pair of classes to rows of its own; for a source of rows "
-            "use 'ovr'"
-        )
-    if model.choice.depends_on_rows:
-        raise ValueError(
-            f"gamma={model.choice.gamma!r} depends on the training rows of each fold; for a source "
-            "of rows use a number"
-        )
-    if len(model.ridges) > 1:
-        raise ValueError("alpha has several entries; for a source of rows use one number")
-    if model.ridges[0] <= 0.0:
-        raise ValueError(
-            f"alpha={model.ridges[0]:g} can make the linear systems singular; for a source of "
-            "rows use a number > 0"
-        )
-    if model.choice.is_precomputed:
-        raise ValueError("kernel='precomputed' has no rows to read; use another kernel")
-    if not model.structure_for_any().reads_sources and model.operator != "auto":
-        raise ValueError(
-            f"operator={model.operator!r} needs all rows at once; for a source of rows use "
-            "operator=Nystrom(...)"
-        )
+    ridges, choice = model.ridges, model.choice
+    is_read = model.operator == "auto" or model.structure_for_any().reads_sources
+    for is_wrong, what, instead in (
+        (
+            not model.loss.has_constant_curvature,
+            f"loss={model.loss} needs many passes over the rows",
+            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()",
+        ),
+        (
+            model.warp is not None,
+            "TransformedTargetRegressor looks at the targets of each training set together",
+            "its regressor, with y transformed beforehand",
+        ),
+        (
+            model.voting is not None,
+            "multi_class='ovo' fits each pair of classes to rows of its own",
+            "'ovr'",
+        ),
+        (
+            choice.depends_on_rows,
+            f"gamma={choice.gamma!r} depends on the training rows of each fold",
+            "a number",
+        ),
+        (len(ridges) > 1, "alpha has several entries", "one number"),
+        (
+            ridges[0] <= 0.0,
+            f"alpha={ridges[0]:g} can make the linear systems singular",
+            "a number > 0",
+        ),
+        (choice.is_precomputed, "kernel='precomputed' has no rows to read", "another kernel"),
+        (not is_read, f"operator={model.operator!r} needs all rows at once", "Nystrom(...)"),
+    ):
+        if is_wrong:
+            raise ValueError(f"{what}; for a source of rows use {instead}")
 
 
 def structure_of(model: Model) -> Mapped:
@@ -151,12 +151,6 @@ def _labels(source: RowSource) -> set[Targets]:
     return found
 
 
-def tell_block(block: Block, source: RowSource) -> None:
-    """Say how far a pass over a source is, now that a block is done."""
-    if source.n_rows:
-        tell(min(1.0, (block.start + len(block)) / source.n_rows))
-
-
 def reduced(
     source: RowSource,
     work: Callable[[RowSource], Result],
@@ -209,12 +203,25 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Summing:
-    """One pass over a source: how its rows are read, and what is summed of them."""
+class FoldedBlocks:
+    """How blocks of rows are read in a pass: their targets, their folds, and how many at a time."""
 
     reader: Reader
     rule: FoldRule
     height: int
+
+    def folded(self, source: RowSource) -> Iterator[tuple[Block, Index]]:
+        """Every block with the folds of its rows; says how far the pass is after each."""
+        for block in source.blocks(self.height):
+            yield block, self.rule.numbers(block)
+            if source.n_rows:
+                tell(min(1.0, (block.start + len(block)) / source.n_rows))
+
+
+@dataclass(frozen=True)
+class Summing(FoldedBlocks):
+    """One pass over a source: how its rows are read, and what is summed of them."""
+
     views: Sequence[View]
 
     def over(self, source: RowSource, threads: int = 1) -> Pass:
@@ -241,15 +248,14 @@ class Summing:
 
     def _batches(self, source: RowSource, seen: dict[str, bool]) -> Iterator[Batch]:
         """The rows in batches, sorted by fold."""
-        for block in source.blocks(self.height):
+        for block, numbers in self.folded(source):
             seen |= {"is_weighted": block.sample_weight is not None, "is_flat": block.y.ndim == 1}
             target = self.reader.target(block.y)
             X, z, w = block.X, target.columns, self.reader.weights(block, target)
-            order, sets = by_fold(self.rule.numbers(block))
+            order, sets = by_fold(numbers)
             if order is not None:
                 X, z, w = X[order], z[order], None if w is None else w[order]
             yield Batch(X, z, w, sets)
-            tell_block(block, source)
 
 
 def answers(work: Callable[[Matrix], AnyArray], X: Matrix, fitted: Estimator) -> AnyArray:
