@@ -96,9 +96,10 @@ $(DOCS)/venv/.installed: pyproject.toml
 	$(DOCS)/venv/bin/python -m pip install --quiet --disable-pip-version-check -e ".[docs]"
 	@touch $@
 
-docs: $(DOCS)/venv/.installed  ## build the site and run its gallery; warnings and dead links are errors
+docs: $(DOCS)/venv/.installed  ## build the site, run its gallery, open every page in a browser; warnings and dead links are errors
 	OPENBLAS_NUM_THREADS=$(JOBS) $(DOCS)/venv/bin/python -m sphinx -q -W --keep-going -c docs . $(DOCS)/html
 	$(DOCS)/venv/bin/python docs/links.py $(DOCS)/html
+	$(DOCS)/venv/bin/python docs/browser.py $(DOCS)/html
 
 docs-external: $(DOCS)/venv/.installed  ## check the links to other sites; needs the network
 	$(DOCS)/venv/bin/python -m sphinx -q -b linkcheck -D plot_gallery=0 -c docs . $(DOCS)/linkcheck

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx_gallery.sorting import ExplicitOrder
 
 import everyfold
@@ -135,8 +136,35 @@ def _formula(translator, node):
     raise nodes.SkipNode
 
 
+# A letter or a bracket with an index: û_S, K_{:A}, D^½, e^(−m); but neither x86_64 nor a_long_name.
+_SCRIPT = re.compile(
+    r"(?<![^\W_][^\W_])(?<=[^\W_]|[)̂̃̄])"
+    r"(?:_(?P<low>\{[^}]+\}|\([^)]+\)|[^\W_]+)|\^(?:(?P<high>\{[^}]+\}|[^\W_.]+(?:\.\d+)?)|\((?P<power>[^)]+)\)))"
+)
+
+
+class _Scripts(SphinxPostTransform):
+    """Set the indices and powers that Markdown pages have in their text."""
+
+    default_priority = 400
+
+    def run(self):
+        for text in list(self.document.findall(nodes.Text)):
+            if isinstance(text.parent, nodes.literal | nodes.FixedTextElement | nodes.math):
+                continue
+            parts, end = [], 0
+            for found in _SCRIPT.finditer(text):
+                kind = nodes.subscript if found["low"] else nodes.superscript
+                script = (found["low"] or found["high"] or found["power"]).strip("{}")
+                parts += [nodes.Text(text[end : found.start()]), kind("", script)]
+                end = found.end()
+            if parts:
+                text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+
+
 def setup(app):
     """Connect the rules."""
+    app.add_post_transform(_Scripts)
     app.connect("source-read", _for_the_site)
     app.connect("missing-reference", _not_ours)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula, None))
@@ -145,6 +173,7 @@ def setup(app):
 # -- Markdown ------------------------------------------------------------------------------------
 
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+myst_fence_as_directive = ["math"]  # code hosts typeset these blocks as well
 myst_heading_anchors = 4  # the anchors of code hosts
 
 # -- Reference -----------------------------------------------------------------------------------
@@ -191,6 +220,7 @@ sphinx_gallery_conf = {
     "plot_gallery": "True",
     "matplotlib_animations": False,
     "copyfile_regex": "",
+    "capture_repr": (),  # what examples print, not what their last line happens to return
 }
 
 # -- Look ----------------------------------------------------------------------------------------
@@ -204,6 +234,7 @@ html_sidebars = {"docs/start": [], "docs/which": []}  # nothing is below them
 html_additional_pages = {"index": "to-docs.html"}
 html_copy_source = False
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # the theme reports an error without one
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 7,

@@ -1,4 +1,4 @@
-"""Liu & Liao (2016), Granularity selection for cross-validation of SVM: Tables 1-4 and Figure 1."""
+"""Liu & Liao (2017), Granularity selection for cross-validation of SVM: Tables 1-4 and Figure 1."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from sklearn.svm import SVC
 from everyfold import HuberSVC, choose_granularity, granularity_bound
 from everyfold.papers.published_metrics import huber_hinge_loss
 
-PAPER = "2016"
-TITLE = "2016: Granularity selection for cross-validation of SVM (ε-BIF)"
+PAPER = "2016"  # a key of the stored results; the journal printed the paper in 2017
+TITLE = "2017: Granularity selection for cross-validation of SVM (ε-BIF)"
 
 SETS = libsvm(
     "australian 690, heart 270, ionosphere 351, breast-cancer 683, diabetes 768, fourclass 862, "

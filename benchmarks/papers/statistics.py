@@ -51,7 +51,7 @@ class Comparison:
 
 
 def paired_t(first: Sequence[float], second: Sequence[float]) -> Comparison:
-    """The paired t-test of the 2016 and 2018 papers: mean(d) / (sd(d) / √n), d = first − second."""
+    """The paired t-test of the 2017 and 2018 papers: mean(d) / (sd(d) / √n), d = first − second."""
     d = np.subtract(first, second)
     n = len(d)
     critical = float(stats.t.ppf(LEVEL, n - 1)) if n > 1 else np.inf

@@ -14,7 +14,9 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold
 
 from everyfold import LSSVC, FastGridSearchCV
+from everyfold.papers import MethodOptions
 
+every = MethodOptions(keeps="all")  # BBC-CV needs the held-out values of all candidates
 grid = {"gamma": np.logspace(-3, 1, 9), "alpha": np.logspace(-3, 2, 9)}
 found = {"best_score_": [], "nested": [], "BBC-CV": []}
 warnings.filterwarnings("ignore", ".*of its grid")  # the winner is random here
@@ -22,7 +24,7 @@ for seed in range(12):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(100, 5)), rng.permutation(np.repeat([0, 1], 50))
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
-    search = FastGridSearchCV(LSSVC(), grid, cv=folds).fit(X, y)
+    search = FastGridSearchCV(LSSVC(), grid, cv=folds, method=every).fit(X, y)
     found["best_score_"].append(search.best_score_)
     found["nested"].append(search.honest_score("nested", X, y, outer=5).estimate)
     found["BBC-CV"].append(search.honest_score(n_bootstraps=200).estimate)

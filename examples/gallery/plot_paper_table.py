@@ -3,7 +3,7 @@ A table of a paper: granularity
 ===============================
 
 How many folds, and how many terms of the influence series, are needed to be within a tolerance of
-cross-validation? Liu and Liao (2016) print a table for four tolerances. ``choose_granularity``
+cross-validation? Liu and Liao (2017) print a table for four tolerances. ``choose_granularity``
 computes it by their rule, and by the optimum that the rule was meant to give.
 """
 

@@ -113,7 +113,9 @@ def test_a_journal_of_a_folder(study, monkeypatch):
     first = run(study, *search)
     assert first.code == 0, first.err
     with monkeypatch.context() as patch:
-        patch.setattr("everyfold.engine.execution.run.run_pass", None)  # nothing is left to do
+        patch.setattr(
+            "everyfold.engine.execution.passes.block_method", None
+        )  # nothing is left to do
         again = run(study, *search, "--resume")
     assert again.code == 0, again.err
     assert json.loads(again.out)["top"] == json.loads(first.out)["top"]

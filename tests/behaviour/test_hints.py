@@ -5,12 +5,13 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import loguniform
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import Ridge, RidgeClassifier
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, SVR
 
 from everyfold import LSSVC, FastGridSearchCV, FastRandomizedSearchCV
 
@@ -123,3 +124,48 @@ class TestConstants:
         labels = np.repeat([0, 1, 2], 40)
         search = FastGridSearchCV(LSSVC(gamma=0.1), {"alpha": [0.1]}, cv=KFold(3))
         assert not quiet(search, X, labels).plan_.notes
+
+
+IRIS, CELLS = (load(return_X_y=True) for load in (load_iris, load_breast_cancer))
+DIABETES = load_diabetes(return_X_y=True)
+ORDINARY = {
+    "iris": (SVC(), {"C": np.logspace(-1, 3, 5), "gamma": np.logspace(-3, 1, 5)}, IRIS),
+    "cells": (
+        make_pipeline(StandardScaler(), SVC()),
+        {"svc__C": np.logspace(-2, 3, 6), "svc__gamma": np.logspace(-4, 0, 5)},
+        CELLS,
+    ),
+    "ridge": (
+        KernelRidge(kernel="rbf"),
+        {"alpha": np.logspace(-3, 2, 6), "gamma": np.logspace(-2, 2, 5)},
+        DIABETES,
+    ),
+    "svr": (
+        make_pipeline(StandardScaler(), SVR()),
+        {"svr__C": np.logspace(0, 3, 4), "svr__gamma": np.logspace(-4, 0, 5)},
+        DIABETES,
+    ),
+    "logistic": (
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        {"logisticregression__C": np.logspace(-3, 2, 6)},
+        CELLS,
+    ),
+    "linear": (RidgeClassifier(), {"alpha": np.logspace(-3, 2, 6)}, CELLS),
+}
+
+
+class TestOrdinarySearches:
+    @pytest.mark.parametrize("name", ORDINARY)
+    def test_nothing_is_said_that_asks_for_no_action(self, name, capfd):
+        """No warning, no line, no note; the best candidates are inside their grids."""
+        model, grid, data = ORDINARY[name]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            search = FastGridSearchCV(model, grid, cv=5).fit(*data)
+        assert search.plan_.notes == ()
+        assert capfd.readouterr() == ("", "")
+
+    def test_verbose_counts_intercepts_that_are_not_unique(self):
+        model, grid, data = ORDINARY["iris"]
+        (note,) = FastGridSearchCV(model, grid, cv=5, verbose=1).fit(*data).plan_.notes
+        assert note.startswith("the intercept of 9 candidates is not unique in some folds")

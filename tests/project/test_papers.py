@@ -169,14 +169,14 @@ def test_2014_the_slope_of_the_quadratic_loss_has_a_sign():
     assert is_off(svr_bif(FOLDS[1], 1, slope=printed)[0], first)
 
 
-# -- 2016 and 2018: the Huberised hinge, without bias -------------------------------------------
+# -- 2017 and 2018: the Huberised hinge, without bias -------------------------------------------
 
 
 H = 0.3
 
 
 def hinge_bif(S, order, *, scale=1 / (2 * H), sign=-1.0, keeps_active=True):
-    """2016, (3), and 2018, before (7), with what is printed otherwise as parameters."""
+    """2017, (3), and 2018, before (7), with what is printed otherwise as parameters."""
     f, _ = refit(SIGNS, ONES / N, LAM, huber(H), bias=False)
     slope, bend = huber(H)(SIGNS, f)
     active = (bend > 0).astype(float)
@@ -191,7 +191,7 @@ def hinge_bif(S, order, *, scale=1 / (2 * H), sign=-1.0, keeps_active=True):
     return terms
 
 
-def test_2016_the_recursion_lacks_a_factor_in_print():
+def test_2017_the_recursion_lacks_a_factor_in_print():
     S = FOLDS[3]
     first, second = derivatives(SIGNS, S, LAM, huber(H), bias=False)
     assert_allclose(hinge_bif(S, 1)[0], first, rtol=0, atol=1e-6)

@@ -1,7 +1,11 @@
-"""The site, without building it: all names are in the reference, all pages in the navigation."""
+"""The site: all names are in the reference, all pages in the navigation, and all can be read."""
 
 import importlib.util
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -64,13 +68,17 @@ def test_every_page_is_in_the_navigation():
     assert pages - set(named) == {"index", "README"}
 
 
-@pytest.fixture(name="links")
-def read_links():
-    """The script that checks a built site."""
-    spec = importlib.util.spec_from_file_location("links", DOCS / "links.py")
+def script(name):
+    """A script that checks a built site."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(name="links")
+def read_links():
+    return script("links")
 
 
 def test_dead_links_are_found(links, tmp_path):
@@ -87,6 +95,72 @@ def test_dead_links_are_found(links, tmp_path):
         "a.html: #top is not on that page",
         "a.html: https://example.org/x.js is loaded from another site",
     ]
+
+
+@pytest.fixture(name="site", scope="module")
+def build_site(tmp_path_factory):
+    """The site of a copy of the pages; the examples of its gallery are shown, but not run."""
+    for package in ("sphinx", "myst_parser", "numpydoc", "sphinx_gallery", "pydata_sphinx_theme"):
+        pytest.importorskip(package, reason=f"{package} builds the site: pip install '.[docs]'")
+    source, site = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("site")
+    for folder in ("docs", "examples"):
+        made = shutil.ignore_patterns("gallery" if folder == "docs" else "", "api", "__pycache__")
+        shutil.copytree(ROOT / folder, source / folder, ignore=made)
+    for file in [*ROOT.glob("*.md"), ROOT / "CITATION.cff", ROOT / "LICENSE"]:
+        shutil.copy(file, source)
+    package = str(Path(everyfold.__file__).parents[1])
+    options = ["-q", "-W", "--keep-going", "-D", "plot_gallery=0", "-c", "docs"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sphinx", *options, ".", site],
+        cwd=source,
+        env={**os.environ, "PYTHONPATH": package},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return site
+
+
+@pytest.fixture(name="browser", scope="module")
+def find_browser():
+    pytest.importorskip("playwright", reason="playwright opens pages: pip install '.[docs]'")
+    browser = script("browser")
+    if (found := browser.find_browser()) is None:
+        pytest.skip(f"no browser is installed; looked for {', '.join(browser.BROWSERS)}")
+    return lambda site: list(browser.mistakes(site, found))
+
+
+@pytest.mark.xdist_group("site")
+def test_links_of_the_site_lead_somewhere(site, links):
+    assert links.dead_links(site) == []
+
+
+@pytest.mark.xdist_group("site")
+def test_every_page_fits_wide_and_narrow_screens(site, browser):
+    """Nothing sticks out at 1280 and 390 px, nothing is cut off at 1280, no error is logged."""
+    assert browser(site) == []
+
+
+@pytest.mark.xdist_group("site")
+def test_what_does_not_fit_a_page_is_found(browser, tmp_path):
+    long = "x" * 300
+    (tmp_path / "a.html").write_text(
+        f"<article><h1>{long}</h1><pre style='overflow: auto'>{long}</pre>"
+        "<div style='width: 400px'>narrow</div></article><script>console.error('oh')</script>"
+    )
+    (tmp_path / "b.html").write_text("<article><h1>good</h1><script>gone()</script></article>")
+    found = browser(tmp_path)
+    for line in (
+        r"a\.html, 1280 px: sticks out by \d+ px: <h1 .*> xxx",
+        r"a\.html, 1280 px: cut off by \d+ px: <pre .*> xxx",
+        r"a\.html, 390 px: sticks out by \d+ px: <div .*> narrow",
+        r"a\.html: oh",
+        r"b\.html: gone is not defined",
+    ):
+        assert any(re.match(line, other) for other in found), (line, found)
+    assert not any(re.match(r"a\.html, 390 px: cut off", other) for other in found)
 
 
 def flowchart():

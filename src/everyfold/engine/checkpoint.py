@@ -306,7 +306,7 @@ def fingerprint(request: Request, data: Data) -> Fingerprint:
     rows = (type(X), X.identity()) if request.is_source else X
     parts: dict[str, Params] = {
         "data": {"X": rows, "y": request.y, **more},
-        "folds": {"cv": _folds(data)},
+        "folds": {"cv": data.folding},
         "candidates": {"estimator": request.estimator, "parameters": list(request.candidates)},
         "options": asked,
     }
@@ -373,12 +373,3 @@ def versions() -> dict[str, str]:
         except PackageNotFoundError:
             found[name] = "unknown"
     return found
-
-
-def _folds(data: Data) -> object:
-    """All that says which rows are fitted and predicted."""
-    if data.stream is not None:
-        return data.stream.rule
-    if not data.tasks:  # all candidates are refitted
-        return list(data.splits)
-    return list({id(task.folds): task.folds for task in data.tasks}.values())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, ClassVar, get_type_hints
 
 import numpy as np
 
@@ -294,8 +294,8 @@ class Data:
     """What the estimators themselves are refitted by; its cv are the splits, if those matter."""
     is_raw: bool = False
     """Whether X is as it was passed, to be read by each kernel after its steps."""
-    stream: Any = None
-    """What a source of rows is read by; None for rows in memory."""
+    jobs: int | None = None
+    """How many units are at work at a time; None for as many as are asked for."""
     caller: Estimator = None
     """The search that callbacks of refits belong to."""
     contexts: Mapping[tuple[int, int], Any] = field(default_factory=dict)
@@ -303,6 +303,9 @@ class Data:
     cache: Cache = field(default_factory=Cache, compare=False)
     watch: ProgressListener = field(default_factory=ProgressListener, compare=False)
     """What is informed how far the work is."""
+
+    in_memory: ClassVar[bool] = True
+    """Whether a method may have all rows at once."""
 
     @cached_property
     def open_ranks(self) -> list[int]:
@@ -323,8 +326,6 @@ class Data:
 
         Where steps are fitted once, on all rows, folds need not be taken literally.
         """
-        if self.stream is not None:
-            return replace(self, stream=replace(self.stream, kind=kind))
         tasks = self.tasks
         if kind == "once":
             tasks = tuple(task.as_removals() for task in tasks)
@@ -345,15 +346,13 @@ class Data:
     @property
     def n_folds(self) -> int:
         """The number of folds of every task."""
-        if self.stream is not None:
-            return int(self.stream.n_folds)
         if self.tasks:
             return len(self.tasks[0].folds)
         assert self.own is not None
         return len(self.own.cv)
 
-    def folds_of(self, number: int) -> int:
-        """The number of folds of a candidate."""
+    def folds_of(self, number: int) -> int | None:
+        """The number of folds of a candidate; None where each outcome has all that there are."""
         if number not in self.candidates:
             return self.n_folds
         return len(self.tasks[self.candidates[number].task].folds)
@@ -374,6 +373,13 @@ class Data:
     def n_weighted(self) -> int:
         """The number of rows with positive weight."""
         return int(np.count_nonzero(self.tasks[0].weights))
+
+    @property
+    def folding(self) -> object:
+        """All that says which rows are fitted and predicted."""
+        if not self.tasks:  # all candidates are refitted
+            return self.splits
+        return list({id(task.folds): task.folds for task in self.tasks}.values())
 
     @property
     def sizes(self) -> list[int]:

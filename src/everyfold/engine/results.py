@@ -140,10 +140,9 @@ _AT_ONCE = 1_000_000
 
 
 def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
-    """How many test rows each fold has; of a source that is known after a pass."""
-    if data.stream is None:
-        return data.sizes
-    return next(o.sizes for o in outcomes.values() if o.sizes is not None)
+    """How many test rows each fold has; outcomes say it where only a pass over the rows tells."""
+    found = (outcome.sizes for outcome in outcomes.values() if outcome.sizes is not None)
+    return next(found, None) or data.sizes
 
 
 def entries_of(
@@ -461,7 +460,7 @@ def _within_one_error(results: Params, t: int, ridges: Array) -> int:
 def check_weightless(data: Data) -> None:
     """Refuse what the winner, refitted by scikit-learn, would predict wrongly with."""
     lost = [c for c in data.candidates.values() if c.model.loses_weightless_rows]
-    if data.stream is None and lost and data.n_weighted < data.n:
+    if lost and data.n_weighted < data.n:
         raise ValueError(
             f"sample_weight is 0 for {data.n - data.n_weighted} rows, and "
             f"kernel={lost[0].model.choice.kernel!r}: scikit-learn's fit then numbers its "

@@ -13,7 +13,7 @@ from operator import add, or_
 import numpy as np
 
 from everyfold._progress import tell
-from everyfold._typing import AnyArray, Array, Estimator, Matrix, Targets
+from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Targets
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Labels, Numbers, Target
 from everyfold.io import Block, RowSource
@@ -151,12 +151,6 @@ def _labels(source: RowSource) -> set[Targets]:
     return found
 
 
-def tell_block(block: Block, source: RowSource) -> None:
-    """Say how far a pass over a source is, now that a block is done."""
-    if source.n_rows:
-        tell(min(1.0, (block.start + len(block)) / source.n_rows))
-
-
 def reduced(
     source: RowSource,
     work: Callable[[RowSource], Result],
@@ -209,12 +203,25 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Summing:
-    """One pass over a source: how its rows are read, and what is summed of them."""
+class FoldedBlocks:
+    """How blocks of rows are read in a pass: their targets, their folds, and how many at a time."""
 
     reader: Reader
     rule: FoldRule
     height: int
+
+    def folded(self, source: RowSource) -> Iterator[tuple[Block, Index]]:
+        """Every block with the folds of its rows; says how far the pass is after each."""
+        for block in source.blocks(self.height):
+            yield block, self.rule.numbers(block)
+            if source.n_rows:
+                tell(min(1.0, (block.start + len(block)) / source.n_rows))
+
+
+@dataclass(frozen=True)
+class Summing(FoldedBlocks):
+    """One pass over a source: how its rows are read, and what is summed of them."""
+
     views: Sequence[View]
 
     def over(self, source: RowSource, threads: int = 1) -> Pass:
@@ -241,15 +248,14 @@ class Summing:
 
     def _batches(self, source: RowSource, seen: dict[str, bool]) -> Iterator[Batch]:
         """The rows in batches, sorted by fold."""
-        for block in source.blocks(self.height):
+        for block, numbers in self.folded(source):
             seen |= {"is_weighted": block.sample_weight is not None, "is_flat": block.y.ndim == 1}
             target = self.reader.target(block.y)
             X, z, w = block.X, target.columns, self.reader.weights(block, target)
-            order, sets = by_fold(self.rule.numbers(block))
+            order, sets = by_fold(numbers)
             if order is not None:
                 X, z, w = X[order], z[order], None if w is None else w[order]
             yield Batch(X, z, w, sets)
-            tell_block(block, source)
 
 
 def answers(work: Callable[[Matrix], AnyArray], X: Matrix, fitted: Estimator) -> AnyArray:

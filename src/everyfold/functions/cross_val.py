@@ -161,7 +161,7 @@ def cross_val_predict(
     metadata = route("cross_val_predict", estimator, cv, None, groups, params)
     request = replace(request, metadata=metadata)
     data, outcome = evaluate(request, verbose)
-    if method != "predict" and data.stream is None and data.tasks[0].lacks_classes:
+    if method != "predict" and any(task.lacks_classes for task in data.tasks):
         leave_to_scikit_learn(
             request,
             ValueError(f"cv: the training rows of a fold lack a class, which {method} needs"),

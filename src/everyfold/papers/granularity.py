@@ -1,6 +1,6 @@
 r"""How many folds, and how many terms of the influence series, a tolerance requires.
 
-The granularity of cross-validation (Liu & Liao 2016): with t folds and a Bouligand influence
+The granularity of cross-validation (Liu & Liao 2017): with t folds and a Bouligand influence
 function (BIF) of order r, the Huberised hinge of width δ, the ridge λ in the "mean" convention and
 :math:`\kappa = \max K_{ii}`,
 
@@ -36,7 +36,7 @@ def granularity_bound(
 ) -> float:
     r"""Bound on the distance of an influence series from CV: δ/2 + κ/(λ(r+1)(t−1)).
 
-    This is the bound of Liu & Liao (2016, Theorem 2) for the BIF of order r with a Huberised hinge.
+    This is the bound of Liu & Liao (2017, Theorem 2) for the BIF of order r with a Huberised hinge.
     For the small ridges that are relevant in model selection it is above 1 and says nothing.
 
     Parameters
@@ -72,7 +72,7 @@ def choose_granularity(
 ) -> Granularity:
     r"""Choose folds and order so that the influence series is within a tolerance ε of real CV.
 
-    Granularity selection (Liu & Liao 2016) minimises t + r under the bound of
+    Granularity selection (Liu & Liao 2017) minimises t + r under the bound of
     :func:`granularity_bound`, problem (5) of the paper. Its printed rule (6) is :math:`t - 1 = r +
     1 = \lceil\sqrt{\kappa/(\lambda(\varepsilon - \delta/2))}\rceil`; it meets the tolerance, but is
     not the minimiser.

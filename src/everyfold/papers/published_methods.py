@@ -185,7 +185,7 @@ def granularity(
     kappa: float = 1.0,
     rule: Literal["paper", "smallest"] = "paper",
 ) -> MethodOptions:
-    """ε-BIF: folds and order of the series from a tolerance (Liu & Liao 2016).
+    """ε-BIF: folds and order of the series from a tolerance (Liu & Liao 2017).
 
     Parameters
     ----------

@@ -30,7 +30,7 @@ def huber_hinge_loss(
     pos_label: Label | None = None,
     sample_weight: AnyArray | None = None,
 ) -> float:
-    r"""The mean Huberised hinge loss of decision values: V in t-BIF (Liu et al. 2016, 2018).
+    r"""The mean Huberised hinge loss of decision values: V in t-BIF (Liu & Liao 2017, 2018).
 
     .. math:: V(m) = 0 \text{ if } m > 1 + h,\quad (1 + h - m)^2 / 4h \text{ if } |1 - m| \le h,
               \quad 1 - m \text{ if } m < 1 - h
@@ -44,7 +44,7 @@ def huber_hinge_loss(
     y_score : array of shape (n_samples,)
         Decision values; positive values mean ``pos_label``.
     h : float, default=0.05
-        Half the width over which the hinge is smoothed; δ in the paper of 2016.
+        Half the width over which the hinge is smoothed; δ in the paper of 2017.
     pos_label : label, default=None
         By default the larger of two labels; if there is only one class, 1 if the labels are among 0
         and 1 or -1 and 1.

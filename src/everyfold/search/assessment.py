@@ -110,7 +110,7 @@ def test_ratio(
     """
     labels = split.get("groups", params.get("groups"))
     groups = None if labels is None else fitted.groups_of(labels)
-    if data.stream is not None:  # every row is held out by one fold
+    if not data.in_memory:  # every row is held out by one fold
         return 1.0 / max(1, n_splits - 1), "row"
     if not data.tasks:
         return fitted.ratio_of_splits(data.splits, groups)

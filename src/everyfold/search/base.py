@@ -444,6 +444,7 @@ class FastSearchCV(
             confirmed=len(state.refits),
             notes=notes,
             rungs=state.climbed,
+            is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
@@ -454,7 +455,7 @@ class FastSearchCV(
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
         if state.finished[self.best_index_] not in state.data.foreign:
-            n_rows = None if state.data.stream is not None else state.data.n
+            n_rows = state.data.n if state.data.in_memory else None
             state.request.options.hand_on(final_step(best), n_rows)
         outcome = state.history.get(state.finished[self.best_index_])
         if outcome is not None and outcome.landmarks:

@@ -61,7 +61,8 @@ class FastGridSearchCV(FastSearchCV):
     cv : int, splitter or iterable, default=None
         As in scikit-learn; folds may overlap, have different sizes, or leave one row out.
     verbose : int, default=0
-        1 shows a progress bar, or prints a line for every finished kernel if there is no terminal.
+        1 shows a progress bar, or prints a line for every finished kernel if there is no terminal;
+        ``plan_`` then also has notes that ask for no action.
     error_score : "raise" or float, default=nan
         The score of folds that cannot be fitted.
     return_train_score : bool, default=False

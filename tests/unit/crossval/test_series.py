@@ -115,7 +115,7 @@ def test_quadratic_svr_in_the_corrected_form_of_2014(table, order):
 
 
 def hinge_bif(K, y, lam, h, order):
-    """(3) of the 2016 paper, with 1/(2δ) in both terms of B_{k+1} and 1/l in the first."""
+    """(3) of the 2017 paper, with 1/(2δ) in both terms of B_{k+1} and 1/l in the first."""
     f = reference.minimise(K, lambda u: huber(y, u, h), N * lam, intercept=False)
     slope, bend = huber(y, f, h)
     I0 = np.diag((bend > 0).astype(float))
@@ -133,7 +133,7 @@ def hinge_bif(K, y, lam, h, order):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_huber_hinge_in_the_corrected_form_of_2016(table, order):
+def test_huber_hinge_in_the_corrected_form_of_2017(table, order):
     X, y, K = table
     labels, lam, h = np.sign(y - 0.3), 0.01, 0.2
     expected = hinge_bif(K, labels, lam, h, order)

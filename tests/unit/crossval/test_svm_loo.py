@@ -158,7 +158,7 @@ def test_a_bias_that_is_not_unique_is_libsvms_own(n, is_loose):
     ours = cross_val_predict(model, points, y, cv=loo, method="decision_function")
     assert_allclose(ours, refits(model, points, y, method="decision_function"), atol=2e-3)
     options = {"cv": loo, "refit": False}
-    search = FastGridSearchCV(model, {"C": [1e-3]}, **options).fit(points, y)
+    search = FastGridSearchCV(model, {"C": [1e-3]}, verbose=1, **options).fit(points, y)
     theirs = ms.GridSearchCV(model, {"C": [1e-3]}, **options).fit(points, y)
     for key in ("mean_test_score", "rank_test_score"):
         assert_array_equal(search.cv_results_[key], theirs.cv_results_[key])

@@ -55,8 +55,8 @@ def fits(monkeypatch):
 def tables(estimator, grid, data, *, params=None, **options):
     """Scores of ours and of GridSearchCV's, fold by fold."""
     params = params or {}
-    order = {"order": options.pop("order", "exact")}
-    ours = FastGridSearchCV(estimator, grid, refit=False, **order, **options).fit(*data, **params)
+    own = {"order": options.pop("order", "exact"), "verbose": 1}  # which notes the intercepts
+    ours = FastGridSearchCV(estimator, grid, refit=False, **own, **options).fit(*data, **params)
     theirs = ms.GridSearchCV(estimator, grid, refit=False, **options).fit(*data, **params)
     keys = [f"split{i}_test_score" for i in range(theirs.n_splits_)]
     found = [np.array([search.cv_results_[key] for key in keys]) for search in (ours, theirs)]
@@ -194,11 +194,12 @@ def test_coarsely_solved_candidates_have_libsvms_intercept_too():
 def test_only_cells_without_a_free_support_vector_are_libsvms(fits):
     grid = {"C": [0.001, 0.01, 1.0, 10.0], "gamma": [0.01]}
     model = SVC(class_weight="balanced")
-    search = FastGridSearchCV(model, grid, cv=5, refit=False, order="exact").fit(*CELLS)
+    options = {"cv": 5, "refit": False, "order": "exact", "verbose": 1}
+    search = FastGridSearchCV(model, grid, **options).fit(*CELLS)
     assert sorted(fits) == [0.001] * 5 + [0.01] * 5
     assert "2 candidates" in next(note for note in search.plan_.notes if "not unique" in note)
     fits.clear()
-    search = FastGridSearchCV(SVC(), grid, cv=5, refit=False, order="exact").fit(*CELLS)
+    search = FastGridSearchCV(SVC(), grid, **options).fit(*CELLS)
     assert fits == []
     assert "not unique" not in str(search.plan_)
 

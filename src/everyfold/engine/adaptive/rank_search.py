@@ -6,15 +6,13 @@ such an operator are evaluated again; the others are done after the first round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from everyfold._typing import Order
-from everyfold.engine.planning.pass_sizes import cut_passes
 from everyfold.engine.planning.plan import History, Strategy
-from everyfold.engine.planning.units import Unit, cut, kernels_of
+from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import column
 
@@ -52,27 +50,24 @@ class RankSearch(Strategy):
     ----------
     metric : str
         The score that decides.
-    order : Order
-    is_per_fold : bool
-        Whether each fold prepares its own rows.
+    cut : callable
+        Cuts some candidates into units.
     first : sequence of Unit
     """
 
     metric: str
-    order: Order
-    is_per_fold: bool
+    cut: Callable[[Data], Sequence[Unit]]
     first: Sequence[Unit] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, data: Data, metric: str, order: Order, *, is_per_fold: bool) -> RankSearch:
+    def of(cls, data: Data, metric: str, cut: Callable[[Data], Sequence[Unit]]) -> RankSearch:
         """The rounds of a search."""
-        blank = cls(metric, order, is_per_fold)
+        blank = cls(metric, cut)
         return replace(blank, first=blank._units(data, 0, list(data.candidates)))
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
-        largest = min(MOST_LANDMARKS, data.stream.source.n_rows if data.stream else data.n)
-        is_at_end = FIRST_LANDMARKS * 2 ** len(history) > largest
+        is_at_end = FIRST_LANDMARKS * 2 ** len(history) > min(MOST_LANDMARKS, data.n)
         if is_at_end or (len(history) > 1 and self._has_converged(history)):
             return ()
         return self._units(data, len(history), data.open_ranks)
@@ -93,16 +88,10 @@ class RankSearch(Strategy):
 
     def _units(self, data: Data, k: int, numbers: Sequence[int]) -> list[Unit]:
         """The units of some candidates in round k."""
-        rows = data.stream.source.n_rows if data.stream else data.n
-        count = min(FIRST_LANDMARKS * 2**k, max(1, rows or FIRST_LANDMARKS))
+        count = min(FIRST_LANDMARKS * 2**k, data.n)
         some = {number: data.candidates[number] for number in numbers}
         data = with_rank(replace(data, candidates=some), count)
-        if data.stream is not None:
-            units = cut_passes(data, 1)
-        else:
-            kernels = kernels_of(data, list(data.candidates.values()), is_per_fold=self.is_per_fold)
-            units = list(cut(data, list(kernels), self.order))
-        return [replace(unit, landmarks=count) for unit in units]
+        return [replace(unit, landmarks=count) for unit in self.cut(data)]
 
     def _has_converged(self, history: History) -> bool:
         before, last = (self._best(outcomes) for outcomes in history[-2:])

@@ -77,23 +77,18 @@ def _mapped(
             left.append(rest)
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
         if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
-            for part in _parts(unit, data):
+            for part in unit.apart():
                 journal.append(part, [o for o in outcomes if o.number in part.numbers])
         data.watch.tell(unit, 1.0)
         yield outcomes
-
-
-def _parts(unit: Unit, data: Data) -> list[Unit]:
-    """What a journal keeps: of a pass each kernel, as passes may be cut otherwise next time."""
-    return [unit] if data.stream is None else unit.apart()
 
 
 def _remembered(unit: Unit, data: Data, journal: Checkpoint) -> tuple[list[Outcome], Unit | None]:
     """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
     found: list[Outcome] = []
     left: list[Unit] = []
-    for part in _parts(unit, data):
-        known = journal.find(part, data.folds_of if data.stream is None else _unknown)
+    for part in unit.apart():
+        known = journal.find(part, data.folds_of)
         if known is None:
             left.append(part)
         else:
@@ -102,10 +97,6 @@ def _remembered(unit: Unit, data: Data, journal: Checkpoint) -> tuple[list[Outco
         return [], unit
     groups = tuple(groups for part in left for groups in part.groups)
     return found, replace(unit, groups=groups) if groups else None
-
-
-def _unknown(number: int) -> None:
-    """How many folds a candidate has, where only a pass over the rows tells."""
 
 
 def _is_of_dead_workers(outcomes: Sequence[Outcome]) -> bool:
@@ -122,11 +113,8 @@ def _done(
     and are not ours to limit.
     """
     work: Callable[[Unit], list[Outcome]] = partial(run, data)
-    if data.stream is not None and data.stream.source.workers() is not None:
-        yield from ((unit, work(unit)) for unit in units)  # a cluster does the work of each
-        return
     for alike in gather(units, lambda unit: (unit.threads > 1, unit.order == "refit")):
-        jobs = 1 if alike[0].threads > 1 else n_jobs
+        jobs = 1 if alike[0].threads > 1 else data.jobs or n_jobs
         is_refit = alike[0].order == "refit"
         yield from map_unordered(
             work,
@@ -149,10 +137,7 @@ class _Waiting:
         """Folds that were refitted to see how long that takes: other refits go on from there."""
 
     def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
-        """Candidates whose last folds are among these; a pass over a source has all of them."""
-        if self._data.stream is not None:
-            yield from outcomes
-            return
+        """Candidates whose last folds are among these."""
         yield from (outcome for outcome in outcomes if outcome.look)
         for outcome in outcomes:
             is_refitted, number = outcome.status == REFITTED, outcome.number
@@ -160,11 +145,15 @@ class _Waiting:
                 self._trials[number] = with_fields(outcome, look=0)
             if outcome.look:
                 continue
+            count = self._data.folds_of(number)
+            if count is None:
+                yield outcome
+                continue
             parts = self._parts.setdefault(number, [])
             parts.append(outcome)
             if is_refitted and number in self._trials:
                 parts.append(self._trials.pop(number))
-            if sum(len(part.folds) for part in parts) < self._data.folds_of(number):
+            if sum(len(part.folds) for part in parts) < count:
                 continue
             whole = join(self._parts.pop(number))
             candidate = self._data.candidates.get(number)

@@ -9,71 +9,72 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from operator import add
 
 import numpy as np
 
 from everyfold._progress import subtask
-from everyfold._sklearn_private import MultimetricScorer
-from everyfold._typing import Array, Index, Params, Score, Scorer
+from everyfold._typing import Array, Index, Score, Scorer
 from everyfold.crossval.base import Failure
-from everyfold.engine.planning.pass_sizes import block_height, pass_words, widest
+from everyfold.engine.execution.block_methods import (
+    NO_FOLDS,
+    BadFoldsError,
+    BlockMethod,
+    BlockModels,
+    Failures,
+    MappedKernel,
+    Predictor,
+    block_method,
+    isolated,
+)
+from everyfold.engine.planning.pass_sizes import block_height, widest
 from everyfold.engine.planning.units import Unit
-from everyfold.engine.records import Candidate, Data, Outcome
-from everyfold.engine.scoring.fold_scorers import FoldScorer
+from everyfold.engine.records import Data, Outcome
+from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
+from everyfold.engine.scoring.fold_scores import FoldScores
 from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean, score_errors
-from everyfold.engine.stream import PassKernel, Predictor, Stream
-from everyfold.estimators.sources import Reader, Summing, View, reduced, structure_of, tell_block
-from everyfold.estimators.targets import Target
-from everyfold.io import Block, RowSource, StreamError
+from everyfold.engine.source_data import SourceData
+from everyfold.estimators.sources import FoldedBlocks, structure_of
+from everyfold.io import Block, RowSource
 from everyfold.io.blocks import rows_at_a_time
-from everyfold.io.cluster import ClusterError
 from everyfold.io.fold_rules import FoldRule
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import available_memory
-from everyfold.operators import StructureError
-from everyfold.operators.gram import FoldSums
-from everyfold.operators.response import RidgeModels
-
-# Why candidates have no models, by number.
-Failures = dict[int, Failure]
 
 
-def run_pass(data: Data, unit: Unit) -> list[Outcome]:
+def run_passes(data: Data, unit: Unit) -> list[Outcome]:
     """The outcomes of all candidates of a pass; a kernel or ridge that fails does so alone."""
-    stream, start = replace(data.stream, threads=unit.threads), time.perf_counter()
+    assert isinstance(data, SourceData)
+    data, start = replace(data, threads=unit.threads), time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
-    height, failures = block_height(data), Failures()
+    method, height, failures = block_method(members[0][0].model), block_height(data), Failures()
     # BLAS gets the threads that suit what is factorised, whatever the number of rows.
     with blas_threads(widest(data)):
-        made: list[tuple[Sequence[Candidate], list[View]]] = []
-        with stream.source.remembering():
+        mapped: list[MappedKernel] = []
+        with data.source.remembering():
             for own in members:
-                with _isolated(stream, own, failures):
-                    if views := stream.views(own, unit.drawn):
-                        made.append((own, views))
-        with subtask(0, 1 if stream.is_one_pass else 2):
-            kernels, is_weighted = _summed(stream, made, height, failures)
+                with isolated(data, own, failures):
+                    if views := data.views(own, unit.drawn):
+                        mapped.append((own, views))
+        with subtask(0, data.passes):
+            kernels = method.fit(data, mapped, height, failures) if mapped else []
         if not kernels:
-            other = _without_models(stream, failures)
+            other = _without_models(data, failures)
             return [_failed(other, number, failure) for number, failure in failures.items()]
-        if not stream.scorers:
-            return [_predicted(stream, kernels[0], height)]
-        scores, passes = scores_from_sums(stream, kernels, is_weighted=is_weighted), 1
+        if data.scorer is None:
+            return [_predicted(data, kernels[0], method, height)]
+        scores, passes = scores_from_sums(data, kernels), 1
         if scores is None:
             with subtask(1, 2):
-                scores = score_values(stream, kernels, height, is_weighted=is_weighted)
+                scores = score_values(data, kernels, height)
             passes = 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
-    found = [
-        _outcome(candidate.number, kernel, passes, seconds, [row[k] for row in of_kernel])
-        for kernel, of_kernel in zip(kernels, scores, strict=True)
-        for k, candidate in enumerate(kernel.members)
-    ]
+    found, left = [], iter(scores)
+    for kernel in kernels:
+        blank = _outcome(kernel, method.words(passes), seconds)
+        found += [replace(blank, number=m.number, scores=next(left)) for m in kernel.members]
     return found + [_failed(found[0], number, failure) for number, failure in failures.items()]
 
 
@@ -84,40 +85,18 @@ def _failed(other: Outcome, number: int, failure: Failure) -> Outcome:
     return replace(other, number=number, scores=[None] * count, failures=failures)
 
 
-def _summed(
-    stream: Stream,
-    made: Sequence[tuple[Sequence[Candidate], Sequence[View]]],
-    height: int,
-    failures: Failures,
-) -> tuple[list[PassKernel], bool]:
-    """Kernels with the models of every fold, by one pass; and whether rows have weights."""
-    every = [view for _, views in made for view in views]
-    if not every:
-        return [], False
-    found = Summing(stream.reader, stream.rule, height, every).over(stream.source, stream.threads)
-    left = iter(found.sums)
-    kernels: list[PassKernel] = []
-    for own, views in made:
-        kernels += _kernels(stream, own, views, [next(left) for _ in views], failures)
-    return kernels, found.is_weighted
-
-
-class _BadFolds(ValueError):
-    """Folds that no kernel can be fitted on."""
-
-
-def _without_models(stream: Stream, failures: Failures) -> Outcome:
+def _without_models(data: SourceData, failures: Failures) -> Outcome:
     """The outcome of a candidate without models, where no other says what the folds are.
 
     **Cost**: one pass over the source, which counts the rows of every fold.
     """
     number, failure = next(iter(failures.items()))
-    if not stream.scorers:
+    if data.scorer is None:
         raise failure.error
-    found: Counter[int] = stream.source.reduce(partial(_count_folds, stream.rule), add)
+    found: Counter[int] = data.source.reduce(partial(_count_folds, data.rule), add)
     sizes = [found[fold] for fold in sorted(found) if fold >= 0]
     if not sizes:
-        raise _BadFolds(_NO_FOLDS)
+        raise BadFoldsError(NO_FOLDS)
     unknown, scores = np.full(len(sizes), np.nan), [None] * len(sizes)
     is_exact, folds = np.zeros(len(sizes), dtype=bool), np.arange(len(sizes))
     return Outcome(number, folds, scores, None, is_exact, unknown, unknown, {}, sizes=sizes)
@@ -131,116 +110,33 @@ def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
     return found
 
 
-@contextmanager
-def _isolated(stream: Stream, members: Sequence[Candidate], failures: Failures) -> Iterator[None]:
-    """Keep an error as that of some candidates, unless it is of all or is to be raised."""
-    try:
-        yield
-    except (MemoryError, StructureError, StreamError, ClusterError, _BadFolds):
-        raise
-    except Exception as error:
-        if stream.error_score == "raise":
-            raise
-        failures |= dict.fromkeys((own.number for own in members), Failure.caught(error))
-
-
-def _kernels(
-    stream: Stream,
-    members: Sequence[Candidate],
-    views: Sequence[View],
-    sums: Sequence[FoldSums],
-    failures: Failures,
-) -> list[PassKernel]:
-    """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
-    failed: Failures = {}
-    with _isolated(stream, members, failed):
-        models: dict[int, RidgeModels] = {}
-        for of_view in sums:
-            models |= _fold_models(stream, members, of_view)
-        return [PassKernel(members, views, sums, models)]
-    # One ridge of several failed, and it is not known which.
-    if len(members) == 1:
-        failures |= failed
-        return []
-    alone = [_kernels(stream, [one], views, sums, failures) for one in members]
-    return [kernel for kernels in alone for kernel in kernels]
-
-
-def _outcome(
-    number: int,
-    kernel: PassKernel,
-    passes: int,
-    seconds: float,
-    scores: list[Score],
-    values: Array | None = None,
-    target: Target | None = None,
-) -> Outcome:
-    parts = [kernel.parts[fold] for fold in sorted(kernel.models)]
-    unknown = np.full(len(parts), np.nan)
-    features, structure = kernel.features, structure_of(kernel.members[0].model)
+def _outcome(kernel: BlockModels, words: str, seconds: float) -> Outcome:
+    """That of the first candidate of a kernel, without its scores."""
+    t, first = len(kernel.models), kernel.members[0]
+    unknown = np.full(t, np.nan)
+    features, kind = kernel.features, structure_of(first.model).kind
     return Outcome(
-        number,
-        np.arange(len(parts)),
-        scores,
+        first.number,
+        np.arange(t),
+        [None] * t,
         None,
-        np.zeros(len(parts), dtype=bool),
+        np.zeros(t, dtype=bool),
         unknown,
         unknown,
         {},
-        values,
-        target,
-        [part.rows for part in parts],
-        kernel.count,
-        (seconds, 0.0),
-        pass_words(passes),
-        f"{features.raw_width} {structure.kind}, rank {features.width}",
+        sizes=[kernel.rows[fold] for fold in sorted(kernel.models)],
+        n_weighted=kernel.count,
+        seconds=(seconds, 0.0),
+        method=words,
+        operator=f"{features.raw_width} {kind}, rank {features.width}",
         is_of_another_model=True,
     )
 
 
-_NO_FOLDS = "cv has no folds: it holds out no row of the source; check the fold column"
-
-
-def _fold_models(
-    stream: Stream, members: Sequence[Candidate], sums: FoldSums
-) -> dict[int, RidgeModels]:
-    """The models of every fold for the candidates' ridges; refuses folds nothing is learnt from."""
-    if not sums.folds:
-        raise _BadFolds(_NO_FOLDS)
-    total = sum(part.count for part in sums.parts.values())
-    for fold in sums.folds:
-        if sums.parts[fold].count == total:
-            raise _BadFolds(
-                f"cv: fold {fold} leaves no training rows with positive weight; use smaller folds"
-            )
-    models = {}
-    for fold, rest in sums.rests():
-        if stream.reader.classes is not None and _lacks_a_class(rest.middle):
-            raise _BadFolds(
-                f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
-                "have it with weight 0 only; give the source a fold column that mixes them, or use "
-                "KFold(shuffle=True)"
-            )
-        models[fold] = rest.solve(
-            [
-                m.model.ridges[0] * (rest.count if m.model.ridge_scaling == "mean" else 1)
-                for m in members
-            ]
-        )
-    return models
-
-
-def _lacks_a_class(mean: Array) -> bool:
-    """Whether a class has no weight, given the mean of its targets of -1 and 1."""
-    share = 0.5 * (1.0 + mean)
-    # Two classes have one column, in which the second may be missing as well.
-    return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))
-
-
-def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
+def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod, height: int) -> Outcome:
     """The held-out values of all rows, in a second pass."""
     start = time.perf_counter()
-    kept = _all_values(stream, _values_of(stream, [kernel], height))
+    kept = _all_values(data, _values_of(data, [kernel], height))
     held = np.concatenate([values[0] for _, _, values in kept])
     untested = np.flatnonzero(np.isnan(held).any(axis=1))
     if len(untested):
@@ -248,10 +144,9 @@ def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
             f"cross_val_predict only works for partitions: row {untested[0]} is in no fold; use "
             "cross_val_score"
         )
-    seconds, scores = time.perf_counter() - start, [None] * len(kernel.models)
     last, _, _ = kept[-1]
-    target = stream.reader.target(last.y[-1:])
-    return _outcome(kernel.members[0].number, kernel, 2, seconds, scores, held, target)
+    outcome = _outcome(kernel, method.words(2), time.perf_counter() - start)
+    return replace(outcome, values=held, target=data.reader.target(last.y[-1:]))
 
 
 # -- Scores of candidates on a source of rows: from the sums of a pass, or from values in a second
@@ -259,75 +154,58 @@ def _predicted(stream: Stream, kernel: PassKernel, height: int) -> Outcome:
 # scorer wants all of them.
 
 
-# Scores by kernel, fold and candidate.
-Table = list[list[list[Score]]]
-
-
 def scores_from_sums(
-    stream: Stream, kernels: Sequence[PassKernel], *, is_weighted: bool
-) -> Table | None:
-    """The scores, if sums are all they need."""
-    if stream.reader.classes is not None or (is_weighted and not _take_weights(stream.scorers)):
+    data: SourceData, kernels: Sequence[BlockModels]
+) -> list[Sequence[Score]] | None:
+    """The scores of all candidates, if sums of errors are all they need."""
+    is_weighted = kernels[0].is_weighted
+    if data.reader.classes is not None or (is_weighted and not _takes_weights(data.scorer)):
         return None
-    scores = []
+    scores: list[Sequence[Score]] = []
     for kernel in kernels:
         errors = kernel.errors()
         if errors is None or not errors.weight.all():  # scikit-learn knows what weight 0 is worth
             return None  # a second pass has the values themselves
-        table = score_errors(stream.metrics, errors)
+        table = score_errors(data.metrics, errors)
         if table is None:
             return None
-        scores.append(
-            [
-                [
-                    stream.pack({name: float(s[i, k]) for name, s in table.items()})
-                    for k in range(len(kernel.members))
-                ]
-                for i in range(len(kernel.models))
-            ]
-        )
+        columns = [{name: s[:, k] for name, s in table.items()} for k in range(len(kernel.members))]
+        scores += [FoldScores(own, data.is_multimetric) for own in columns]
     return scores
 
 
 def score_values(
-    stream: Stream, kernels: Sequence[PassKernel], height: int, *, is_weighted: bool
-) -> Table:
+    data: SourceData, kernels: Sequence[BlockModels], height: int
+) -> list[Sequence[Score]]:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
     # With weights, scikit-learn's scorers decide what they do with them, from all values together.
-    metrics = {} if is_weighted else stream.metrics
+    metrics = {} if kernels[0].is_weighted else data.metrics
     is_added = metrics and all(m is not None and is_mean(m) for m in metrics.values())
-    values = _values_of(stream, kernels, height)
-    table = _added_up(stream, kernels, values) if is_added else _kept(stream, kernels, values)
-    ends = np.cumsum([0, *(len(kernel.members) for kernel in kernels)]).tolist()
-    return [[row[first:last] for row in table] for first, last in pairwise(ends)]
+    values = _values_of(data, kernels, height)
+    return _added_up(data, kernels, values) if is_added else _kept(data, kernels, values)
 
 
 @dataclass(frozen=True)
-class _Values:
+class _Values(FoldedBlocks):
     """Held-out values of rows, block by block: ``q`` for each row, by ``total`` candidates.
 
     ``predictors`` come with the candidates that they predict for.
     """
 
-    reader: Reader
-    rule: FoldRule
     predictors: Sequence[tuple[slice, Predictor]]
     total: int
     q: int
-    height: int
 
     def blocks(self, source: RowSource) -> Iterator[tuple[Block, Index, Array]]:
         """Every block with the folds of its rows and their values; NaN where no fold has them."""
-        for block in source.blocks(self.height):
-            numbers = self.rule.numbers(block)
+        for block, numbers in self.folded(source):
             values = np.full((self.total, len(block), self.q), np.nan)
             for candidates, predictor in self.predictors:
                 predictor.put(values[candidates], block.X, numbers)
             yield block, numbers, values
-            tell_block(block, source)
 
 
-def _values_of(stream: Stream, kernels: Sequence[PassKernel], height: int) -> _Values:
+def _values_of(data: SourceData, kernels: Sequence[BlockModels], height: int) -> _Values:
     """The values of the candidates of some kernels, one kernel after the other."""
     found: list[tuple[slice, Predictor]] = []
     total = 0
@@ -336,25 +214,23 @@ def _values_of(stream: Stream, kernels: Sequence[PassKernel], height: int) -> _V
         found += [(candidates, predictor) for predictor in kernel.predictors()]
         total = candidates.stop
     q = next(iter(found[0][1].models.values())).coef.shape[2]
-    return _Values(stream.reader, stream.rule, found, total, q, height)
+    return _Values(data.reader, data.rule, height, found, total, q)
 
 
 # -- added up ----------------------------------------------------------------------------------
 
 
-def _added_up(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
-    metrics = {name: metric for name, metric in stream.metrics.items() if metric is not None}
-    folds = sorted(kernels[0].models)
-    work = partial(_add_scores, values, list(metrics.values()), folds)
-    sums = reduced(stream.source, work, add, stream.threads)
-    parts = kernels[0].parts
-    means = sums / np.array([parts[fold].rows for fold in folds])[:, None]
+def _added_up(
+    data: SourceData, kernels: Sequence[BlockModels], values: _Values
+) -> list[Sequence[Score]]:
+    metrics = {name: metric for name, metric in data.metrics.items() if metric is not None}
+    rows = kernels[0].rows
+    folds = sorted(rows)
+    sums = data.reduce(partial(_add_scores, values, list(metrics.values()), folds), add)
+    means = sums / np.array([rows[fold] for fold in folds])[:, None]
     return [
-        [
-            stream.pack({name: float(means[m, i, k]) for m, name in enumerate(metrics)})
-            for k in range(values.total)
-        ]
-        for i in range(len(folds))
+        FoldScores(dict(zip(metrics, means[:, :, k], strict=True)), data.is_multimetric)
+        for k in range(values.total)
     ]
 
 
@@ -389,45 +265,42 @@ def _keep(values: _Values, source: RowSource) -> _KeptBlocks:
     ]
 
 
-def _all_values(stream: Stream, values: _Values) -> _KeptBlocks:
+def _all_values(data: SourceData, values: _Values) -> _KeptBlocks:
     """The values of all rows, in the order of the rows, wherever they come from."""
-    found: _KeptBlocks = reduced(stream.source, partial(_keep, values), add, stream.threads)
+    found: _KeptBlocks = data.reduce(partial(_keep, values), add)
     return sorted(found, key=lambda item: item[0].start)
 
 
-def _kept(stream: Stream, kernels: Sequence[PassKernel], values: _Values) -> list[list[Score]]:
-    n, total = stream.source.n_rows or 0, values.total
-    needed = 8 * n * values.q * (total + 2)
+def _kept(
+    data: SourceData, kernels: Sequence[BlockModels], values: _Values
+) -> list[Sequence[Score]]:
+    needed = 8 * data.n * values.q * (values.total + 2)
     if needed > 0.5 * available_memory():
         raise MemoryError(
-            f"scoring {n} rows for {total} candidates needs {needed / 1e9:.1f} GB, as "
+            f"scoring {data.n} rows for {values.total} candidates needs {needed / 1e9:.1f} GB, as "
             "this scorer needs all predictions at once; use R², squared or absolute error or "
             "accuracy as scoring, or fewer candidates"
         )
-    kept = _all_values(stream, values)
+    kept = _all_values(data, values)
     blocks = [block for block, _, _ in kept]
     fold_of = np.concatenate([numbers for _, numbers, _ in kept])
     y = np.concatenate([block.y for block in blocks])
-    target = stream.reader.target(y)
+    target = data.reader.target(y)
     params = {}
-    if blocks[0].sample_weight is not None and _take_weights(stream.scorers):
+    if blocks[0].sample_weight is not None and _takes_weights(data.scorer):
         params["sample_weight"] = np.concatenate([block.sample_weight for block in blocks])
-    scorer: Scorer = stream.scorers.get("score")
-    if stream.is_multimetric:
-        is_raised = stream.error_score == "raise"
-        scorer = MultimetricScorer(scorers=stream.scorers, raise_exc=is_raised)
-    judge = FoldScorer(scorer, target, (np.empty((n, 0)), y), params, stream.error_score)
-    folds = sorted(kernels[0].models)
+    rows = np.empty((len(y), 0)), y
+    judge = FoldScorer(data.scorer, target, rows, params, data.error_score)
+    folds = sorted(kernels[0].rows)
     side = ScoredRows(target, tuple(np.flatnonzero(fold_of == fold) for fold in folds))
     # One candidate at a time, so that the values of all do not exist twice.
-    columns = [
+    return [
         judge.score(np.concatenate([held[k] for _, _, held in kept])[side.rows], side, {})
-        for k in range(total)
+        for k in range(values.total)
     ]
-    return [[column[i] for column in columns] for i in range(len(folds))]
 
 
-def _take_weights(scorers: Params) -> bool:
+def _takes_weights(scorer: Scorer) -> bool:
     """Whether scikit-learn would hand the weights on: if any scorer takes them."""
-    asked = [getattr(scorer, "_accept_sample_weight", None) for scorer in scorers.values()]
+    asked = [getattr(own, "_accept_sample_weight", None) for own in by_name(scorer).values()]
     return any(accepts is not None and accepts() for accepts in asked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from everyfold.crossval.refit import FoldSolver, Refit, fit_parts
 from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.execution.kernel_builder import Bases, FoldRows, bind
-from everyfold.engine.execution.passes import run_pass
+from everyfold.engine.execution.passes import run_passes
 from everyfold.engine.execution.refits import lost_refits, run_refits
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
@@ -55,17 +55,14 @@ from everyfold.solvers import DidNotConvergeError, Problem
 def run(data: Data, unit: Unit) -> list[Outcome]:
     """Evaluate a unit: a pure function of its numbers and the data."""
     with reporting_to(data.watch.listener(unit)):
-        return _run(data, unit)
+        if unit.landmarks:
+            found = _RUN[unit.order](with_rank(data, unit.landmarks), unit)
+            return [with_fields(outcome, landmarks=unit.landmarks) for outcome in found]
+        return _RUN[unit.order](data, unit)
 
 
-def _run(data: Data, unit: Unit) -> list[Outcome]:
-    if unit.landmarks:
-        found = _run(with_rank(data, unit.landmarks), replace(unit, landmarks=0))
-        return [with_fields(outcome, landmarks=unit.landmarks) for outcome in found]
-    if data.stream is not None:
-        return run_pass(data, unit)
-    if unit.order == "refit":
-        return run_refits(data, unit)
+def _run_kernels(data: Data, unit: Unit) -> list[Outcome]:
+    """Kernel by kernel, on all folds or some."""
     if unit.look:
         return _on_pilot_split(data, unit)
     bases: Bases = {}
@@ -81,7 +78,7 @@ def _on_pilot_split(data: Data, unit: Unit) -> list[Outcome]:
     seen = on_pilot_split(data, unit.look)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _run(seen, replace(unit, look=0))
+        found = _run_kernels(seen, replace(unit, look=0))
     return [
         with_fields(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
         for outcome in found
@@ -127,9 +124,19 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
     return outcomes
 
 
+# What evaluates the units of each order.
+_RUN: dict[str, Callable[[Data, Unit], list[Outcome]]] = {
+    "kernel": _run_kernels,
+    "fold": _run_kernels,
+    "pass": _run_kernels,
+    "blocks": run_passes,
+    "refit": run_refits,
+}
+
+
 def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     """The outcomes of a unit that could not be evaluated: all its folds have failed."""
-    if data.stream is not None:
+    if unit.order == "blocks":  # nobody knows the folds
         raise error
     failure = Failure.of(error)
     if unit.order == "refit":

@@ -11,19 +11,21 @@ from joblib import cpu_count
 from sklearn.base import is_classifier
 
 from everyfold._progress import pluralise
+from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval import GramCV
-from everyfold.engine.planning.costs import Cost, SummedKernel, source_pass, sums_bytes
+from everyfold.engine.execution.block_methods import BlockMethod, block_method
+from everyfold.engine.planning.costs import Cost, SummedKernel, sums_bytes
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit, gather
 from everyfold.engine.records import Candidate, Data
-from everyfold.engine.stream import Stream
+from everyfold.engine.source_data import SourceData
 from everyfold.estimators.sources import structure_of
 from everyfold.io.blocks import height_of
 from everyfold.io.cluster import Workers
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.blas import thread_budget
-from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, fits, sample_rows
+from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, sample_rows
 
 # What the sums of one pass may take, if it is less than their share of free memory. More would
 # save passes, less memory.
@@ -34,30 +36,31 @@ MOST_BYTES = 1_000_000_000
 LONGEST = 30.0
 
 
-def cut_passes(data: Data, workers: int) -> list[Unit]:
+def cut_passes(data: SourceData, workers: int) -> list[Unit]:
     """The passes over a source, given how many of them may run at a time."""
-    stream, elsewhere = data.stream, data.stream.source.workers()
+    elsewhere = data.source.workers()
     memory = None if elsewhere is None else elsewhere.memory
     most_bytes = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
     kernels = _kernels(data)
-    needed = [sums_bytes(_summed(stream, own).width, stream.n_folds) for own in kernels]
+    needed = [sums_bytes(_summed(data, own).width, data.n_folds) for own in kernels]
     # The number of rows that landmarks are chosen from: the same in all passes.
-    drawn = sample_rows(stream.source.n_features, widest(data))
+    drawn = sample_rows(data.source.n_features, widest(data))
     # Passes that run at the same time share the memory.
     most_bytes /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(most_bytes))))
     batches: list[list[list[Candidate]]] = [[]]
     taken, spent = 0, 0.0
     for members, own in zip(kernels, needed, strict=True):
-        seconds = _cost(stream, [members], drawn).seconds if stream.has_journal else 0.0
-        if batches[-1] and (taken + own > most_bytes or spent + seconds > LONGEST):
+        seconds = _cost(data, [members], drawn).seconds if data.has_journal else 0.0
+        is_full = taken + own > most_bytes or spent + seconds > LONGEST
+        if batches[-1] and (is_full or _method(members) is not _method(batches[-1][0])):
             batches.append([])
             taken, spent = 0, 0.0
         batches[-1].append(members)
         taken, spent = taken + own, spent + seconds
     # How many threads add up shows in the last digits, and depends on what memory is free: a search
     # with a checkpoint has one, and with it the digits of one that was not interrupted.
-    is_alone = elsewhere is not None or stream.has_journal or 1 < workers <= len(batches)
-    blocks = (stream.source.n_rows or 0) // block_height(data)
+    is_alone = elsewhere is not None or data.has_journal or 1 < workers <= len(batches)
+    blocks = data.n // block_height(data)
     most = 1
     if not is_alone:  # as many as there may be workers or BLAS, and no fewer than two blocks each
         most = max(1, min(max(workers, thread_budget()), int(cpu_count()), blocks // 2))
@@ -65,90 +68,105 @@ def cut_passes(data: Data, workers: int) -> list[Unit]:
     units = []
     for batch in batches:
         threads = most
-        while threads > 1 and _cost(stream, batch, drawn, threads).memory > half:
+        while threads > 1 and _cost(data, batch, drawn, threads).memory > half:
             threads -= 1
-        units.append(_unit(stream, batch, drawn, threads))
+        units.append(_unit(data, batch, drawn, threads, elsewhere))
     return units
 
 
-def _kernels(data: Data) -> list[list[Candidate]]:
+def _kernels(data: SourceData) -> list[list[Candidate]]:
     """The candidates by kernel."""
-    return gather(data.candidates.values(), lambda c: (c.kernel_key, c.model.intercept))
-
-
-def widest(data: Data) -> int:
-    """The most numbers that are summed of a row, and the size of what is factorised."""
-    return max(_summed(data.stream, own).width for own in _kernels(data))
-
-
-def block_height(data: Data) -> int:
-    """How many rows to read at a time: the same in all passes, however these were cut."""
-    return height_of(max(data.stream.source.n_features, widest(data)))
-
-
-def _summed(stream: Stream, members: Sequence[Candidate]) -> SummedKernel:
-    """The sizes of a kernel that costs depend on."""
-    source, structure = stream.source, structure_of(members[0].model)
-    width = structure.raw_width_for(source.n_rows or 0, source.n_features)
-    return SummedKernel(
-        width, len(members), stream.n_folds if stream.is_per_fold(members[0]) else 1
+    return gather(
+        data.candidates.values(),
+        lambda c: (freeze(c.model.loss), c.kernel_key, c.model.intercept),
     )
 
 
+def _method(members: Sequence[Candidate]) -> BlockMethod:
+    """How the candidates of a kernel are evaluated."""
+    return block_method(members[0].model)
+
+
+def widest(data: SourceData) -> int:
+    """The most numbers that are summed of a row, and the size of what is factorised."""
+    return max(_summed(data, own).width for own in _kernels(data))
+
+
+def block_height(data: SourceData) -> int:
+    """How many rows to read at a time: the same in all passes, however these were cut."""
+    return height_of(max(data.source.n_features, widest(data)))
+
+
+def _summed(data: SourceData, members: Sequence[Candidate]) -> SummedKernel:
+    """The sizes of a kernel that costs depend on."""
+    width = structure_of(members[0].model).raw_width_for(data.n, data.source.n_features)
+    return SummedKernel(width, len(members), data.n_folds if data.is_per_fold(members[0]) else 1)
+
+
 def _cost(
-    stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int = 1
+    data: SourceData, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int = 1
 ) -> Cost:
     """What a pass for some kernels costs."""
-    source, kernels = stream.source, [_summed(stream, members) for members in batch]
-    shape, passes = (source.n_rows or 0, source.n_features), 1 if stream.is_one_pass else 2
-    sample = _sampled_rows(stream, batch, drawn)
-    return source_pass(shape, kernels, stream.n_folds, passes, sample, threads)
+    kernels = [_summed(data, own) for own in batch]
+    return _method(batch[0]).cost(data, kernels, _sampled_rows(data, batch, drawn), threads)
 
 
-def _sampled_rows(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
+def _sampled_rows(data: SourceData, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    n = stream.source.n_rows or drawn
-    return max(structure_of(members[0].model).looks_at(n, drawn) for members in batch)
+    return max(structure_of(members[0].model).looks_at(data.n, drawn) for members in batch)
 
 
-def _unit(stream: Stream, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int) -> Unit:
-    cost, words = _cost(stream, batch, drawn, threads), pass_words(1 if stream.is_one_pass else 2)
+def _unit(
+    data: SourceData,
+    batch: Sequence[Sequence[Candidate]],
+    drawn: int,
+    threads: int,
+    workers: Workers | None,
+) -> Unit:
+    cost = _cost(data, batch, drawn, threads)
+    words = _method(batch[0]).words(data.passes)
     method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
     groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
-    widest = max(_summed(stream, members).width for members in batch)
-    words = f"up to {widest} {structure_of(batch[0][0].model).kind}"
-    return Unit(groups, None, None, frozenset(), words, order="pass", threads=threads, drawn=drawn)
+    widest = max(_summed(data, members).width for members in batch)
+    return Unit(
+        groups,
+        None,
+        None,
+        frozenset(),
+        f"up to {widest} {structure_of(batch[0][0].model).kind}",
+        order="blocks",
+        threads=threads,
+        seconds=cost.seconds / (workers.threads if workers else 1),
+        memory=cost.memory + (_worker_bytes(data, workers) if workers else 0),
+        drawn=drawn,
+    )
 
 
-def sample_notes(data: Data, units: Sequence[Unit]) -> list[str]:
+def pass_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
+    """What is to be said of passes."""
+    return [*_sample_notes(data, units), *_traffic_notes(data, units)]
+
+
+def _sample_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     """Say where landmarks are drawn from fewer rows than usual."""
-    drawn, rows = units[0].drawn, data.stream.source.n_rows or SAMPLE
-    if drawn >= min(SAMPLE, rows) or not _sampled_rows(data.stream, _kernels(data), drawn):
+    drawn, usual = units[0].drawn, min(SAMPLE, data.n)
+    if drawn >= usual or not _sampled_rows(data, _kernels(data), drawn):
         return []
     return [
-        f"landmarks are drawn from {drawn} rows, and not from {min(SAMPLE, rows)}, which with "
-        f"{pluralise(data.stream.source.n_features, 'feature')} would take more than an eighth of "
+        f"landmarks are drawn from {drawn} rows, and not from {usual}, which with "
+        f"{pluralise(data.source.n_features, 'feature')} would take more than an eighth of "
         "the memory"
     ]
 
 
-def pass_words(passes: int) -> str:
-    """How candidates on a source are evaluated."""
-    times = "one pass" if passes == 1 else "two passes"
-    return (
-        f"sums over the rows of every fold in {times} over the source, one factorisation per "
-        "fold; folds are exact for the low-rank kernel"
-    )
-
-
-def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) -> list[str]:
+def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     """Say what moves between the workers of a cluster."""
+    workers = data.source.workers()
     if workers is None:
         return []
-    stream = data.stream
-    passes = len(units) * (1 if stream.is_one_pass else 2)
-    passes += (stream.moments is not None) + (stream.reader.classes is not None)
-    sums = sum(sums_bytes(_summed(stream, own).width, stream.n_folds) for own in _kernels(data)) / 2
+    passes = len(units) * data.passes
+    passes += (data.moments is not None) + (data.reader.classes is not None)
+    sums = sum(sums_bytes(_summed(data, own).width, data.n_folds) for own in _kernels(data)) / 2
     return [
         f"{pluralise(workers.partitions, 'partition')} on "
         f"{pluralise(workers.count, 'worker')} with "
@@ -158,11 +176,10 @@ def traffic_notes(data: Data, units: Sequence[Unit], workers: Workers | None) ->
     ]
 
 
-def worker_bytes(data: Data, workers: Workers) -> int:
+def _worker_bytes(data: SourceData, workers: Workers) -> int:
     """What a worker of a cluster holds besides its pass: a partition as it is made and as rows."""
-    source = data.stream.source
-    rows = -(-(source.n_rows or 0) // max(1, workers.partitions))
-    return int(16 * rows * (source.n_features + 1))
+    rows = -(-data.n // max(1, workers.partitions))
+    return 16 * rows * (data.source.n_features + 1)
 
 
 def has_stand_in(data: Data, candidate: Candidate) -> bool:
@@ -172,16 +189,14 @@ def has_stand_in(data: Data, candidate: Candidate) -> bool:
     """
     if is_ours(candidate.parts.final):
         return False
-    return data.stream is not None or candidate.model.is_too_large(data.n)
+    return not data.in_memory or candidate.model.is_too_large(data.n)
 
 
 def stand_in_notes(data: Data) -> list[str]:
     """Say what is fitted in place of an estimator that cannot be fitted to the rows."""
-    why = "cannot be fitted to a source of rows"
-    if data.stream is None:
-        if fits(data.n, data.n):
-            return []
-        why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
+    why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
+    if not data.in_memory:
+        why = "cannot be fitted to a source of rows"
     found = (c.parts.final for c in data.candidates.values() if has_stand_in(data, c))
     estimator = next(found, None)
     if estimator is None:

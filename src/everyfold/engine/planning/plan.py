@@ -262,8 +262,12 @@ class SearchPlan:
         confirmed: int = 0,
         notes: Sequence[str] = (),
         rungs: Sequence[tuple[int, int, float]] = (),
+        is_verbose: bool = False,
     ) -> SearchPlan:
-        """The plan with what was measured beside its estimates."""
+        """The plan with what was measured beside its estimates.
+
+        ``is_verbose`` adds notes that ask for no action.
+        """
         found = list(outcomes)
         operators = dict.fromkeys(o.operator for o in found if o.operator)
         methods = Counter(o.method for o in found if o.method)
@@ -276,7 +280,8 @@ class SearchPlan:
             tuple(methods.items()),
             tuple(rungs),
         )
-        return replace(self, measured=measured, notes=(*self.notes, *notes, *_loose(found)))
+        details = _not_unique(found) if is_verbose else []
+        return replace(self, measured=measured, notes=(*self.notes, *notes, *details))
 
     def took(self, seconds: float) -> SearchPlan:
         """The same plan, with the seconds of the whole call that its search was part of."""
@@ -370,14 +375,14 @@ class SearchPlan:
         return lines
 
 
-def _loose(outcomes: Sequence[Outcome]) -> list[str]:
-    """Say whose intercept is not unique."""
-    numbers = [outcome.number for outcome in outcomes if not outcome.is_unique]
-    if not numbers:
+def _not_unique(outcomes: Sequence[Outcome]) -> list[str]:
+    """Count the candidates whose intercept is not unique: scikit-learn has the same scores."""
+    count = sum(not outcome.is_unique for outcome in outcomes)
+    if count == 0:
         return []
     return [
-        f"the intercept of {some(numbers)} is not unique in some folds, because no support "
-        "vector is free there; libsvm's own intercept was used"
+        f"the intercept of {pluralise(count, 'candidate')} is not unique in some folds, because "
+        "no support vector is free there; libsvm's own intercept was used"
     ]
 
 

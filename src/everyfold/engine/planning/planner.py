@@ -8,11 +8,13 @@ asked for, and refuses what cannot be done or does not fit in memory.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from everyfold._progress import warn
+from everyfold._typing import Order
 from everyfold.adapters.pipelines import Parts
 from everyfold.engine.adaptive import low_rank_first
 from everyfold.engine.adaptive.rank_search import RankSearch
@@ -26,13 +28,7 @@ from everyfold.engine.execution.refits import (
 from everyfold.engine.execution.workers import local_threads
 from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning.costs import SEARCH, first_use
-from everyfold.engine.planning.pass_sizes import (
-    cut_passes,
-    sample_notes,
-    stand_in_notes,
-    traffic_notes,
-    worker_bytes,
-)
+from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
 from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
 from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
@@ -42,6 +38,7 @@ from everyfold.engine.request import Options, Request
 from everyfold.engine.scoring.checks import POOLED, check_folds, meanings, reasons_to_pool
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
 from everyfold.engine.scoring.metrics import ScoredRows
+from everyfold.engine.source_data import SourceData
 from everyfold.linalg import memory as limits
 
 Preprocessing = Literal["none", "per_fold", "once"]
@@ -71,9 +68,8 @@ def plan(data: Data, request: Request) -> SearchPlan:
 
     The plan holds no rows: it can be pickled, printed and executed.
     """
-    # Rows of a source are read in passes: there is no table of candidates and folds to cut.
-    if data.stream is not None:
-        return _plan_source(data, request)
+    if isinstance(data, SourceData):
+        return _plan_passes(data, request)
     # What nothing speeds up is refitted beside the other candidates, and the plan says why.
     notes = _foreign(data, request) if data.foreign else []
     refits = refit_units(data) if data.foreign else []
@@ -89,42 +85,32 @@ def plan(data: Data, request: Request) -> SearchPlan:
     return made
 
 
-def _plan_source(data: Data, request: Request) -> SearchPlan:
-    """The plan of candidates on a source, whose length and folds may not be known."""
+def _plan_passes(data: SourceData, request: Request) -> SearchPlan:
+    """The plan of candidates on rows in blocks: passes are all that there is to choose."""
     options = request.options
     kind = choose_preprocessing(data, options)
-    data = data.prepared(kind, ())
-    # Workers of a cluster hold their own rows, so that memory is counted for each of them.
-    workers = data.stream.source.workers()
-    rounds: Strategy = SingleRound(
-        cut_passes(data, 1 if workers else local_threads(options.n_jobs))
-    )
+    data = data.prepared(kind)
+    rounds: Strategy
     if data.open_ranks:
-        metric = _deciding(tuple(data.stream.scorers), request)
-        rounds = _rank_curve(data, metric, options, is_per_fold=kind == "per_fold")
+        metric = _deciding(tuple(data.metrics), request)
+        rounds = _rank_curve(data, metric, options, _cut_blocks)
+    else:
+        rounds = SingleRound(cut_passes(data, local_threads(data.jobs or options.n_jobs)))
     units = rounds.first
-    methods = [unit.methods[0] for unit in units]
-    memory = max(method.memory for method in methods)
-    memory += 0 if workers is None else worker_bytes(data, workers)
-    if workers is None:
+    memory = max(unit.memory for unit in units)
+    if data.jobs is None:  # workers of a cluster have memory of their own
         _check_workers(units, memory, data, options.n_jobs)
-    groups = [group for unit in units for groups in unit.groups for group in groups]
-    seconds = sum(unit.methods[0].seconds for unit in rounds.expected(data))
+    kernels = [groups for unit in units for groups in unit.groups]
     return SearchPlan(
-        # How many rows and folds there are may be known only after a pass: 0 says so.
-        rows=data.stream.source.n_rows or 0,
-        folds=data.stream.rule.n_folds or 0,
-        kernels=len(groups),
-        ridges=max(len(group.numbers) for group in groups),
+        rows=data.n,
+        folds=data.rule.n_folds or 0,  # a pass will tell
+        kernels=len(kernels),
+        ridges=max(len(group.numbers) for groups in kernels for group in groups),
         rounds=rounds,
         kind=kind,
-        estimate=seconds / (workers.threads if workers else 1),
+        estimate=sum(unit.seconds for unit in rounds.expected(data)),
         memory=memory,
-        notes=(
-            *stand_in_notes(data),
-            *sample_notes(data, units),
-            *traffic_notes(data, units, workers),
-        ),
+        notes=(*stand_in_notes(data), *pass_notes(data, units)),
     )
 
 
@@ -294,7 +280,8 @@ def _rounds(
     metric = _deciding_metric(data, request)
     if data.open_ranks:
         is_per_fold = any(kernel.outline.is_per_fold for kernel in kernels)
-        return _rank_curve(data, metric, options, is_per_fold=is_per_fold), []
+        cutter = partial(_cut_all, order=options.order, is_per_fold=is_per_fold)
+        return _rank_curve(data, metric, options, cutter), []
     if is_confirmed and metric is None:
         raise ValueError(
             f"n_confirm={options.n_confirm} refits the best candidates, but no single metric says "
@@ -317,8 +304,23 @@ def _rounds(
     return _confirmed(rounds, data, request, metric), notes
 
 
+def _cut_all(data: Data, order: Order, *, is_per_fold: bool) -> list[Unit]:
+    """All candidates, cut into units."""
+    kernels = kernels_of(data, list(data.candidates.values()), is_per_fold=is_per_fold)
+    return cut(data, list(kernels), order)
+
+
+def _cut_blocks(data: Data) -> list[Unit]:
+    """The same of rows that come in blocks."""
+    assert isinstance(data, SourceData)
+    return cut_passes(data, 1)
+
+
 def _rank_curve(
-    data: Data, metric: str | None, options: Options, *, is_per_fold: bool
+    data: Data,
+    metric: str | None,
+    options: Options,
+    cutter: Callable[[Data], Sequence[Unit]],
 ) -> RankSearch:
     """The rounds that find the number of landmarks, if a score can tell."""
     # The search compares scores of growing numbers of landmarks: one of them must decide.
@@ -329,7 +331,7 @@ def _rank_curve(
             "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
             "number of landmarks"
         )
-    return RankSearch.of(data, metric, options.order, is_per_fold=is_per_fold)
+    return RankSearch.of(data, metric, cutter)
 
 
 def _deciding(names: tuple[str, ...], request: Request) -> str | None:
@@ -436,7 +438,7 @@ def choose_preprocessing(data: Data, options: Options) -> Preprocessing:
     if options.preprocessing != "once":
         return "per_fold"
     # Steps that use y would have seen the answers of the held-out rows.
-    if data.stream is None and not all(_is_free_of_y(data, c) for c in _different(data)):
+    if not all(_is_free_of_y(data, candidate) for candidate in _different(data)):
         raise ValueError(
             "preprocessing='once' fits the steps on all rows, but some of them use y, which "
             "would leak into every fold; use preprocessing='per_fold'"
@@ -472,6 +474,8 @@ def _different(data: Data) -> list[Candidate]:
 
 def _is_free_of_y(data: Data, candidate: Candidate) -> bool:
     """Whether steps can be fitted without y; the rows they make are kept."""
+    if not data.in_memory:  # the only step that reads blocks is a scaler
+        return True
     parts: Parts = candidate.parts
     rows = parts.without_y(data.X)
     if rows is None:

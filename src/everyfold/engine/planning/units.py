@@ -67,10 +67,10 @@ class Unit:
         Base matrices that kernels share.
     words : str
         The structure in words.
-    order : {"kernel", "fold", "pass", "refit"}
-        Whether the unit is a kernel on all folds, some folds with some kernels, a pass over the
-        rows (of some kernels where they come from a source), or refits of the estimators
-        themselves.
+    order : {"kernel", "fold", "pass", "blocks", "refit"}
+        Whether the unit is a kernel on all folds, some folds with some kernels, a kernel in one
+        pass over the rows, some kernels in passes over rows that come in blocks, or refits of the
+        estimators themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
     look : int
@@ -88,7 +88,7 @@ class Unit:
     structure: Structure | None
     shared: frozenset[str]
     words: str
-    order: Literal["kernel", "fold", "pass", "refit"] = "kernel"
+    order: Literal["kernel", "fold", "pass", "blocks", "refit"] = "kernel"
     threads: int = 1
     look: int = 0
     seconds: float = 0.0
@@ -107,7 +107,9 @@ class Unit:
         return [group.method for groups in self.groups for group in groups]
 
     def apart(self) -> list[Unit]:
-        """The same kernel by kernel."""
+        """What a journal keeps: each kernel of a pass, as passes may be cut otherwise next time."""
+        if self.order == "fold":
+            return [self]
         return [replace(self, groups=(groups,)) for groups in self.groups]
 
 

@@ -18,7 +18,7 @@ from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length
 
-from everyfold._sklearn_private import MultimetricScorer, num_samples
+from everyfold._sklearn_private import num_samples
 from everyfold._typing import Index, Matrix, Splitter, Targets
 from everyfold.adapters.pipelines import final_step, freeze, read_rows, take_apart
 from everyfold.adapters.scaling import find_moments, scaler_of
@@ -29,9 +29,9 @@ from everyfold.engine.reading.candidates import NO_FITS, Others, read_candidates
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
+from everyfold.engine.scoring.fold_scorers import FoldScorer, why_not_judged
 from everyfold.engine.scoring.metrics import is_own_score
-from everyfold.engine.stream import Stream
+from everyfold.engine.source_data import SourceData
 from everyfold.estimators.model import Model, read_weights
 from everyfold.estimators.sources import check_model, read_source
 from everyfold.estimators.targets import NotSpedUpError, Reading, Target
@@ -56,9 +56,7 @@ def read(request: Request) -> Data:
         request = replace(request, scorer=check_scoring(models[0].estimator))
     X, y, refused = request.X, request.y, others.refused
     if request.is_source:
-        stream = _stream(request, candidates, others)
-        found = {candidate.number: candidate for candidate in candidates}
-        return Data(None, None, X.n_rows or 0, (), found, refused, stream=stream)
+        return _in_blocks(request, candidates, others)
     candidates, targets = _targets(candidates, y, others)
     if not candidates:
         return _refitted(own, splits_of(request), others)
@@ -328,8 +326,8 @@ def _check_scaling(tasks: Sequence[Task]) -> None:
 # -- sources of rows ---------------------------------------------------------------------------
 
 
-def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -> Stream:
-    """What a source of rows is read by; refuses what needs all rows at once."""
+def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others) -> SourceData:
+    """The data of a source of rows; refuses what needs all rows at once."""
     source: RowSource = request.X
     for error in others.foreign.values():
         raise error
@@ -347,12 +345,23 @@ def _stream(request: Request, candidates: Sequence[Candidate], others: Others) -
             "class_weight differs between candidates, which is not possible with a source of "
             "rows; search one class_weight at a time"
         )
-    scorer = request.scorer
-    several = isinstance(scorer, MultimetricScorer)
-    scorers = {} if scorer is None else by_name(scorer)
     reader = read_source(source, candidates[0].model)
     rule = read_rule(request.cv, source)
     has_steps = any(candidate.parts.steps for candidate in candidates)
     moments = find_moments(source, rule) if has_steps else None
-    judged = scorers, several, request.options.error_score
-    return Stream(source, reader, rule, *judged, moments, has_journal=request.wants.journal)
+    return SourceData(
+        None,
+        None,
+        source.n_rows or 0,
+        (),
+        {candidate.number: candidate for candidate in candidates},
+        others.refused,
+        jobs=None if source.workers() is None else 1,  # each pass has all workers of a cluster
+        source=source,
+        reader=reader,
+        rule=rule,
+        scorer=request.scorer,
+        error_score=request.options.error_score,
+        moments=moments,
+        has_journal=request.wants.journal,
+    )

@@ -1,0 +1,289 @@
+"""How the models of every fold are found where rows come in blocks: a class for each method.
+
+A method reads all rows in passes, for several kernels and all folds at a time, and gives the models
+of every fold. To predict held-out rows with them, and to score them, is the same for all methods.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from everyfold._typing import Array, Index
+from everyfold.crossval.base import Failure
+from everyfold.engine.planning.costs import Cost, SummedKernel, source_pass
+from everyfold.engine.records import Candidate
+from everyfold.engine.source_data import SourceData
+from everyfold.estimators.model import Model
+from everyfold.estimators.sources import Summing, View
+from everyfold.io import StreamError
+from everyfold.io.cluster import ClusterError
+from everyfold.operators import FeatureMap, StructureError
+from everyfold.operators.gram import FoldErrors, FoldSums
+from everyfold.operators.response import RidgeModels
+
+# Why candidates have no models, by number.
+Failures = dict[int, Failure]
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """What predicts held-out rows: a map, and the models of the folds that it is for.
+
+    Models are those of the map's raw columns; plain data, as it may be sent elsewhere.
+    """
+
+    features: FeatureMap
+    models: dict[int, RidgeModels]
+
+    def put(self, values: Array, X: Array, numbers: Index) -> None:
+        """Write the values of rows by the models of their folds, (ridges, rows, q)."""
+        folds = [fold for fold in np.unique(numbers).tolist() if fold in self.models]
+        if not folds:
+            return
+        mine = np.flatnonzero(np.isin(numbers, folds))
+        C, own = self.features.raw(X[mine]), numbers[mine]
+        for fold in folds:
+            rows = np.flatnonzero(own == fold)
+            values[:, mine[rows]] = self.models[fold].values(C[rows])
+
+
+@dataclass(frozen=True)
+class BlockModels:
+    """What passes have found about a kernel: the models of every fold for all of its candidates.
+
+    Attributes
+    ----------
+    members : sequence of Candidate
+    views : sequence of View
+        The maps from rows to features: one for all folds, or one for each.
+    models : dict
+        By fold, those of the features of its map.
+    rows : dict
+        By fold, how many rows it holds out.
+    count : int
+        The number of rows with positive weight.
+    is_weighted : bool
+        Whether the source has weights.
+    """
+
+    members: Sequence[Candidate]
+    views: Sequence[View]
+    models: dict[int, RidgeModels]
+    rows: dict[int, int]
+    count: int
+    is_weighted: bool
+
+    @property
+    def features(self) -> FeatureMap:
+        """The map, or one of them."""
+        return self.views[0].features
+
+    def errors(self) -> FoldErrors | None:
+        """The errors of every fold's models on its own rows; None if only a pass tells."""
+        return None
+
+    def predictors(self) -> list[Predictor]:
+        """What predicts held-out rows."""
+        return [
+            Predictor(
+                view.features,
+                {
+                    fold: models.of_raw(view.features.T)
+                    for fold, models in self.models.items()
+                    if view.fold in (None, fold)
+                },
+            )
+            for view in self.views
+        ]
+
+
+# A kernel to be fitted: its candidates, and its maps.
+MappedKernel = tuple[Sequence[Candidate], Sequence[View]]
+
+
+class BlockMethod(ABC):
+    """A method of cross-validation for rows that come in blocks."""
+
+    @abstractmethod
+    def takes(self, model: Model) -> bool:
+        """Whether it is one for such models."""
+
+    @abstractmethod
+    def words(self, passes: int) -> str:
+        """How candidates are evaluated that need so many passes, their scores included."""
+
+    @abstractmethod
+    def cost(
+        self, data: SourceData, kernels: Sequence[SummedKernel], sample: int, threads: int
+    ) -> Cost:
+        """What it takes for some kernels; ``sample`` rows are held to make their maps."""
+
+    @abstractmethod
+    def fit(
+        self, data: SourceData, kernels: Sequence[MappedKernel], height: int, failures: Failures
+    ) -> list[BlockModels]:
+        """The models of some kernels, from passes in blocks of ``height`` rows.
+
+        A candidate that fails does so alone, and its error is put among the failures.
+        """
+
+
+class SumsOverBlocks(BlockMethod):
+    r"""Squared loss: the Gram matrices of every fold's rows from one pass, which add up.
+
+    Notes
+    -----
+    **Cost** n c² + t (4/3 c³) flops for each kernel of c features, with t folds and any number of
+    ridges. **Exact?** Yes, for the low-rank kernel.
+    """
+
+    def takes(self, model: Model) -> bool:
+        """See base class."""
+        return model.loss.has_constant_curvature
+
+    def words(self, passes: int) -> str:
+        """See base class."""
+        times = "one pass" if passes == 1 else "two passes"
+        return (
+            f"sums over the rows of every fold in {times} over the source, one factorisation per "
+            "fold; folds are exact for the low-rank kernel"
+        )
+
+    def cost(
+        self, data: SourceData, kernels: Sequence[SummedKernel], sample: int, threads: int
+    ) -> Cost:
+        """See base class."""
+        shape = data.n, data.source.n_features
+        return source_pass(shape, kernels, data.n_folds, data.passes, sample, threads)
+
+    def fit(
+        self, data: SourceData, kernels: Sequence[MappedKernel], height: int, failures: Failures
+    ) -> list[BlockModels]:
+        """See base class."""
+        every = [view for _, views in kernels for view in views]
+        found = Summing(data.reader, data.rule, height, every).over(data.source, data.threads)
+        left = iter(found.sums)
+        fitted: list[BlockModels] = []
+        for members, views in kernels:
+            sums = [next(left) for _ in views]
+            fitted += _solved(data, members, views, sums, failures, is_weighted=found.is_weighted)
+        return fitted
+
+
+# The methods there are; a model is fitted by the first that takes it.
+BLOCK_METHODS: tuple[BlockMethod, ...] = (SumsOverBlocks(),)
+
+
+def block_method(model: Model) -> BlockMethod:
+    """The method for a model."""
+    return next(method for method in BLOCK_METHODS if method.takes(model))
+
+
+class BadFoldsError(ValueError):
+    """Folds that no kernel can be fitted on."""
+
+
+@contextmanager
+def isolated(data: SourceData, members: Sequence[Candidate], failures: Failures) -> Iterator[None]:
+    """Keep an error as that of some candidates, unless it is of all or is to be raised."""
+    try:
+        yield
+    except (MemoryError, StructureError, StreamError, ClusterError, BadFoldsError):
+        raise
+    except Exception as error:
+        if data.error_score == "raise":
+            raise
+        failures |= dict.fromkeys((own.number for own in members), Failure.caught(error))
+
+
+# -- squared loss ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _SummedModels(BlockModels):
+    """Models from sums, which tell their squared errors as well."""
+
+    sums: Sequence[FoldSums]
+
+    def errors(self) -> FoldErrors | None:
+        """See base class; None if they lost their digits."""
+        found = []
+        for sums in self.sums:
+            of_view = sums.errors({fold: self.models[fold] for fold in sums.folds})
+            if of_view is None:
+                return None
+            found.append(of_view)
+        return found[0] if len(found) == 1 else FoldErrors.joined(found)
+
+
+def _solved(
+    data: SourceData,
+    members: Sequence[Candidate],
+    views: Sequence[View],
+    sums: Sequence[FoldSums],
+    failures: Failures,
+    *,
+    is_weighted: bool,
+) -> list[BlockModels]:
+    """The models of a kernel; if a ridge has none, those of the other ridges one by one."""
+    failed: Failures = {}
+    with isolated(data, members, failed):
+        models: dict[int, RidgeModels] = {}
+        for of_view in sums:
+            models |= _fold_models(data, members, of_view)
+        rows = {fold: of_view.parts[fold].rows for of_view in sums for fold in of_view.folds}
+        count = sum(part.count for part in sums[0].parts.values())
+        return [_SummedModels(members, views, models, rows, count, is_weighted, sums)]
+    # One ridge of several failed, and it is not known which.
+    if len(members) == 1:
+        failures |= failed
+        return []
+    return [
+        kernel
+        for one in members
+        for kernel in _solved(data, [one], views, sums, failures, is_weighted=is_weighted)
+    ]
+
+
+NO_FOLDS = "cv has no folds: it holds out no row of the source; check the fold column"
+
+
+def _fold_models(
+    data: SourceData, members: Sequence[Candidate], sums: FoldSums
+) -> dict[int, RidgeModels]:
+    """The models of every fold for the candidates' ridges; refuses folds nothing is learnt from."""
+    if not sums.folds:
+        raise BadFoldsError(NO_FOLDS)
+    total = sum(part.count for part in sums.parts.values())
+    for fold in sums.folds:
+        if sums.parts[fold].count == total:
+            raise BadFoldsError(
+                f"cv: fold {fold} leaves no training rows with positive weight; use smaller folds"
+            )
+    models = {}
+    for fold, rest in sums.rests():
+        if data.reader.classes is not None and _lacks_a_class(rest.middle):
+            raise BadFoldsError(
+                f"cv: the training rows of fold {fold} lack a class (rows sorted by label?), or "
+                "have it with weight 0 only; give the source a fold column that mixes them, or use "
+                "KFold(shuffle=True)"
+            )
+        models[fold] = rest.solve(
+            [
+                m.model.ridges[0] * (rest.count if m.model.ridge_scaling == "mean" else 1)
+                for m in members
+            ]
+        )
+    return models
+
+
+def _lacks_a_class(mean: Array) -> bool:
+    """Whether a class has no weight, given the mean of its targets of -1 and 1."""
+    share = 0.5 * (1.0 + mean)
+    # Two classes have one column, in which the second may be missing as well.
+    return bool((share < 1e-12).any() or (len(share) == 1 and (share > 1 - 1e-12).any()))

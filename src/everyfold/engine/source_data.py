@@ -1,0 +1,137 @@
+"""The data of a search whose rows come in blocks: how they are read, their folds and scorers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from everyfold._sklearn_private import MultimetricScorer
+from everyfold._typing import ErrorScore, Scorer
+from everyfold.adapters.scaling import ScaledRows, scaler_of, scaling_of
+from everyfold.engine.records import Candidate, Data
+from everyfold.engine.scoring.fold_scorers import by_name
+from everyfold.engine.scoring.metrics import Metric, find_metric, is_of_sums
+from everyfold.estimators.sources import Reader, View, choose_map, reduced
+from everyfold.io import RowSource
+from everyfold.io.base import Result
+from everyfold.io.fold_rules import FoldRule
+from everyfold.io.moments import FoldMoments
+from everyfold.operators import FeatureMap
+from everyfold.operators.features import Standardised
+from everyfold.operators.gram import Start
+
+# Folds that costs and memory are estimated with where only a pass over the rows shows how many
+# there are: a usual number.
+_ASSUMED_FOLDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceData(Data):
+    """The data of a search whose rows are a source, read block by block in every pass.
+
+    Attributes
+    ----------
+    source : RowSource
+    reader : Reader
+    rule : FoldRule
+    scorer : callable or None
+        None if held-out values are asked for.
+    error_score : "raise" or float
+    moments : FoldMoments, optional
+        Of the rows of every fold, where any candidate has a scaler in front of its model.
+    kind : {"none", "per_fold", "once"}
+        Whose rows scalers are fitted to: the training rows of each fold, or all.
+    has_journal : bool
+        Whether finished passes are kept, so that long ones are better cut.
+    threads : int
+        That work on the blocks of a pass, here.
+    """
+
+    source: RowSource
+    reader: Reader
+    rule: FoldRule
+    scorer: Scorer
+    error_score: ErrorScore
+    moments: FoldMoments | None = None
+    kind: str = "none"
+    has_journal: bool = False
+    threads: int = 1
+
+    in_memory = False
+
+    @property
+    def n_folds(self) -> int:
+        """How many folds to reckon with: as many as there are, or a usual number."""
+        if self.moments is not None:
+            return len(self.moments.folds)
+        known = self.rule.n_folds
+        return _ASSUMED_FOLDS if known is None else known
+
+    def folds_of(self, number: int) -> None:
+        """See base class: a pass has all folds of its candidates."""
+
+    @property
+    def folding(self) -> FoldRule:
+        """See base class."""
+        return self.rule
+
+    def prepared(self, kind: str, pooled: tuple[str, ...] = ()) -> SourceData:
+        """See base class; scores are never pooled."""
+        return replace(self, kind=kind)
+
+    def is_per_fold(self, candidate: Candidate) -> bool:
+        """Whether every fold scales the rows of a candidate by means and variances of its own."""
+        return self.kind == "per_fold" and bool(candidate.parts.steps)
+
+    def views(self, members: Sequence[Candidate], most_rows: int) -> list[View]:
+        """The maps of one kernel: one for all folds, or one for each that scales for itself.
+
+        Landmarks are drawn from all rows, scaled by what is known of all; each fold then scales
+        those same rows by what it knows. ``most_rows`` are held for that at a time.
+        """
+        first, source = members[0], self.source
+        scaler = scaler_of(first.parts)
+        if scaler is None or self.moments is None:
+            return [self._view(choose_map(first.model, source, most_rows), members)]
+        whole = scaling_of(scaler, self.moments.total)
+        features = choose_map(first.model, ScaledRows(source, whole), most_rows)
+        # The map that is summed takes rows as they are in the source, and scales them itself.
+        if not self.is_per_fold(first):
+            return [self._view(Standardised.of(features, whole), members)]
+        found = []
+        for fold in self.moments.folds:
+            own = scaling_of(scaler, self.moments.rest(fold))
+            scaled = Standardised.of(features.rescaled(whole, own), own)
+            found.append(self._view(scaled, members, fold))
+        return found
+
+    def _view(
+        self, features: FeatureMap, members: Sequence[Candidate], fold: int | None = None
+    ) -> View:
+        rho = min(m.model.ridges[0] for m in members)
+        start = Start.of(features, rho, self.n, intercept=members[0].model.intercept)
+        return View(features, start, fold)
+
+    @property
+    def metrics(self) -> dict[str, Metric | None]:
+        """The scorers as arithmetic on folds, None where scikit-learn must be asked."""
+        target = self.reader.target(self.reader.sample)
+        known = {} if self.scorer is None else by_name(self.scorer)
+        return {name: find_metric(scorer, target) for name, scorer in known.items()}
+
+    @property
+    def passes(self) -> int:
+        """How many passes it should take: one where scores follow from sums of errors."""
+        is_of_numbers = self.reader.classes is None and self.scorer is not None
+        return 1 if is_of_numbers and all(map(is_of_sums, self.metrics.values())) else 2
+
+    @property
+    def is_multimetric(self) -> bool:
+        """Whether every fold has several scores."""
+        return isinstance(self.scorer, MultimetricScorer)
+
+    def reduce(
+        self, work: Callable[[RowSource], Result], merge: Callable[[Result, Result], Result]
+    ) -> Result:
+        """What ``work`` makes of one pass over the rows, where they are; see `RowSource.reduce`."""
+        return reduced(self.source, work, merge, self.threads)
