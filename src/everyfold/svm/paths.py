@@ -274,7 +274,8 @@ def _signals_that_stop(stop: Stop) -> Iterator[list[int]]:
         stop[0] = 1
         seen.append(number)
 
-    known = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    asked: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
+    known = {number: signal.getsignal(number) for number in asked}
     handlers = {number: handler for number, handler in known.items() if callable(handler)}
     for number in handlers:
         signal.signal(number, note)
@@ -284,7 +285,7 @@ def _signals_that_stop(stop: Stop) -> Iterator[list[int]]:
         for number, handler in handlers.items():
             signal.signal(number, handler)
     for number in seen:
-        handlers[signal.Signals(number)](number, sys._getframe())
+        handlers[number](number, sys._getframe())
 
 
 def _play(play: FloatArray) -> FloatArray:

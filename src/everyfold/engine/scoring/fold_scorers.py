@@ -140,12 +140,10 @@ class _Answered(BaseScorer):  # type: ignore[misc]
         return self._answer
 
 
-def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
-    """Whether a scorer has a positive label that is none of the target's."""
+def _lacks_its_label(scorer: Scorer, classes: AnyArray) -> bool:
+    """Whether a scorer has a positive label that is none of the classes."""
     label = positive_label(scorer)
-    if label is None or target.classes is None:
-        return False
-    return label not in target.classes.tolist()
+    return label is not None and label not in classes.tolist()
 
 
 def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
@@ -234,7 +232,9 @@ class FoldScorer:
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
-        self._shares_predictions = any(_lacks_its_label(s, target) for s in scorers.values())
+        self._shares_predictions = target.classes is not None and any(
+            _lacks_its_label(scorer, target.classes) for scorer in scorers.values()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
