@@ -22,7 +22,7 @@ from everyfold.estimators import (
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
 from everyfold.functions.curves import learning_curve, validation_curve
 from everyfold.functions.permutation import permutation_test_score
-from everyfold.judge import compare
+from everyfold.judge import compare, score_interval
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
@@ -73,6 +73,7 @@ __all__ = [
     "granularity_bound",
     "learning_curve",
     "permutation_test_score",
+    "score_interval",
     "validation_curve",
 ]
 __version__ = "0.2.0"

@@ -19,6 +19,9 @@ import everyfold.estimators.sources as sources
 from everyfold import (
     LSSVC,
     LSSVR,
+    FastCalibratedClassifierCV,
+    FastCrossConformalRegressor,
+    FastGradientSearchCV,
     FastGridSearchCV,
     HuberSVC,
     KernelClassifier,
@@ -26,6 +29,9 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
     cross_val_score,
+    cross_validate,
+    learning_curve,
+    permutation_test_score,
 )
 from everyfold.engine.planning.costs import sums_bytes
 from everyfold.io.arrays import ArrayRows, IteratedRows
@@ -596,6 +602,23 @@ class TestRefusals:
         self.refuse("y; pass the targets to the source", y=regression()[1])
         pipeline = make_pipeline(MinMaxScaler(), KernelRegressor())
         self.refuse("MinMaxScaler", pipeline, grid={"kernelregressor__alpha": [1.0]})
+
+    @pytest.mark.parametrize(
+        "work",
+        [
+            lambda model, rows: permutation_test_score(model, rows, None),
+            lambda model, rows: learning_curve(model, rows, None),
+            lambda model, rows: cross_validate(model, rows, return_indices=True),
+            lambda model, rows: cross_val_predict(model, rows, method="predict_proba"),
+            lambda model, rows: cross_val_score(FastGridSearchCV(model, {}), rows),
+            lambda model, rows: FastCalibratedClassifierCV(model).fit(rows, None),
+            lambda model, rows: FastCrossConformalRegressor(model).fit(rows, None),
+            lambda model, rows: FastGradientSearchCV(model).fit(rows, None),
+        ],
+    )
+    def test_one_message_where_all_rows_are_needed(self, work):
+        with pytest.raises(ValueError, match="needs all rows at once, and those of ArrayRows"):
+            work(KernelClassifier(operator=OPERATOR), ArrayRows(*labels()))
 
     def test_too_few_rows_or_folds(self):
         self.refuse("int in the range", cv=1)

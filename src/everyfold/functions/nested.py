@@ -305,7 +305,7 @@ def _on_outer_folds(
             _check(request, str(error))
         ((outcome,),) = execute(made, data, own.options.n_jobs)
         _check(request, "an outer fold fails" if outcome.failures else "")
-        parts += list(_by_fold(outcome, folds))
+        parts += list(_by_fold(outcome, folds, [len(outer[i][1]) for i in folds]))
     assert data is not None
     task = replace(data.tasks[0], folds=Folds.from_splits(outer, data.n))
     return replace(data, tasks=(task,)), join(parts)
@@ -336,9 +336,11 @@ def _outer_scorer(request: Request, asked: Request, estimator: Estimator) -> Sco
     return check_scoring(estimator) if is_own_score(asked.scorer) else asked.scorer
 
 
-def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
-    """The outcome cut into folds, which get their numbers among the outer ones."""
+def _by_fold(outcome: Outcome, folds: Sequence[int], sizes: Sequence[int]) -> Iterator[Outcome]:
+    """The outcome cut into folds of these sizes, which get their numbers among the outer ones."""
+    ends = np.cumsum(sizes)
     for i, fold in enumerate(folds):
+        own = slice(ends[i] - sizes[i], ends[i])
         train: Sequence[Score] | None = outcome.train_scores and outcome.train_scores[i : i + 1]
         yield replace(
             outcome,
@@ -346,6 +348,7 @@ def _by_fold(outcome: Outcome, folds: Sequence[int]) -> Iterator[Outcome]:
             scores=outcome.scores[i : i + 1],
             train_scores=train,
             is_exact=outcome.is_exact[i : i + 1],
+            values=None if outcome.values is None else outcome.values[own],
             condition=outcome.condition[i : i + 1],
             radius=outcome.radius[i : i + 1],
             times=outcome.times and outcome.times[i : i + 1],

@@ -4,16 +4,19 @@ from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
 
 __all__ = [
     "Comparison",
     "HonestScore",
+    "ScoreInterval",
     "TunedThreshold",
     "compare",
     "fold_scores",
     "honest_score",
     "report",
+    "score_interval",
     "significantly_worse",
     "tune_threshold",
 ]

@@ -1,18 +1,31 @@
-"""Is one candidate, model or search better than another? Tests on the scores of the same folds.
+"""Is one candidate, model or search better than another? Tests on the same rows and folds.
 
 Training sets of different folds overlap, so that their scores are correlated and Student's t-test
-finds differences where there are none. The corrected tests here allow for that.
+finds differences where there are none. The corrected tests here allow for that. Candidates of a
+search are compared by the scores of its folds; models and searches by the methods of
+``score_interval``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.stats import t as student
 
 from everyfold._progress import warn
-from everyfold._typing import Array, Mask, Matrix, Search, Targets
+from everyfold._typing import (
+    Array,
+    Estimator,
+    Mask,
+    Matrix,
+    Scorer,
+    Search,
+    Splitter,
+    Targets,
+)
 from everyfold.crossval import InexactWarning
 from everyfold.engine.records import ESTIMATED
 from everyfold.judge.fitted import (
@@ -23,21 +36,26 @@ from everyfold.judge.fitted import (
     score_table,
     statuses,
 )
-
-# Differences of scores that are no larger, relative to the scores, say nothing.
-_ROUNDING = 1e-12
+from everyfold.judge.interval_methods import (
+    check_level,
+    corrected_t,
+    difference,
+    rounding_of,
+    spread_of_mean,
+)
+from everyfold.judge.model_scores import ModelScores, RowMethod, choose, remarks_on
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two candidates, models or searches on the same folds, by the corrected resampled t-test.
+    """Two candidates, models or searches on the same rows and folds.
 
     Attributes
     ----------
     difference : float
-        The mean over the folds of the first score minus the second.
+        The first score minus the second.
     statistic : float
-        The difference divided by its corrected standard error; infinite if all folds agree.
+        The difference divided by its standard error; infinite if all folds or rows agree.
     pvalue : float
         Two-sided: the probability of such a large statistic if both are equally good.
     interval : tuple (low, high)
@@ -46,17 +64,23 @@ class Comparison:
     is_exact : bool
         Whether the scores of both equal those of refits.
     status : tuple of str
-        How certain the scores of the first and of the second are, in the words of
-        ``cv_results_["status"]``.
+        How certain the scores of both candidates are, in the words of ``cv_results_["status"]``;
+        of models whether all of their held-out values are exact.
     unit : {"row", "group"}
-        What the folds hold out and the variance is corrected for: "group" if there are groups and
-        no fold divides one of them.
+        What is taken to be independent: "group" if there are groups and no fold of the search
+        divides one of them.
     margin : float
         Differences up to this count as none in the three probabilities.
     p_better, p_equal, p_worse : float
         The probabilities that the first is better than the second by more than ``margin``, that
         they differ by no more, and that it is worse by more: the correlated Bayesian t-test
-        (Benavoli et al. 2017), whose posterior is Student's with the same corrected error.
+        (Benavoli et al. 2017), whose posterior is Student's with the same error.
+    method : str
+        "corrected-t", or another method of :func:`score_interval`.
+    why : str
+        Why that one, and what it did.
+    remarks : tuple of str
+        What makes the comparison doubtful, in sentences.
     """
 
     difference: float
@@ -71,33 +95,47 @@ class Comparison:
     p_better: float = 0.5
     p_equal: float = 0.0
     p_worse: float = 0.5
+    method: str = "corrected-t"
+    why: str = ""
+    remarks: Sequence[str] = ()
 
 
 def compare(
-    a: int,
-    b: int,
+    a: int | Estimator,
+    b: int | Estimator,
     X: Matrix = None,
     y: Targets = None,
     *,
-    search: Search,
+    search: Search | None = None,
+    cv: Splitter = 5,
     groups: Targets = None,
+    scoring: Scorer = None,
     metric: str | None = None,
+    method: Literal["auto"] | RowMethod = "auto",
     level: float = 0.95,
     margin: float = 0.0,
+    random_state: int = 0,
 ) -> Comparison:
-    """Compare two candidates by the corrected resampled t-test (Nadeau and Bengio 2003).
+    """Compare two models or searches on the same rows, or two candidates of a fitted search.
 
     Parameters
     ----------
-    a, b : int
-        Indices in ``cv_results_``.
-    X, y, groups
-        The data of ``fit``, which scikit-learn's own searches need if their splitter does not tell
-        the sizes of its folds.
-    search : fitted search
-        One of this library, or scikit-learn's own.
+    a, b : estimators or searches, or int
+        With ``search``, indices in its ``cv_results_``.
+    X, y
+        The rows; with ``search`` those of its ``fit``, which scikit-learn's own searches need if
+        their splitter does not tell the sizes of its folds.
+    search : fitted search, optional
+        One of this library, or scikit-learn's own. Its candidates are compared by the scores of
+        its folds with the corrected resampled t-test (Nadeau and Bengio 2003).
+    cv, scoring, random_state
+        As in :func:`score_interval`, for models: both are evaluated on the same folds.
+    groups : array of shape (n_samples,), optional
     metric : str, optional
-        Which metric, if there are several; by default the one that ``refit`` names.
+        Which metric of a search, if there are several; by default the one that ``refit`` names.
+    method : str, default="auto"
+        For models, one of :func:`score_interval`, which is used for what each row or fold
+        contributes to the difference of the scores.
     level : float, default=0.95
         The probability with which the interval is to contain the difference.
     margin : float, default=0.0
@@ -107,18 +145,29 @@ def compare(
     -------
     comparison : Comparison
 
+    Notes
+    -----
+    **Cost** and **Exact?** As in :func:`score_interval`, for both models; nothing is fitted for
+    candidates of a search.
+
     Examples
     --------
     >>> from everyfold import compare
     >>> from sklearn.datasets import load_diabetes
     >>> from sklearn.kernel_ridge import KernelRidge
+    >>> from sklearn.linear_model import Ridge
     >>> from sklearn.model_selection import GridSearchCV
     >>> X, y = load_diabetes(return_X_y=True)
+    >>> found = compare(Ridge(alpha=0.1), Ridge(alpha=10.0), X, y)
+    >>> round(found.difference, 2), found.p_better > 0.99
+    (0.32, True)
     >>> search = GridSearchCV(KernelRidge(), {"alpha": [0.1, 10.0]}).fit(X, y - y.mean())
     >>> found = compare(0, 1, search=search)
     >>> round(found.difference, 2), found.p_better > 0.99
     (0.34, True)
     """
+    if search is None:
+        return _of_models(a, b, X, y, cv, groups, scoring, method, level, margin, random_state)
     table = score_table(search, metric)
     a, b = index_of(search, a), index_of(search, b)
     if a == b:
@@ -135,6 +184,52 @@ def compare(
     is_exact, status = statuses(search)
     both = str(status[a]), str(status[b])
     return replace(found, is_exact=bool(is_exact[[a, b]].all()), status=both, unit=unit)
+
+
+def _of_models(
+    a: Estimator,
+    b: Estimator,
+    X: Matrix,
+    y: Targets,
+    cv: Splitter,
+    groups: Targets,
+    scoring: Scorer,
+    method: Literal["auto"] | RowMethod,
+    level: float,
+    margin: float,
+    random_state: int,
+) -> Comparison:
+    """Two models or searches by the methods of ``score_interval``."""
+    _check_asked(level, margin)
+    if not (hasattr(a, "fit") and hasattr(b, "fit")):
+        raise ValueError(
+            f"a={a!r} and b={b!r} are no estimators; pass two estimators or searches with X and y, "
+            "or two indices of candidates with search="
+        )
+    if method not in ("auto", *get_args(RowMethod)):
+        raise ValueError(
+            f"method={method!r} is not known; use one of {['auto', *get_args(RowMethod)]}"
+        )
+    if X is None or y is None:
+        raise ValueError("models are compared on rows; pass the data: X=..., y=...")
+    scores = ModelScores([a, b], X, y, groups, scoring, cv, random_state)
+    why = "as asked for"
+    if method == "auto":
+        method, why = choose(scores)
+    found = scores.judge(method, level)
+    remarks = remarks_on(scores, found)
+    for words in remarks:
+        warn(words)
+    own, status = found.bounds, "exact" if found.is_exact else "inexact"
+    return replace(
+        _tested(own.estimate, own.error, own.freedom, (own.low, own.high), level, margin),
+        is_exact=found.is_exact,
+        status=(status, status),
+        unit=scores.unit,
+        method=method,
+        why=f"{why}: {found.words}",
+        remarks=remarks,
+    )
 
 
 def significantly_worse(
@@ -208,25 +303,33 @@ def worse_candidates(
     return is_worse
 
 
-def check_level(level: float, name: str = "level") -> None:
-    """Refuse what is no probability."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"{name}={level!r} is not between 0 and 1; use 0.95")
+def _check_asked(level: float, margin: float) -> None:
+    check_level(level)
+    if not margin >= 0.0:
+        raise ValueError(f"margin={margin!r} is negative; use 0 or the smallest gain that matters")
 
 
 def corrected_test(
     first: Array, second: Array, ratio: float, level: float, margin: float
 ) -> Comparison:
     """The corrected resampled t-test of two columns of scores, and its Bayesian reading."""
-    check_level(level)
-    if not margin >= 0.0:
-        raise ValueError(f"margin={margin!r} is negative; use 0 or the smallest gain that matters")
-    differences = _differences(first, second)
-    mean, error = float(differences.mean()), float(spread_of_mean(differences, ratio))
-    freedom = len(differences) - 1
+    _check_asked(level, margin)
+    found = corrected_t(_differences(first, second), ratio, level)
+    interval = found.low, found.high
+    return _tested(found.estimate, found.error, found.freedom, interval, level, margin)
+
+
+def _tested(
+    mean: float,
+    error: float,
+    freedom: float,
+    interval: tuple[float, float],
+    level: float,
+    margin: float,
+) -> Comparison:
+    """A difference with its test, and with the probabilities of Student's posterior."""
     statistic = mean / error if error > 0.0 else np.copysign(np.inf, mean) if mean else 0.0
     pvalue = 2.0 * float(student.sf(abs(statistic), freedom))
-    interval = interval_of_mean(differences, ratio, level)
     if error > 0.0:
         p_better = float(student.sf((margin - mean) / error, freedom))
         p_worse = float(student.cdf((-margin - mean) / error, freedom))
@@ -248,28 +351,8 @@ def corrected_test(
     )
 
 
-def spread_of_mean(scores: Array, ratio: float) -> Array:
-    """The standard error of a mean over folds, (t, ...), whose training sets overlap.
-
-    Nadeau and Bengio (2003): s² (1/t + n_test/n_train) in place of s²/t; 0 if all are the same.
-    """
-    spread = np.sqrt(scores.var(axis=0, ddof=1) * (1.0 / len(scores) + ratio))
-    return np.where(np.ptp(scores, axis=0) == 0.0, 0.0, spread)
-
-
-def interval_of_mean(scores: Array, ratio: float, level: float) -> tuple[float, float]:
-    """Student's interval of a mean over folds, with the corrected variance."""
-    mean = float(scores.mean())
-    half = float(spread_of_mean(scores, ratio) * student.ppf(0.5 + level / 2.0, len(scores) - 1))
-    return mean - half, mean + half
-
-
 def _differences(first: Array, second: Array) -> Array:
-    """First − second, by folds: what is only rounding is 0, and what is the same for all is equal.
-
-    Otherwise two candidates of the same model, computed in two ways, might differ significantly.
-    """
-    differences = first - second
-    least = _ROUNDING * np.maximum(np.abs(first), np.abs(second)).max(axis=0)
-    differences = np.where(np.abs(differences) <= least, 0.0, differences)
-    return np.where(np.ptp(differences, axis=0) <= least, differences[0], differences)
+    """First − second, by folds: without rounding, and equal where it is the same for all."""
+    found = difference(first, second)
+    least = rounding_of(first, second)
+    return np.where(np.ptp(found, axis=0) <= least, found[0], found)

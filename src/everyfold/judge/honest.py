@@ -20,7 +20,6 @@ from everyfold.functions.cross_val import cross_val_score
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
 from everyfold.judge.bootstrap import bootstrap, together
-from everyfold.judge.differences import check_level, interval_of_mean
 from everyfold.judge.fitted import (
     NO_SCORE,
     Unit,
@@ -30,6 +29,7 @@ from everyfold.judge.fitted import (
     is_ours,
     ratio_of_splits,
 )
+from everyfold.judge.interval_methods import check_level, interval_of_mean
 
 
 @dataclass(frozen=True)
