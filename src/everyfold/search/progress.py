@@ -311,8 +311,9 @@ class Progress(SearchProgress):
 
 def find_progress(search: Search, data: Given, n_kernels: int, n_candidates: int) -> SearchProgress:
     """What a search tells of its work: nothing, unless it is verbose or has callbacks."""
-    parts = (search, search.estimator, *search.estimator.get_params().values())
+    steps = [step for _, step in getattr(search.estimator, "steps", ())]
     # A search in a search has its caller's callbacks, and parts may have some of their own.
+    parts = search, search.estimator, *steps
     calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
     if search.verbose <= 0 and not calls:
         return SearchProgress(data)

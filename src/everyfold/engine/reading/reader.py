@@ -219,9 +219,12 @@ def _folds(
     if request.options.closed is not None:
         return Folds.whole(num_samples(X))
     n = num_samples(X)
-    if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
-        return Folds.leave_one_out(n)
-    return Folds.from_splits(splits or _each_split(request), n, literal=literal)
+    if splits is None:
+        splitter = _splitter(request)
+        if type(splitter) is LeaveOneOut and not literal:
+            return Folds.leave_one_out(n)
+        return Folds.from_splits(_each_split(request, splitter), n, literal=literal)
+    return Folds.from_splits(splits, n, literal=literal)
 
 
 def _splitter(request: Request) -> Splitter:
@@ -230,13 +233,12 @@ def _splitter(request: Request) -> Splitter:
 
 def splits_of(request: Request) -> list[tuple[Index, Index]]:
     """What the splitter gives; it is asked once, as it may be one that is used up."""
-    return list(_each_split(request))
+    return list(_each_split(request, _splitter(request)))
 
 
-def _each_split(request: Request) -> Iterator[tuple[Index, Index]]:
+def _each_split(request: Request, splitter: Splitter) -> Iterator[tuple[Index, Index]]:
     """The same one by one; says at the end what is wrong with their number."""
     X, y, params = request.X, request.y, request.metadata.split
-    splitter = _splitter(request)
     can_count = hasattr(splitter, "get_n_splits")
     count = splitter.get_n_splits(X, y, **params) if can_count else None
     found = 0
