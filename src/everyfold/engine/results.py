@@ -71,7 +71,7 @@ def tabulate(
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
     if fits:
-        tell_failures(fits, request.options.error_score)
+        warn_of_failures(fits, request.options.error_score)
     if callable(scoring):
         insert_error_scores(out, request.options.error_score)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
@@ -292,7 +292,7 @@ def fit_errors(
     return entries
 
 
-def tell_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
+def warn_of_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
     """Warn of failed folds, or raise if all fits have failed, as scikit-learn does.
 
     A fold whose fit succeeded, but whose held-out rows could not be transformed, has no score and

@@ -62,7 +62,7 @@ class Mapped(Structure):
     def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """The number of raw columns of a map for rows of this shape, at most."""
 
-    def looks_at(self, n_rows: int, most: int) -> int:
+    def rows_sampled(self, n_rows: int, most: int) -> int:
         """How many rows are held while a map is made, if that may be ``most`` of them."""
         return 0
 

@@ -96,7 +96,7 @@ class _Run:
         return frozenset(self.plan.refitted)
 
     @property
-    def climbed(self) -> list[tuple[int, int, float]]:
+    def ranked_twice(self) -> list[tuple[int, int, float]]:
         """The rungs of candidates with several ranks, by their places in the table."""
         place = {number: k for k, number in enumerate(self.finished)}
         several = Counter(number for number, _ in {rung[:2] for rung in self.rungs})
@@ -433,7 +433,7 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.climbed,
+            rungs=state.ranked_twice,
             is_verbose=self.verbose > 0,
         )
 

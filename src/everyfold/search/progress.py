@@ -78,7 +78,7 @@ class Round:
         self._costs = {id(unit): max(unit.seconds, least) for unit in units}
         self._shares: dict[int, float] = {}
 
-    def tell(self, unit: Unit, share: float) -> None:
+    def report_share(self, unit: Unit, share: float) -> None:
         """So much of a unit is done."""
         if id(unit) in self._costs:
             self._shares[id(unit)] = share
@@ -222,11 +222,11 @@ class Progress(SearchProgress):
         self._round, self._shown = Round(units), 0.0
         self._n_rounds += 1
 
-    def tell(self, unit: Unit, share: float) -> None:
+    def report_share(self, unit: Unit, share: float) -> None:
         """See base class."""
         if not self.is_on:
             return
-        self._round.tell(unit, share)
+        self._round.report_share(unit, share)
         now = time.perf_counter()
         if now - self._drawn >= _SECONDS_BETWEEN_STATES:
             self._drawn = now

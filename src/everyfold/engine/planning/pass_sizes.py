@@ -113,7 +113,7 @@ def _cost(
 
 def _sampled_rows(data: SourceData, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    return max(structure_of(members[0].model).looks_at(data.n, drawn) for members in batch)
+    return max(structure_of(members[0].model).rows_sampled(data.n, drawn) for members in batch)
 
 
 def _unit(

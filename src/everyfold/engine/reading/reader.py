@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from everyfold._sklearn_private import num_samples
 from everyfold._typing import Index, Matrix, Splitter, Targets
-from everyfold.adapters.pipelines import final_step, freeze, read_rows, take_apart
+from everyfold.adapters.pipelines import final_step, freeze, read_rows, split_steps
 from everyfold.adapters.scaling import find_moments, scaler_of
 from everyfold.adapters.sklearn import takes_sources
 from everyfold.adapters.validity import check_kernel_matrix, combination, objection
@@ -158,7 +158,7 @@ def not_sped_up(request: Request) -> str:
     others = Others(request)
     models = read_models(request, others)
     if not request.is_source:
-        found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
+        found = [Candidate(m.number, m.model, split_steps(m.estimator, {})) for m in models]
         _targets(found, request.y, others)
     are_all = len(others.foreign) == len(request.candidates)
     return next(iter(others.reasons.values())) if are_all else ""
