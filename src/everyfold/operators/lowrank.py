@@ -499,6 +499,12 @@ class LowRankResponse(Response):
 
     def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
+        if (
+            rows.shape[1] == 1
+        ):  # thousands of products of two vectors, which matmul takes one by one
+            s, G = self._quadratic.s[rows], self.G[rows[:, 0]]
+            alone: Array = 1.0 - s**2 * np.einsum("ij,ij->i", G, G)[:, None]
+            return alone[:, :, None]
         Q = self.G[rows] * self._quadratic.s[rows][:, :, None]
         blocks: Array = -(Q @ Q.transpose(0, 2, 1))
         steps = np.arange(rows.shape[1])

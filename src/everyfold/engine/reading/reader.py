@@ -298,7 +298,8 @@ def _further(
 
 def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
     weights = read_weights(sample_weight, folds.n)
-    target = target.learnt_with(weights)
+    if sample_weight is not None:
+        target = target.learnt_with(weights)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score
