@@ -29,6 +29,7 @@ from everyfold.search.calibration import FastCalibratedClassifierCV
 
 if TYPE_CHECKING:
     from everyfold.gradient.gradient_search import FastGradientSearchCV
+    from everyfold.kernel_ridge.kernel_ridge_cv import KernelRidgeClassifierCV, KernelRidgeCV
     from everyfold.papers import Circulant, choose_granularity, granularity_bound
     from everyfold.plotting import (
         CVCurveDisplay,
@@ -58,6 +59,8 @@ __all__ = [
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
+    "KernelRidgeCV",
+    "KernelRidgeClassifierCV",
     "Nystrom",
     "OutOfFoldDisplay",
     "QuadraticSVR",
@@ -81,6 +84,9 @@ __version__ = "0.2.0"
 # Where the names are that are imported on their first use, the same as for type checkers above.
 _LAZY = {
     "FastGradientSearchCV": "everyfold.gradient.gradient_search",
+    **dict.fromkeys(
+        ("KernelRidgeCV", "KernelRidgeClassifierCV"), "everyfold.kernel_ridge.kernel_ridge_cv"
+    ),
     **dict.fromkeys(("Circulant", "choose_granularity", "granularity_bound"), "everyfold.papers"),
     **{name: "everyfold.plotting" for name in __all__ if name.endswith("Display")},
 }

@@ -96,7 +96,7 @@ class TestSearch:
     def test_every_block_size(self, rows, is_raw, monkeypatch):
         X, y = regression()
         memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: rows)
         monkeypatch.setattr(LandmarkFeatures, "keeps_digits", lambda *_: is_raw)
         model = KernelRegressor(operator=OPERATOR)
         source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
@@ -505,7 +505,7 @@ class TestOddFolds:
 
     @pytest.mark.parametrize("rows", [1, 40])
     def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: rows)
         X, y = regression()
         fold = np.random.default_rng(0).integers(3, size=N)
         fold[40:120] = -1
@@ -516,7 +516,7 @@ class TestOddFolds:
     @pytest.mark.parametrize("intercept", [True, False])
     def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
         """What is left without fold 0 is small beside it, or far from it, and not a difference."""
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: 10)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: 10)
         X, y = regression()
         y, w = y - 1000.0, cases.weights("random", N)
         first = np.arange(N) < 51

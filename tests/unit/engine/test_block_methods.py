@@ -28,15 +28,15 @@ class FoldByFold(SumsOverBlocks):
     def words(self, passes):
         return f"fold by fold in {passes} passes"
 
-    def fit(self, data, kernels, height, failures):
+    def fit(self, data, kernels, failures):
         fitted = []
         for members, views in kernels:
             with isolated(data, members, failures):
-                fitted.append(self.models(data, members, views, height))
+                fitted.append(self.models(data, members, views))
         return fitted
 
-    def models(self, data, members, views, height):
-        blocks = list(data.source.blocks(height))
+    def models(self, data, members, views):
+        blocks = list(data.source.blocks(data.height))
         X = np.concatenate([block.X for block in blocks])
         y = np.concatenate([block.y for block in blocks])
         numbers = np.concatenate([data.rule.numbers(block) for block in blocks])
