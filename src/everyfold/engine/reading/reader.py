@@ -219,12 +219,15 @@ def _folds(
     if request.options.closed is not None:
         return Folds.whole(num_samples(X))
     n = num_samples(X)
-    if splits is None:
-        splitter = _splitter(request)
-        if type(splitter) is LeaveOneOut and not literal:
-            return Folds.leave_one_out(n)
-        return Folds.from_splits(_each_split(request, splitter), n, literal=literal)
-    return Folds.from_splits(splits, n, literal=literal)
+    if splits is not None:
+        return Folds.from_splits(splits, n, literal=literal)
+    splitter = _splitter(request)
+    if type(splitter) is LeaveOneOut and not literal:
+        return Folds.leave_one_out(n)
+    # A splitter of this library: no training set is written out.
+    if hasattr(splitter, "held_out_sets") and not literal:
+        return Folds(n, *splitter.held_out_sets(X, request.y))
+    return Folds.from_splits(_each_split(request, splitter), n, literal=literal)
 
 
 def _splitter(request: Request) -> Splitter:
