@@ -16,7 +16,7 @@ from everyfold import FastGridSearchCV
 ROOT = Path(everyfold.__file__).parent
 
 MOST_MODULES = 52
-MOST_FUNCTIONS = 386
+MOST_FUNCTIONS = 387
 # Of the order of first entry: from package to package, with and without those inside packages.
 MOST_CHANGES, MOST_CHANGES_OF_LAYERS = 178, 129
 
