@@ -32,7 +32,7 @@ _REDUCED = 14.0
 # A larger matrix is read from memory for every column, which then takes so much longer.
 _CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
 
-# Of conjugate gradients; they differ between 3 and 200 with the ridge.
+# Iterations of conjugate gradients: a typical number; it is 3 to 200, depending on the ridge.
 _ITERATIONS = 50
 
 
