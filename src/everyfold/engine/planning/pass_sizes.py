@@ -83,7 +83,7 @@ def _method(batch: Sequence[BlockKernel]) -> BlockMethod:
 
 def _sampled_rows(data: SourceData, batch: Sequence[BlockKernel], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    return max(kernel.structure.looks_at(data.n, drawn) for kernel in batch)
+    return max(kernel.structure.rows_sampled(data.n, drawn) for kernel in batch)
 
 
 def _unit(
