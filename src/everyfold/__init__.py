@@ -22,13 +22,21 @@ from everyfold.estimators import (
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
 from everyfold.functions.curves import learning_curve, validation_curve
 from everyfold.functions.permutation import permutation_test_score
-from everyfold.judge import compare, score_interval
+from everyfold.judge import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+    compare,
+    score_interval,
+)
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
 
 if TYPE_CHECKING:
     from everyfold.gradient.gradient_search import FastGradientSearchCV
+    from everyfold.kernel_ridge.kernel_ridge_cv import KernelRidgeClassifierCV, KernelRidgeCV
     from everyfold.papers import Circulant, choose_granularity, granularity_bound
     from everyfold.plotting import (
         CVCurveDisplay,
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LSSVC",
     "LSSVR",
+    "BufferedLeaveOneOut",
     "CVCurveDisplay",
     "CVSurfaceDisplay",
     "Circulant",
@@ -58,11 +67,16 @@ __all__ = [
     "KernelClassifier",
     "KernelLogisticClassifier",
     "KernelRegressor",
+    "KernelRidgeCV",
+    "KernelRidgeClassifierCV",
+    "LeavePairOut",
     "Nystrom",
     "OutOfFoldDisplay",
+    "PurgedTimeSeriesSplit",
     "QuadraticSVR",
     "RandomFourier",
     "RankCurveDisplay",
+    "RebalancedLeaveOneOut",
     "SearchPlan",
     "UnsupportedWarning",
     "choose_granularity",
@@ -81,6 +95,9 @@ __version__ = "0.2.0"
 # Where the names are that are imported on their first use, the same as for type checkers above.
 _LAZY = {
     "FastGradientSearchCV": "everyfold.gradient.gradient_search",
+    **dict.fromkeys(
+        ("KernelRidgeCV", "KernelRidgeClassifierCV"), "everyfold.kernel_ridge.kernel_ridge_cv"
+    ),
     **dict.fromkeys(("Circulant", "choose_granularity", "granularity_bound"), "everyfold.papers"),
     **{name: "everyfold.plotting" for name in __all__ if name.endswith("Display")},
 }

@@ -84,7 +84,7 @@ class ProgressListener:
         return partial(self.tell, unit) if self.is_on else None
 
     def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
-        # A worker process has no screen.
+        # Worker processes show no progress.
         return ProgressListener, ()
 
 

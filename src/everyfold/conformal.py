@@ -38,6 +38,7 @@ from everyfold.engine.reading.reader import not_sped_up
 from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.estimators.base import keep_parameters
 from everyfold.functions.cross_val import parted, route
+from everyfold.io.base import check_in_memory
 
 Aggregate = Literal["mean", "median"] | None
 
@@ -154,6 +155,7 @@ class FastCrossConformalRegressor(RegressorMixin, MetaEstimatorMixin, BaseEstima
         -------
         self
         """
+        check_in_memory(X, type(self).__name__)
         self._check()
         self._fallback: Fallback = "warn"
         if self.fallback != "deprecated":

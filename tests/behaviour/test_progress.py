@@ -80,7 +80,7 @@ def test_the_bar_moves_within_a_kernel_and_within_a_pass(monkeypatch, every_stat
     FastGridSearchCV(SVR(), grid, cv=5, verbose=1).fit(X, y)
     assert {20, 40, 60, 80, 100} <= set(shares(terminal.getvalue()))
     terminal.truncate(0)
-    monkeypatch.setattr("everyfold.engine.planning.pass_sizes.height_of", lambda width: 10)
+    monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda width: 10)
     search = FastGridSearchCV(LSSVR(), {"alpha": [0.1], "gamma": [0.1]}, cv=3, verbose=1)
     search.fit(ArrayRows(X, y))
     assert {17, 33, 50, 67, 83, 100} <= set(shares(terminal.getvalue()))  # 6 blocks of rows

@@ -19,6 +19,9 @@ import everyfold.estimators.sources as sources
 from everyfold import (
     LSSVC,
     LSSVR,
+    FastCalibratedClassifierCV,
+    FastCrossConformalRegressor,
+    FastGradientSearchCV,
     FastGridSearchCV,
     HuberSVC,
     KernelClassifier,
@@ -26,6 +29,9 @@ from everyfold import (
     Nystrom,
     cross_val_predict,
     cross_val_score,
+    cross_validate,
+    learning_curve,
+    permutation_test_score,
 )
 from everyfold.engine.planning.costs import sums_bytes
 from everyfold.io.arrays import ArrayRows, IteratedRows
@@ -90,7 +96,7 @@ class TestSearch:
     def test_every_block_size(self, rows, is_raw, monkeypatch):
         X, y = regression()
         memory = FastGridSearchCV(KernelRegressor(operator=OPERATOR), GRID, cv=KFold(4)).fit(X, y)
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: rows)
         monkeypatch.setattr(LandmarkFeatures, "keeps_digits", lambda *_: is_raw)
         model = KernelRegressor(operator=OPERATOR)
         source = FastGridSearchCV(model, GRID, cv=KFold(4)).fit(ArrayRows(X, y))
@@ -499,7 +505,7 @@ class TestOddFolds:
 
     @pytest.mark.parametrize("rows", [1, 40])
     def test_blocks_of_rows_that_are_never_held_out(self, rows, monkeypatch):
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: rows)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: rows)
         X, y = regression()
         fold = np.random.default_rng(0).integers(3, size=N)
         fold[40:120] = -1
@@ -510,7 +516,7 @@ class TestOddFolds:
     @pytest.mark.parametrize("intercept", [True, False])
     def test_folds_of_very_different_sizes(self, what, intercept, monkeypatch):
         """What is left without fold 0 is small beside it, or far from it, and not a difference."""
-        monkeypatch.setattr("everyfold.engine.execution.passes.block_height", lambda *_: 10)
+        monkeypatch.setattr("everyfold.engine.source_data.height_of", lambda _: 10)
         X, y = regression()
         y, w = y - 1000.0, cases.weights("random", N)
         first = np.arange(N) < 51
@@ -596,6 +602,23 @@ class TestRefusals:
         self.refuse("y; pass the targets to the source", y=regression()[1])
         pipeline = make_pipeline(MinMaxScaler(), KernelRegressor())
         self.refuse("MinMaxScaler", pipeline, grid={"kernelregressor__alpha": [1.0]})
+
+    @pytest.mark.parametrize(
+        "work",
+        [
+            lambda model, rows: permutation_test_score(model, rows, None),
+            lambda model, rows: learning_curve(model, rows, None),
+            lambda model, rows: cross_validate(model, rows, return_indices=True),
+            lambda model, rows: cross_val_predict(model, rows, method="predict_proba"),
+            lambda model, rows: cross_val_score(FastGridSearchCV(model, {}), rows),
+            lambda model, rows: FastCalibratedClassifierCV(model).fit(rows, None),
+            lambda model, rows: FastCrossConformalRegressor(model).fit(rows, None),
+            lambda model, rows: FastGradientSearchCV(model).fit(rows, None),
+        ],
+    )
+    def test_one_message_where_all_rows_are_needed(self, work):
+        with pytest.raises(ValueError, match="needs all rows at once, and those of ArrayRows"):
+            work(KernelClassifier(operator=OPERATOR), ArrayRows(*labels()))
 
     def test_too_few_rows_or_folds(self):
         self.refuse("int in the range", cv=1)

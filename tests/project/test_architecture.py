@@ -33,6 +33,7 @@ LAYERS = [
     {"judge"},
     {"search"},
     {"gradient", "conformal"},
+    {"kernel_ridge"},
     {"cli"},
 ]
 FACADES = {"__init__", "bounds", "compile", "criteria", "scorers", "streams"}
@@ -235,7 +236,8 @@ def test_what_is_slow_to_import_is_imported_where_it_is_used(code):
 
 
 FEATURES = tuple(
-    f"everyfold.{name}" for name in ("papers", "gradient", "plotting", "report", "cli")
+    f"everyfold.{name}"
+    for name in ("papers", "gradient", "kernel_ridge", "plotting", "report", "cli")
 )
 """Packages above the search that register what they add; a plain search is to load none of them."""
 

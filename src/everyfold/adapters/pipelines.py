@@ -34,7 +34,7 @@ HELD_OUT = "The fit succeeded; only the rows that were held out could not be tra
 
 
 class MetadataError(ValueError):
-    """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
+    """Metadata that an estimator's own ``fit`` would refuse: only its own candidates fail."""
 
 
 def advice_on(names: Iterable[str]) -> str:
@@ -143,7 +143,7 @@ _BLIND = ("preprocessing", "decomposition", "impute", "random_projection", "kern
 
 
 def _is_blind(transformer: Estimator) -> bool:
-    """Whether a transformer is one of scikit-learn's that are fitted to the rows alone."""
+    """Whether a transformer is one of scikit-learn's that do not use y."""
     library, _, module = type(transformer).__module__.partition(".")
     is_known = library == "sklearn" and module.split(".")[0] in _BLIND
     return is_known and not _needs_y(transformer)

@@ -130,7 +130,7 @@ def objection(estimator: Estimator, target: Target, *, is_sparse: bool) -> Excep
 
 
 def check_kernel_matrix(kind: type, K: Matrix) -> None:
-    """Raise what ``fit`` of a class says of a kernel matrix of the user's own."""
+    """Raise the error that ``fit`` of a class raises for a precomputed kernel matrix."""
     if issparse(K) and original(kind) in (SVC, SVR):
         raise TypeError("Sparse precomputed kernels are not supported.")
     check_precomputed(K)

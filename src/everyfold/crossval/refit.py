@@ -55,7 +55,7 @@ class FoldAnswer:
 
 @dataclass(frozen=True)
 class Stage(Generic[Shared]):
-    """Some of the ridges once more, by a more exact solver that starts from what is known."""
+    """Some of the ridges again, by a more exact solver that starts from the known solutions."""
 
     solver: FoldSolver[Shared]
     chosen: Sequence[int]
@@ -101,7 +101,7 @@ class FoldSolver(CrossValMethod, Generic[Shared]):
     def next_stage(
         self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
     ) -> Stage[Shared] | None:
-        """What to do again more exactly, given what all folds say; by default nothing."""
+        """The ridges to solve again better, given the results of all folds; by default none."""
         return None
 
     def evaluate(

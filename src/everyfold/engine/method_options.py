@@ -65,7 +65,7 @@ HOW_TO_FILTER = (
 
 @dataclass(frozen=True, repr=False)
 class MethodOptions:
-    """A way to compute out-of-fold values that is none of the named ones.
+    """Options of how out-of-fold values are computed, for which there is no name.
 
     The factories of :mod:`everyfold.papers` make these with the conventions of a publication.
 

@@ -148,7 +148,7 @@ def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
 def entries_of(
     request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
 ) -> list[Params]:
-    """What scikit-learn's table wants to know of each fold of one candidate."""
+    """What scikit-learn's table needs for each fold of one candidate."""
     failed = failed_score(request)
     with_train = request.wants.train_scores
     if outcome is None:
@@ -280,7 +280,7 @@ def read_fold(results: Params, kept: Mapping[str, Sequence[Array]], name: str, i
 def fit_errors(
     outcomes: Sequence[Outcome | None], refused: Sequence[Failure], size: int
 ) -> list[Params]:
-    """Why fits failed, as scikit-learn wants to know it; nothing if none has."""
+    """Why fits failed, in the form that scikit-learn reports; empty if none failed."""
     if not refused and not any(outcome is not None and outcome.failures for outcome in outcomes):
         return []
     fine: Params = {"fit_error": None}
@@ -405,12 +405,12 @@ def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
     if not has_folds:
         raise ValueError(
             f"refit={refit!r} needs scores of folds, which a criterion without folds does not "
-            "have; use refit=True, or criterion=None"
+            "have; use refit=True, or a method with folds"
         )
 
 
 def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
-    """Refuse the rule of one standard error where folds have one score, or nobody a ridge."""
+    """Refuse the rule of one standard error if scores are pooled, or a ridge is not known."""
     if refit != ONE_STANDARD_ERROR:
         return
     if pooled:
@@ -428,7 +428,7 @@ def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
 def best_index(
     refit: Refit, metric: str, results: Params, n_splits: int, ridges: Sequence[float]
 ) -> int:
-    """The index of the winner in the table of results, which has a score at least.
+    """The index of the best candidate in the table of results, which has at least one score.
 
     ``ridges`` are those of the candidates, in the order of the table.
     """

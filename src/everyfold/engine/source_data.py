@@ -4,25 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from everyfold._sklearn_private import MultimetricScorer
 from everyfold._typing import ErrorScore, Scorer
+from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.scaling import ScaledRows, scaler_of, scaling_of
+from everyfold.engine.planning.costs import SummedKernel
+from everyfold.engine.planning.units import gather
 from everyfold.engine.records import Candidate, Data
 from everyfold.engine.scoring.fold_scorers import by_name
 from everyfold.engine.scoring.metrics import Metric, find_metric, is_of_sums
-from everyfold.estimators.sources import Reader, View, choose_map, reduced
+from everyfold.estimators.sources import Reader, View, choose_map, reduced, structure_of
 from everyfold.io import RowSource
 from everyfold.io.base import Result
+from everyfold.io.blocks import height_of
 from everyfold.io.fold_rules import FoldRule
 from everyfold.io.moments import FoldMoments
-from everyfold.operators import FeatureMap
+from everyfold.operators import FeatureMap, Mapped
 from everyfold.operators.features import Standardised
 from everyfold.operators.gram import Start
 
 # Folds that costs and memory are estimated with where only a pass over the rows shows how many
 # there are: a usual number.
 _ASSUMED_FOLDS = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockKernel(SummedKernel):
+    """A kernel with its candidates, and the sizes that costs depend on."""
+
+    members: Sequence[Candidate]
+
+    @property
+    def structure(self) -> Mapped:
+        """How it is represented."""
+        return structure_of(self.members[0].model)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +128,30 @@ class SourceData(Data):
         rho = min(m.model.ridges[0] for m in members)
         start = Start.of(features, rho, self.n, intercept=members[0].model.intercept)
         return View(features, start, fold)
+
+    @cached_property
+    def kernels(self) -> list[BlockKernel]:
+        """The candidates by kernel."""
+        found = gather(
+            self.candidates.values(),
+            lambda c: (freeze(c.model.loss), c.kernel_key, c.model.intercept),
+        )
+        return [self._kernel(members) for members in found]
+
+    def _kernel(self, members: Sequence[Candidate]) -> BlockKernel:
+        width = structure_of(members[0].model).raw_width_for(self.n, self.source.n_features)
+        maps = self.n_folds if self.is_per_fold(members[0]) else 1
+        return BlockKernel(width=width, ridges=len(members), maps=maps, members=members)
+
+    @property
+    def widest(self) -> int:
+        """The most numbers that are summed of a row, and the size of what is factorised."""
+        return max(kernel.width for kernel in self.kernels)
+
+    @property
+    def height(self) -> int:
+        """How many rows to read at a time: the same in all passes, however these were cut."""
+        return height_of(max(self.source.n_features, self.widest))
 
     @property
     def metrics(self) -> dict[str, Metric | None]:

@@ -114,7 +114,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             )
         if isinstance(self.loss, Loss):
             return found
-        return find_loss(self.loss, **{name: getattr(self, name) for name in found.parameters})
+        own = [name for name in found.parameters if hasattr(self, name)]
+        return find_loss(self.loss, **{name: getattr(self, name) for name in own})
 
     def _voting(self) -> Voting | None:
         if self.multi_class not in ("ovr", "ovo"):
@@ -231,13 +232,13 @@ def fit_columns(
     else:
         (problem,) = problems
         for ridge, columns in model.columns_of_ridges(q):
-            fits.append((columns, solve(problem, operator, ridge)))
+            own = problem if len(columns) == q else replace(problem, y=problem.y[:, columns])
+            fits.append((columns, solve(own, operator, ridge)))
     _warn_unconverged([fit for _, fit in fits])
     coef, intercept = np.empty((len(fits[0][1].solution.coef), q)), np.empty(q)
     for columns, fit in fits:
-        own = columns if fit.solution.coef.shape[1] == q else [0]
-        coef[:, columns] = fit.solution.coef[:, own]
-        intercept[columns] = fit.solution.intercept[own]
+        coef[:, columns] = fit.solution.coef
+        intercept[columns] = fit.solution.intercept
     return Solution(coef, intercept)
 
 

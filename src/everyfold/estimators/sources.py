@@ -30,40 +30,40 @@ from everyfold.operators.gram import FoldSums, Start, accumulate
 
 def check_model(model: Model) -> None:
     """Refuse what needs all rows at once."""
-    if not model.loss.has_constant_curvature:
-        raise ValueError(
-            f"loss={model.loss} needs many passes over the rows; for a source of rows use "
-            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()"
-        )
-    if model.warp is not None:
-        raise ValueError(
-            "TransformedTargetRegressor looks at the targets of each training set together; for a "
-            "source of rows use its regressor, with y transformed beforehand"
-        )
-    if model.voting is not None:
-        raise ValueError(
-            "multi_class='ovo' fits each pair of classes to rows of its own; for a source of rows "
-            "use 'ovr'"
-        )
-    if model.choice.depends_on_rows:
-        raise ValueError(
-            f"gamma={model.choice.gamma!r} depends on the training rows of each fold; for a source "
-            "of rows use a number"
-        )
-    if len(model.ridges) > 1:
-        raise ValueError("alpha has several entries; for a source of rows use one number")
-    if model.ridges[0] <= 0.0:
-        raise ValueError(
-            f"alpha={model.ridges[0]:g} can make the linear systems singular; for a source of "
-            "rows use a number > 0"
-        )
-    if model.choice.is_precomputed:
-        raise ValueError("kernel='precomputed' has no rows to read; use another kernel")
-    if not model.structure_for_any().reads_sources and model.operator != "auto":
-        raise ValueError(
-            f"operator={model.operator!r} needs all rows at once; for a source of rows use "
-            "operator=Nystrom(...)"
-        )
+    ridges, choice = model.ridges, model.choice
+    is_read = model.operator == "auto" or model.structure_for_any().reads_sources
+    for is_wrong, what, instead in (
+        (
+            not model.loss.has_constant_curvature,
+            f"loss={model.loss} needs many passes over the rows",
+            "loss='squared' (LSSVC for classification), or rows in memory with operator=Nystrom()",
+        ),
+        (
+            model.warp is not None,
+            "TransformedTargetRegressor looks at the targets of each training set together",
+            "its regressor, with y transformed beforehand",
+        ),
+        (
+            model.voting is not None,
+            "multi_class='ovo' fits each pair of classes to rows of its own",
+            "'ovr'",
+        ),
+        (
+            choice.depends_on_rows,
+            f"gamma={choice.gamma!r} depends on the training rows of each fold",
+            "a number",
+        ),
+        (len(ridges) > 1, "alpha has several entries", "one number"),
+        (
+            ridges[0] <= 0.0,
+            f"alpha={ridges[0]:g} can make the linear systems singular",
+            "a number > 0",
+        ),
+        (choice.is_precomputed, "kernel='precomputed' has no rows to read", "another kernel"),
+        (not is_read, f"operator={model.operator!r} needs all rows at once", "Nystrom(...)"),
+    ):
+        if is_wrong:
+            raise ValueError(f"{what}; for a source of rows use {instead}")
 
 
 def structure_of(model: Model) -> Mapped:

@@ -61,7 +61,7 @@ from everyfold.functions.fallback import (
     leave_to_scikit_learn,
 )
 from everyfold.functions.nested import is_search, nest
-from everyfold.io import RowSource
+from everyfold.io.base import check_in_memory
 from everyfold.io.conversion import as_rows
 from everyfold.operators.base import OperatorChoice
 
@@ -463,7 +463,9 @@ def cross_validate(
     X, y = as_rows(X, y)
     request = Request(estimator, [{}], X, y, cv, scorer, options=options, wants=wants)
     request = routed("cross_validate", request, groups, params)
-    _check_source(X, return_estimator or return_indices)
+    if return_estimator or return_indices:
+        asked = "return_estimator" if return_estimator else "return_indices"
+        check_in_memory(X, f"{asked}=True", "leave it out")
     data, outcome = evaluate(request, verbose)
     if outcome.failure is not None and error_score == "raise":
         raise outcome.failure.error
@@ -474,14 +476,6 @@ def cross_validate(
     if return_indices:
         results["indices"] = _indices(data)
     return results | _scores(entries, with_train=return_train_score)
-
-
-def _check_source(X: Matrix, needs_rows: bool) -> None:
-    if needs_rows and isinstance(X, RowSource):
-        raise ValueError(
-            "return_estimator and return_indices need the rows of every split, which are not "
-            "available for a source of rows; leave them out"
-        )
 
 
 def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:

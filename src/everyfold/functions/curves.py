@@ -36,7 +36,7 @@ from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.engine.results import entries_of, tell_failures, warn_if_inexact
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
-from everyfold.io import RowSource
+from everyfold.io.base import check_in_memory
 from everyfold.operators.base import OperatorChoice
 
 _WANTS = RequestedOutputs(train_scores=True, mean_scores=False, selects_by=None, refits=True)
@@ -115,7 +115,7 @@ def learning_curve(
     >>> sizes, test.mean(axis=1).round(2)
     (array([ 35, 114, 194, 273, 353]), array([0.18, 0.3 , 0.41, 0.43, 0.45]))
     """
-    _check_rows(X)
+    check_in_memory(X, "a curve")
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
     options = Options.of_method(
@@ -209,7 +209,7 @@ def validation_curve(
     >>> test.mean(axis=1).round(2)
     array([0.48, 0.23])
     """
-    _check_rows(X)
+    check_in_memory(X, "a curve")
     scorer = check_scoring(estimator, scoring=scoring)
     options = Options.of_method(
         method,
@@ -227,14 +227,6 @@ def validation_curve(
     rows = _entries(request, *planned(request))
     train = np.array([_column(entries, "train_scores") for entries in rows])
     return train, np.array([_column(entries, "test_scores") for entries in rows])
-
-
-def _check_rows(X: Matrix) -> None:
-    if isinstance(X, RowSource):
-        raise ValueError(
-            "curves need scores of training rows, which are not available for a source of rows; "
-            "use an array for X, or a search on the source"
-        )
 
 
 def _subsets(

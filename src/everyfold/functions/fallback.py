@@ -19,6 +19,7 @@ from everyfold.engine.reading.candidates import warn_of_refits
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import Data
 from everyfold.engine.request import Request
+from everyfold.io.base import check_in_memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -97,6 +98,8 @@ def falls_back(function: Callable[P, R]) -> Callable[P, R]:
         try:
             return function(*given.args, **given.kwargs)
         except NotSpedUp as left:
+            rows = given.arguments.get("X")
+            check_in_memory(rows, f"scikit-learn's {function.__name__} ({left})")
             if left.says_so:
                 warn_of_refits(
                     [left.estimator],

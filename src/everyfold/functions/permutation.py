@@ -32,7 +32,7 @@ from everyfold.engine.request import Options, Request, RequestedOutputs
 from everyfold.engine.results import warn_if_inexact
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
-from everyfold.io import RowSource
+from everyfold.io.base import check_in_memory
 from everyfold.operators.base import OperatorChoice
 
 
@@ -104,8 +104,7 @@ def permutation_test_score(
     >>> round(score, 2), pvalue
     (0.45, 0.001)
     """
-    if isinstance(X, RowSource):
-        raise ValueError("a source of rows cannot be permuted; use an array for X")
+    check_in_memory(X, "a permutation test")
     scorer = check_scoring(estimator, scoring=scoring)
     seed = deepcopy(random_state)  # of landmarks; the generator itself is for scikit-learn's draws
     options = Options.of_method(

@@ -54,6 +54,7 @@ from everyfold.gradient.outer_folds import (
 )
 from everyfold.gradient.scaled_estimators import ScaledModel, read_scaled_model
 from everyfold.io import Folds
+from everyfold.io.base import check_in_memory
 from everyfold.kernels import gamma_of_features, resolve_gamma
 from everyfold.linalg.blas import blas_threads
 from everyfold.operators import Nystrom
@@ -233,6 +234,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
         -------
         self
         """
+        check_in_memory(X, type(self).__name__)
         begin = time.perf_counter()
         walks, outers = self._read(X, y, groups, sample_weight)
         descents = self._descents(walks, outers)

@@ -411,6 +411,14 @@ class _Partial:
         return Block(self._X[: self.rows], y, weight, fold, self._start)
 
 
+def check_in_memory(X: Matrix, what: str, instead: str = "pass an array for X") -> None:
+    """Refuse a source of rows where all rows are needed at once."""
+    if isinstance(X, RowSource):
+        raise ValueError(
+            f"{what} needs all rows at once, and those of {X!r} are read in blocks; {instead}"
+        )
+
+
 @contextmanager
 def naming(source: RowSource) -> Iterator[None]:
     """Say which source it is that something is wrong with, and where in it."""

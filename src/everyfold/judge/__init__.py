@@ -6,12 +6,22 @@ from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import equal_rows
+from everyfold.judge.splitters import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+)
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
 from everyfold.judge.verdicts import Verdict, VerdictLine, verdict
 
 __all__ = [
+    "BufferedLeaveOneOut",
     "Comparison",
     "HonestScore",
+    "LeavePairOut",
+    "PurgedTimeSeriesSplit",
+    "RebalancedLeaveOneOut",
     "ScoreInterval",
     "TunedThreshold",
     "Verdict",

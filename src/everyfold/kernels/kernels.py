@@ -551,11 +551,10 @@ def check_width(n_gammas: int, X: Matrix) -> None:
 
 
 # -- Derivatives of kernels in the logarithm of each feature's gamma, summed with given weights ---
-# With :math:`\gamma_j` the gamma of feature j, each function gives the numbers
-# :math:`\sum_{ik} H_{ik}\,t_j(x_i, y_k)` for all features j, where :math:`t_j` is the share of
-# feature j in a distance or an inner product. H need not be symmetric. **Cost** 2 n m d flops for
-# n
-# and m rows, in matrix products; Manhattan distances are taken in blocks of rows.
+# With :math:`\gamma_j` the gamma of feature j, each function gives the numbers :math:`\sum_{ik}
+# H_{ik}\,t_j(x_i, y_k)` for all features j, where :math:`t_j` is the share of feature j in a
+# distance or an inner product. H need not be symmetric. **Cost** 2 n m d flops for n and m rows, in
+# matrix products; Manhattan distances are taken in blocks of rows.
 
 
 def sum_products(H: Array, X: Array, Y: Array) -> Array:

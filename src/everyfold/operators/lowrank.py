@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -36,7 +36,7 @@ from everyfold.linalg.symmetric import (
     spectrum,
     weighted_gram,
 )
-from everyfold.operators.base import Expansion, Structure, SupportsResponse
+from everyfold.operators.base import Expansion, OperatorSpec, Structure, SupportsResponse
 from everyfold.operators.features import FeatureMap, Plain, Turned
 from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
@@ -76,6 +76,11 @@ class Mapped(Structure):
         return LowRank(None, self.feature_map(kernel, Held(X)), X)
 
     reads_sources = True
+
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> OperatorSpec:
+        """See base class."""
+        found = super().outline(n_rows, n_features, is_per_fold=is_per_fold)
+        return replace(found, has_columns=True)
 
     def needs_blocks(self, n_rows: int, n_features: int) -> bool:
         """See base class."""

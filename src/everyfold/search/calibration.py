@@ -49,6 +49,7 @@ from everyfold.engine.method_options import MethodChoice, MethodOptions, Renamed
 from everyfold.engine.request import Metadata, Options, Request
 from everyfold.estimators.classifiers import decide_together
 from everyfold.functions.cross_val import cross_val_predict, parted
+from everyfold.io.base import check_in_memory
 from everyfold.search.base import FastSearchCV
 
 
@@ -175,6 +176,7 @@ class FastCalibratedClassifierCV(RenamedParameters, CalibratedClassifierCV):  # 
         -------
         self
         """
+        check_in_memory(X, type(self).__name__)
         X, y = indexable(X, y)
         labels = column_or_1d(y)
         assert_all_finite(labels, input_name="y")

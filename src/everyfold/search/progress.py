@@ -10,6 +10,7 @@ import logging
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -378,7 +379,9 @@ def find_bar() -> Bar | None:
     if not (sys.stdout.isatty() or hasattr(shell, "kernel")):
         return None  # a file or a pipe, where each state of a bar would be a line
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without ipywidgets tqdm shows a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return TqdmBar(tqdm)

@@ -46,7 +46,12 @@ def borrow(name: str) -> ModuleType:
 
 def borrowed(name: str) -> dict[str, object]:
     """The tests of such a module."""
-    found = {key: value for key, value in vars(borrow(name)).items() if key.startswith("test_")}
+    return collected(borrow(name))
+
+
+def collected(module: ModuleType) -> dict[str, object]:
+    """The tests of a module, such that pytest takes their parametrisations."""
+    found = {key: value for key, value in vars(module).items() if key.startswith("test_")}
     for test in found.values():
         test.pytestmark = [_with_list(mark) for mark in getattr(test, "pytestmark", [])]
     return found

@@ -23,8 +23,7 @@ from everyfold.engine.records import ESTIMATED, Outcome, mean_score
 # A low-rank score is certified if the residual trace is at most this share of the ridge.
 #
 # And of the trace of the kernel: a ridge beyond that makes all values so small that what the low
-# rank
-# leaves out may be most of them, which a score that does not depend on their size would show.
+# rank leaves out may be most of them, which a score that does not depend on their size would show.
 CERTAIN = 0.03
 
 # A kernel is captured if the residual trace is at most CAPTURED · its trace.

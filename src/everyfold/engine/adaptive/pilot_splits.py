@@ -24,24 +24,23 @@ from everyfold.folds import Folds, chosen, joined
 # A pilot split holds out folds together until they have so many rows, or this share of all rows.
 ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
 
-# The training rows of a pilot split at most; of more, so many are drawn.
+# The largest number of training rows of a pilot split; if there are more, so many are drawn.
 MOST_ROWS = 2000
 
-# Pilot splits at most; those after the first are for the candidates that are left.
+# The largest number of pilot splits; later ones evaluate only the candidates that may still win.
 MOST_PILOTS = 5
 
 # The number of parts of the test rows on which errors are compared.
 PARTS = 20
 
-# The relative error of the errors of a pilot split, which is not solved to the last digit.
+# The relative accuracy to which the errors of a pilot split are computed.
 ROUGH = 0.003
 
 # Factors of DOUBT and of PAIRED for neighbours of the best.
 NEIGHBOURLY, WIDE = 4.0, 2.0
 
-# An error on m rows may be too large by chance by DOUBT / √m of itself.
-#
-# Where the errors on parts are known: by PAIRED standard errors of the paired comparison.
+# By chance, an error on m rows may be too large by a share of DOUBT / √m. If the errors on parts of
+# the rows are known, it may be too large by PAIRED standard errors of the paired comparison.
 DOUBT, PAIRED = 3.0, 3.0
 
 

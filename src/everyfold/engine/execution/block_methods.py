@@ -15,9 +15,9 @@ import numpy as np
 
 from everyfold._typing import Array, Index
 from everyfold.crossval.base import Failure
-from everyfold.engine.planning.costs import Cost, SummedKernel, source_pass
+from everyfold.engine.planning.costs import Cost, source_pass
 from everyfold.engine.records import Candidate
-from everyfold.engine.source_data import SourceData
+from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.estimators.model import Model
 from everyfold.estimators.sources import Summing, View
 from everyfold.io import StreamError
@@ -119,15 +119,15 @@ class BlockMethod(ABC):
 
     @abstractmethod
     def cost(
-        self, data: SourceData, kernels: Sequence[SummedKernel], sample: int, threads: int
+        self, data: SourceData, kernels: Sequence[BlockKernel], sample: int, threads: int
     ) -> Cost:
         """What it takes for some kernels; ``sample`` rows are held to make their maps."""
 
     @abstractmethod
     def fit(
-        self, data: SourceData, kernels: Sequence[MappedKernel], height: int, failures: Failures
+        self, data: SourceData, kernels: Sequence[MappedKernel], failures: Failures
     ) -> list[BlockModels]:
-        """The models of some kernels, from passes in blocks of ``height`` rows.
+        """The models of some kernels, from passes over the blocks of the data.
 
         A candidate that fails does so alone, and its error is put among the failures.
         """
@@ -155,18 +155,18 @@ class SumsOverBlocks(BlockMethod):
         )
 
     def cost(
-        self, data: SourceData, kernels: Sequence[SummedKernel], sample: int, threads: int
+        self, data: SourceData, kernels: Sequence[BlockKernel], sample: int, threads: int
     ) -> Cost:
         """See base class."""
         shape = data.n, data.source.n_features
         return source_pass(shape, kernels, data.n_folds, data.passes, sample, threads)
 
     def fit(
-        self, data: SourceData, kernels: Sequence[MappedKernel], height: int, failures: Failures
+        self, data: SourceData, kernels: Sequence[MappedKernel], failures: Failures
     ) -> list[BlockModels]:
         """See base class."""
         every = [view for _, views in kernels for view in views]
-        found = Summing(data.reader, data.rule, height, every).over(data.source, data.threads)
+        found = Summing(data.reader, data.rule, data.height, every).over(data.source, data.threads)
         left = iter(found.sums)
         fitted: list[BlockModels] = []
         for members, views in kernels:

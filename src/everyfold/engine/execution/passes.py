@@ -29,7 +29,6 @@ from everyfold.engine.execution.block_methods import (
     block_method,
     isolated,
 )
-from everyfold.engine.planning.pass_sizes import block_height, widest
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
@@ -49,9 +48,9 @@ def run_passes(data: Data, unit: Unit) -> list[Outcome]:
     assert isinstance(data, SourceData)
     data, start = replace(data, threads=unit.threads), time.perf_counter()
     members = [[data.candidates[k] for k in group.numbers] for (group,) in unit.groups]
-    method, height, failures = block_method(members[0][0].model), block_height(data), Failures()
+    method, failures = block_method(members[0][0].model), Failures()
     # BLAS gets the threads that suit what is factorised, whatever the number of rows.
-    with blas_threads(widest(data)):
+    with blas_threads(data.widest):
         mapped: list[MappedKernel] = []
         with data.source.remembering():
             for own in members:
@@ -59,16 +58,16 @@ def run_passes(data: Data, unit: Unit) -> list[Outcome]:
                     if views := data.views(own, unit.drawn):
                         mapped.append((own, views))
         with subtask(0, data.passes):
-            kernels = method.fit(data, mapped, height, failures) if mapped else []
+            kernels = method.fit(data, mapped, failures) if mapped else []
         if not kernels:
             other = _without_models(data, failures)
             return [_failed(other, number, failure) for number, failure in failures.items()]
         if data.scorer is None:
-            return [_predicted(data, kernels[0], method, height)]
+            return [_predicted(data, kernels[0], method)]
         scores, passes = scores_from_sums(data, kernels), 1
         if scores is None:
             with subtask(1, 2):
-                scores = score_values(data, kernels, height)
+                scores = score_values(data, kernels)
             passes = 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     found, left = [], iter(scores)
@@ -133,10 +132,10 @@ def _outcome(kernel: BlockModels, words: str, seconds: float) -> Outcome:
     )
 
 
-def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod, height: int) -> Outcome:
+def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod) -> Outcome:
     """The held-out values of all rows, in a second pass."""
     start = time.perf_counter()
-    kept = _all_values(data, _values_of(data, [kernel], height))
+    kept = _all_values(data, _values_of(data, [kernel]))
     held = np.concatenate([values[0] for _, _, values in kept])
     untested = np.flatnonzero(np.isnan(held).any(axis=1))
     if len(untested):
@@ -174,14 +173,12 @@ def scores_from_sums(
     return scores
 
 
-def score_values(
-    data: SourceData, kernels: Sequence[BlockModels], height: int
-) -> list[Sequence[Score]]:
+def score_values(data: SourceData, kernels: Sequence[BlockModels]) -> list[Sequence[Score]]:
     """Scores from the values of all rows: added up block by block, or kept where they must be."""
     # With weights, scikit-learn's scorers decide what they do with them, from all values together.
     metrics = {} if kernels[0].is_weighted else data.metrics
     is_added = metrics and all(m is not None and is_mean(m) for m in metrics.values())
-    values = _values_of(data, kernels, height)
+    values = _values_of(data, kernels)
     return _added_up(data, kernels, values) if is_added else _kept(data, kernels, values)
 
 
@@ -205,7 +202,7 @@ class _Values(FoldedBlocks):
             yield block, numbers, values
 
 
-def _values_of(data: SourceData, kernels: Sequence[BlockModels], height: int) -> _Values:
+def _values_of(data: SourceData, kernels: Sequence[BlockModels]) -> _Values:
     """The values of the candidates of some kernels, one kernel after the other."""
     found: list[tuple[slice, Predictor]] = []
     total = 0
@@ -214,7 +211,7 @@ def _values_of(data: SourceData, kernels: Sequence[BlockModels], height: int) ->
         found += [(candidates, predictor) for predictor in kernel.predictors()]
         total = candidates.stop
     q = next(iter(found[0][1].models.values())).coef.shape[2]
-    return _Values(data.reader, data.rule, height, found, total, q)
+    return _Values(data.reader, data.rule, data.height, found, total, q)
 
 
 # -- added up ----------------------------------------------------------------------------------

@@ -234,7 +234,7 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
     ]
     if not unit.look:
         return found
-    # Whatever else the machine does meanwhile is not what refits take.
+    # Processor time, not wall time: other programs must not count.
     used = process_time() - start
     return [with_fields(o, look=unit.look, seconds=(min(sum(o.seconds), used), 0.0)) for o in found]
 

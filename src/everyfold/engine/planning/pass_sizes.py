@@ -11,17 +11,14 @@ from joblib import cpu_count
 from sklearn.base import is_classifier
 
 from everyfold._progress import pluralise
-from everyfold.adapters.pipelines import freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval import GramCV
 from everyfold.engine.execution.block_methods import BlockMethod, block_method
-from everyfold.engine.planning.costs import Cost, SummedKernel, sums_bytes
+from everyfold.engine.planning.costs import Cost, sums_bytes
 from everyfold.engine.planning.methods import Method
-from everyfold.engine.planning.units import Group, Unit, gather
+from everyfold.engine.planning.units import Group, Unit
 from everyfold.engine.records import Candidate, Data
-from everyfold.engine.source_data import SourceData
-from everyfold.estimators.sources import structure_of
-from everyfold.io.blocks import height_of
+from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.io.cluster import Workers
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.blas import thread_budget
@@ -41,26 +38,26 @@ def cut_passes(data: SourceData, workers: int) -> list[Unit]:
     elsewhere = data.source.workers()
     memory = None if elsewhere is None else elsewhere.memory
     most_bytes = min(MOST_BYTES, SHARE_OF_MEMORY * (memory or available_memory()))
-    kernels = _kernels(data)
-    needed = [sums_bytes(_summed(data, own).width, data.n_folds) for own in kernels]
+    kernels = data.kernels
+    needed = [sums_bytes(kernel.width, data.n_folds) for kernel in kernels]
     # The number of rows that landmarks are chosen from: the same in all passes.
-    drawn = sample_rows(data.source.n_features, widest(data))
+    drawn = sample_rows(data.source.n_features, data.widest)
     # Passes that run at the same time share the memory.
     most_bytes /= max(1, min(workers, len(kernels), sum(needed) // max(1, int(most_bytes))))
-    batches: list[list[list[Candidate]]] = [[]]
+    batches: list[list[BlockKernel]] = [[]]
     taken, spent = 0, 0.0
-    for members, own in zip(kernels, needed, strict=True):
-        seconds = _cost(data, [members], drawn).seconds if data.has_journal else 0.0
+    for kernel, own in zip(kernels, needed, strict=True):
+        seconds = _cost(data, [kernel], drawn).seconds if data.has_journal else 0.0
         is_full = taken + own > most_bytes or spent + seconds > LONGEST
-        if batches[-1] and (is_full or _method(members) is not _method(batches[-1][0])):
+        if batches[-1] and (is_full or _method([kernel]) is not _method(batches[-1])):
             batches.append([])
             taken, spent = 0, 0.0
-        batches[-1].append(members)
+        batches[-1].append(kernel)
         taken, spent = taken + own, spent + seconds
     # How many threads add up shows in the last digits, and depends on what memory is free: a search
     # with a checkpoint has one, and with it the digits of one that was not interrupted.
     is_alone = elsewhere is not None or data.has_journal or 1 < workers <= len(batches)
-    blocks = data.n // block_height(data)
+    blocks = data.n // data.height
     most = 1
     if not is_alone:  # as many as there may be workers or BLAS, and no fewer than two blocks each
         most = max(1, min(max(workers, thread_budget()), int(cpu_count()), blocks // 2))
@@ -74,66 +71,39 @@ def cut_passes(data: SourceData, workers: int) -> list[Unit]:
     return units
 
 
-def _kernels(data: SourceData) -> list[list[Candidate]]:
-    """The candidates by kernel."""
-    return gather(
-        data.candidates.values(),
-        lambda c: (freeze(c.model.loss), c.kernel_key, c.model.intercept),
-    )
-
-
-def _method(members: Sequence[Candidate]) -> BlockMethod:
-    """How the candidates of a kernel are evaluated."""
-    return block_method(members[0].model)
-
-
-def widest(data: SourceData) -> int:
-    """The most numbers that are summed of a row, and the size of what is factorised."""
-    return max(_summed(data, own).width for own in _kernels(data))
-
-
-def block_height(data: SourceData) -> int:
-    """How many rows to read at a time: the same in all passes, however these were cut."""
-    return height_of(max(data.source.n_features, widest(data)))
-
-
-def _summed(data: SourceData, members: Sequence[Candidate]) -> SummedKernel:
-    """The sizes of a kernel that costs depend on."""
-    width = structure_of(members[0].model).raw_width_for(data.n, data.source.n_features)
-    return SummedKernel(width, len(members), data.n_folds if data.is_per_fold(members[0]) else 1)
-
-
-def _cost(
-    data: SourceData, batch: Sequence[Sequence[Candidate]], drawn: int, threads: int = 1
-) -> Cost:
+def _cost(data: SourceData, batch: Sequence[BlockKernel], drawn: int, threads: int = 1) -> Cost:
     """What a pass for some kernels costs."""
-    kernels = [_summed(data, own) for own in batch]
-    return _method(batch[0]).cost(data, kernels, _sampled_rows(data, batch, drawn), threads)
+    return _method(batch).cost(data, batch, _sampled_rows(data, batch, drawn), threads)
 
 
-def _sampled_rows(data: SourceData, batch: Sequence[Sequence[Candidate]], drawn: int) -> int:
+def _method(batch: Sequence[BlockKernel]) -> BlockMethod:
+    """How the kernels of a pass are evaluated."""
+    return block_method(batch[0].members[0].model)
+
+
+def _sampled_rows(data: SourceData, batch: Sequence[BlockKernel], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    return max(structure_of(members[0].model).looks_at(data.n, drawn) for members in batch)
+    return max(kernel.structure.looks_at(data.n, drawn) for kernel in batch)
 
 
 def _unit(
     data: SourceData,
-    batch: Sequence[Sequence[Candidate]],
+    batch: Sequence[BlockKernel],
     drawn: int,
     threads: int,
     workers: Workers | None,
 ) -> Unit:
     cost = _cost(data, batch, drawn, threads)
-    words = _method(batch[0]).words(data.passes)
+    words = _method(batch).words(data.passes)
     method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
-    groups = tuple((Group(tuple(c.number for c in members), method),) for members in batch)
-    widest = max(_summed(data, members).width for members in batch)
+    groups = tuple((Group(tuple(c.number for c in k.members), method),) for k in batch)
+    widest = max(kernel.width for kernel in batch)
     return Unit(
         groups,
         None,
         None,
         frozenset(),
-        f"up to {widest} {structure_of(batch[0][0].model).kind}",
+        f"up to {widest} {batch[0].structure.kind}",
         order="blocks",
         threads=threads,
         seconds=cost.seconds / (workers.threads if workers else 1),
@@ -150,7 +120,7 @@ def pass_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
 def _sample_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     """Say where landmarks are drawn from fewer rows than usual."""
     drawn, usual = units[0].drawn, min(SAMPLE, data.n)
-    if drawn >= usual or not _sampled_rows(data, _kernels(data), drawn):
+    if drawn >= usual or not _sampled_rows(data, data.kernels, drawn):
         return []
     return [
         f"landmarks are drawn from {drawn} rows, and not from {usual}, which with "
@@ -166,7 +136,7 @@ def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
         return []
     passes = len(units) * data.passes
     passes += (data.moments is not None) + (data.reader.classes is not None)
-    sums = sum(sums_bytes(_summed(data, own).width, data.n_folds) for own in _kernels(data)) / 2
+    sums = sum(sums_bytes(kernel.width, data.n_folds) for kernel in data.kernels) / 2
     return [
         f"{pluralise(workers.partitions, 'partition')} on "
         f"{pluralise(workers.count, 'worker')} with "

@@ -18,6 +18,7 @@ from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.refit import Refit
 from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, blocks, newton_system
 from everyfold.folds import Folds
+from everyfold.linalg.symmetric import SMALL_BLOCK
 from everyfold.operators.base import OperatorSpec, SupportsResponse
 from everyfold.operators.gram import FEW_RIDGES
 from everyfold.operators.response import StructureError
@@ -31,7 +32,7 @@ _REDUCED = 14.0
 # A larger matrix is read from memory for every column, which then takes so much longer.
 _CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
 
-# Of conjugate gradients; they differ between 3 and 200 with the ridge.
+# Iterations of conjugate gradients: a typical number; it is 3 to 200, depending on the ridge.
 _ITERATIONS = 50
 
 
@@ -42,18 +43,30 @@ def _eigen(work: Workload, cost: CostModel) -> float:
     return cost.cube_eigen * work.rank**3 + turned + work.ridges * each
 
 
-def _explicit(work: Workload, cost: CostModel) -> float:
-    folds = sum(
-        count * (cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call)
+def _gathered(work: Workload, cost: CostModel) -> float:
+    """Blocks taken from an inverse, and their solution; small ones are solved all at once."""
+    return sum(
+        count
+        * (
+            cost.gather * m**2
+            + cost.block_cholesky * m**3
+            + (cost.call if m > SMALL_BLOCK else 0.0)
+        )
         for m, count in work.groups
     )
+
+
+def _explicit(work: Workload, cost: CostModel) -> float:
     once = cost.cube_eigen * work.n**3
-    return once + work.ridges * (cost.cube_gram * work.n**3 + folds)
+    return once + work.ridges * (cost.cube_gram * work.n**3 + _gathered(work, cost))
 
 
 def _cholesky(work: Workload, cost: CostModel) -> float:
     each = (cost.cube_cholesky + cost.cube_inverse) * work.n**3
-    return work.ridges * (each + blocks(work, cost, 0.7 * cost.block_gram))
+    made = blocks(work, cost, 0.7 * cost.block_gram)
+    if sum(m * count for m, count in work.groups if m > 1) > work.n:  # they overlap
+        made = min(made, cost.cube_inverse * work.n**3 + _gathered(work, cost))
+    return work.ridges * (each + made)
 
 
 def reduction_seconds(size: int, targets: int, cost: CostModel = COSTS) -> float:

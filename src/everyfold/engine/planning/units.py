@@ -27,7 +27,7 @@ from everyfold.kernels import Kernel
 from everyfold.operators import Structure
 from everyfold.operators.base import OperatorSpec
 
-# Kernels of a fold that share its distances before the next fold has its turn.
+# How many kernels of one fold are made from its distances before the next fold follows.
 BATCH = 8
 
 # Folds up to which each is a unit of its own, and the most in one unit. A unit costs about as much

@@ -219,8 +219,13 @@ def _folds(
     if request.options.closed is not None:
         return Folds.whole(num_samples(X))
     n = num_samples(X)
-    if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
+    splitter = _splitter(request) if splits is None and not literal else None
+    if type(splitter) is LeaveOneOut:
         return Folds.leave_one_out(n)
+    if splitter is not None and hasattr(
+        splitter, "held_out_sets"
+    ):  # one of this library: no training set is written out
+        return Folds(n, *splitter.held_out_sets(X, request.y))
     return Folds.from_splits(splits or _each_split(request), n, literal=literal)
 
 

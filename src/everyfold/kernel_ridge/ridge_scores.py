@@ -1,0 +1,232 @@
+"""Held-out scores of all ridges and all targets of one kernel matrix, from one factorisation.
+
+Held-out values are linear in the targets. With more targets than rows, those of the unit vectors
+are computed once for each ridge, and the targets pass by in batches; a table of rows, targets and
+ridges never exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from everyfold._typing import Array, Index, Matrix, Params, Scorer, Targets
+from everyfold.crossval import Folds, OutOfFold
+from everyfold.engine.planning.squared_loss import plan_exact
+from everyfold.engine.scoring.fold_scorers import FoldScorer
+from everyfold.engine.scoring.metrics import ScoredRows
+from everyfold.estimators.targets import Numbers, Target
+from everyfold.linalg.blas import product
+from everyfold.linalg.memory import check_workers
+from everyfold.linalg.symmetric import CHUNK, NotPositiveDefiniteError
+from everyfold.operators.base import SupportsResponse
+from everyfold.solvers import Problem
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How held-out values are scored; more is better.
+
+    Attributes
+    ----------
+    target : Target
+        What is true, in the user's own terms.
+    data : tuple (X, y)
+        As scorers get them.
+    folds : Folds
+    weights : array of shape (n,)
+        Of the rows; errors count by them where there is no scorer.
+    scorer : callable or None
+        One of scikit-learn's; None is the negative mean squared error of the target's columns.
+    params : dict
+        What scorers get besides.
+    is_pooled : bool
+        Whether the values of all folds are scored together, as those of single rows have to be.
+    per_target : bool
+        Whether targets have scores of their own, whatever the scorer.
+    """
+
+    target: Target
+    data: tuple[Matrix, Targets]
+    folds: Folds
+    weights: Array
+    scorer: Scorer | None
+    params: Params
+    is_pooled: bool
+    per_target: bool
+
+    def __call__(self, values: Array) -> Array:
+        """The score of each target, (q,); of all together, (1,), where these have none."""
+        if self.scorer is None:
+            rows = self._side.rows
+            scores: Array = -(self.weights[rows] @ (self._side.y - values) ** 2) / len(rows)
+            return scores
+        found = self._known.by_column(values, self._side)
+        if found is not None:
+            return np.asarray(found.mean(axis=0))
+        if self.per_target and self.target.classes is None and values.shape[1] > 1:
+            parts = (slice(k, k + 1) for k in range(values.shape[1]))
+            return np.concatenate([self.among(part)(values[:, part]) for part in parts])
+        trains = {i: self.folds[i].train for i in self.target.incomplete(self.folds)}
+        by_fold = self._known.score(values, self._side, {} if self.is_pooled else trains)
+        return np.array([np.mean(by_fold)])
+
+    def among(self, columns: slice | Index) -> Judge:
+        """The same for some of the targets, which are numbers."""
+        y = self.target.columns[:, columns]
+        is_flat = y.shape[1] == 1
+        target = Numbers(y, is_flat)
+        return replace(self, target=target, data=(self.data[0], y[:, 0] if is_flat else y))
+
+    @property
+    def splits_targets(self) -> bool:
+        """Whether targets can be scored a few at a time."""
+        if self.target.classes is not None:
+            return False
+        if self.scorer is None or self.per_target:
+            return True
+        rows = self._side.y[:, :1], replace(self, per_target=True).among(slice(0, 1))
+        return rows[1]._known.by_column(rows[0], rows[1]._side) is not None
+
+    @cached_property
+    def _side(self) -> ScoredRows:
+        side = ScoredRows(self.target, self.folds.tests)
+        return side.together if self.is_pooled else side
+
+    @cached_property
+    def _known(self) -> FoldScorer:
+        return FoldScorer(self.scorer, self.target, self.data, self.params, "raise")
+
+
+@dataclass(frozen=True)
+class RidgeScores:
+    """The scores of all ridges of a kernel.
+
+    Attributes
+    ----------
+    ridges : array of shape (ridges,)
+    scores : array of shape (ridges, targets) or (ridges, 1)
+        NaN where a ridge is too small for the matrix to be factorised.
+    is_exact : bool array of shape (ridges,)
+        Whether all held-out values equal those of refits, up to rounding.
+    values : array of shape (ridges, held-out rows, targets) or None
+        The held-out values, if they were asked for.
+    """
+
+    ridges: Array
+    scores: Array
+    is_exact: NDArray[np.bool_]
+    values: Array | None = None
+
+
+def score_ridges(
+    problem: Problem,
+    operator: SupportsResponse,
+    ridges: Sequence[float],
+    judge: Judge,
+    *,
+    keeps_values: bool = False,
+) -> RidgeScores:
+    """The scores of all ridges by exact held-out values.
+
+    **Cost** one factorisation (of each fold, where that is cheaper), and 2 n² flops for each ridge
+    and target. **Exact?** Yes: values equal those of refits of every fold.
+
+    Examples
+    --------
+    >>> from everyfold.kernels import Linear
+    >>> from everyfold.losses import Squared
+    >>> from everyfold.operators import Dense
+    >>> X, y = np.array([[0.0], [1.0], [2.0]]), np.array([[1.0], [3.0], [5.0]])
+    >>> judge = Judge(
+    ...     Numbers(y, True), (X, y), Folds.leave_one_out(3), np.ones(3), None, {}, True, False
+    ... )
+    >>> problem = Problem(y, np.ones(3), Squared(), intercept=True)
+    >>> found = score_ridges(problem, Dense().bind(Linear(), X), [1e-3, 1.0], judge)
+    >>> found.scores.round(3).ravel()
+    array([-0.   , -2.361])
+    """
+    n, q = problem.y.shape
+    is_wide = q > n and judge.splits_targets and not keeps_values
+    base = _mean(problem)
+    columns = np.eye(n) if is_wide else problem.y - base
+    shared = replace(problem, y=columns)
+    rhos = np.asarray(ridges, dtype=np.float64)
+    scores: list[Array | None] = [None] * len(rhos)
+    is_exact = np.zeros(len(rhos), dtype=bool)
+    kept: list[Array | None] = [None] * len(rhos)
+    batches = _batches(judge, problem.y - base, base) if is_wide else []
+    for k, record in _records(shared, operator, rhos, judge.folds):
+        is_exact[k] = bool(record.is_exact.all())
+        if is_wide:
+            parts = [part(product(record.values, y) + mean) for part, y, mean in batches]
+            scores[k] = np.concatenate(parts)
+            continue
+        values = record.values + base
+        scores[k] = judge(values) if np.isfinite(values).all() else None
+        kept[k] = values if keeps_values else None
+    width = max((len(found) for found in scores if found is not None), default=1)
+    table = np.stack([np.full(width, np.nan) if own is None else own for own in scores])
+    return RidgeScores(rhos, table, is_exact, _stacked(kept) if keeps_values else None)
+
+
+def _mean(problem: Problem) -> Array:
+    """What an intercept takes off the targets, so that their level costs no digits; else 0."""
+    if not problem.intercept:
+        return np.zeros(problem.y.shape[1])
+    return np.asarray(np.average(problem.y, axis=0, weights=problem.w))
+
+
+def _batches(judge: Judge, y: Array, base: Array) -> list[tuple[Judge, Array, Array]]:
+    """Some targets at a time, with their judge: about 64 MB of held-out values."""
+    step = max(1, CHUNK // len(judge.folds.test_rows))
+    parts = [slice(k, k + step) for k in range(0, y.shape[1], step)]
+    return [(judge.among(part), np.asfortranarray(y[:, part]), base[part]) for part in parts]
+
+
+def _stacked(kept: Sequence[Array | None]) -> Array:
+    shape = next((values.shape for values in kept if values is not None), (0, 0))
+    return np.stack([np.full(shape, np.nan) if values is None else values for values in kept])
+
+
+def _records(
+    problem: Problem, operator: SupportsResponse, ridges: Array, folds: Folds
+) -> Iterator[tuple[int, OutOfFold]]:
+    """The held-out values of each ridge, by number; none for those that have no factorisation.
+
+    From large ridges to small ones: once a ridge is too small, all that follow are.
+    """
+    order = np.argsort(-ridges, kind="stable")
+    done = 0
+    try:
+        for k, record in zip(
+            order, _evaluate(problem, operator, ridges[order], folds), strict=True
+        ):
+            yield int(k), record
+            done += 1
+    except NotPositiveDefiniteError:
+        yield from _one_by_one(problem, operator, ridges, order[done:], folds)
+
+
+def _one_by_one(
+    problem: Problem, operator: SupportsResponse, ridges: Array, order: Index, folds: Folds
+) -> Iterator[tuple[int, OutOfFold]]:
+    for k in order:
+        try:
+            record = next(_evaluate(problem, operator, ridges[k : k + 1], folds))
+        except NotPositiveDefiniteError:
+            return
+        yield int(k), record
+
+
+def _evaluate(
+    problem: Problem, operator: SupportsResponse, ridges: Array, folds: Folds
+) -> Iterator[OutOfFold]:
+    """The held-out values by the cheapest exact method; refused if they do not fit."""
+    plan = plan_exact(problem, operator, len(ridges), folds)
+    check_workers(plan.memory, 1, problem.n)
+    return plan.criterion.evaluate(problem, operator, ridges.tolist(), folds)
