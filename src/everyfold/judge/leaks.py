@@ -77,8 +77,9 @@ def equal_rows(X: Matrix) -> Index:
     >>> equal_rows(np.array([[1.0, 2.0], [0.0, 0.0], [1.0, 2.0]]))
     array([1, 0, 1])
     """
-    if sparse.issparse(X):
-        rows: Matrix = sparse.csr_matrix(X, copy=True)
+    is_sparse: bool = sparse.issparse(X)
+    if is_sparse:
+        rows = X.tocsr(copy=True)
         rows.sum_duplicates()
         ends = rows.indptr.tolist()
         keys = [rows.indices[a:b].tobytes() + rows.data[a:b].tobytes() for a, b in pairwise(ends)]

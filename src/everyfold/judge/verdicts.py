@@ -413,8 +413,7 @@ def _silenced() -> Iterator[None]:
 
 def _has_gaps(values: AnyArray) -> Mask:
     """The rows with a value that is not known."""
-    gaps: Mask = np.isnan(values.reshape(len(values), -1)).any(axis=1)
-    return gaps
+    return np.asarray(np.isnan(values.reshape(len(values), -1)).any(axis=1))
 
 
 def _far(truth: AnyArray, predicted: AnyArray) -> tuple[Index, str]:
@@ -434,7 +433,7 @@ def _certain(truth: AnyArray, predicted: AnyArray, values: AnyArray) -> tuple[In
     """Rows with the wrong label and a larger margin than half of those with the right one."""
     classes = np.unique(truth)
     margins = np.abs(values) if values.ndim == 1 else None
-    wrong: Mask = np.asarray(truth != predicted)
+    wrong: Mask = np.not_equal(truth, predicted).astype(bool)
     if values.ndim == 2 and values.shape[1] == len(classes) and not wrong.all():
         top = np.partition(values, -2, axis=1)
         margins = top[:, -1] - top[:, -2]
