@@ -261,7 +261,7 @@ def journals(rng):
         b"\x00" * 50,
         rng.bytes(80),
     ]
-    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-2 00000000 {}\n{}\n"]
+    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-3 00000000 {}\n{}\n"]
     raw = contents[int(rng.integers(len(contents)))]
     return Case(
         "journals", ("search", "good.csv", *NUMBERS, "--journal", "j", "--resume"), {"j": raw}
