@@ -475,7 +475,7 @@ class KernelRidgeClassifierCV(ClassifierMixin, RidgeByFolds):  # type: ignore[mi
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> round(KernelRidgeClassifierCV(scoring="accuracy", random_state=0).fit(X, y).best_score_, 2)
-    0.97
+    0.99
     """
 
     def __init__(
