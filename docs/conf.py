@@ -149,6 +149,8 @@ class _Scripts(SphinxPostTransform):
     default_priority = 400
 
     def run(self):
+        if self.env.doc2path(self.env.docname).suffix != ".md":
+            return
         for text in list(self.document.findall(nodes.Text)):
             if isinstance(text.parent, nodes.literal | nodes.FixedTextElement | nodes.math):
                 continue
@@ -181,6 +183,7 @@ myst_heading_anchors = 4  # the anchors of code hosts
 autosummary_generate = True
 autosummary_imported_members = False
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 templates_path = [str(ROOT / "docs" / "_templates")]

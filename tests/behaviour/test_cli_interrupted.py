@@ -85,7 +85,7 @@ def test_a_journal_is_gone_on_with_by_resume_only(study, runs):
     other = ("--seed", "5")
     refused(
         run(study, *SEARCH, *JOURNAL, "--resume", *other),
-        "--journal 'a.journal' belongs to another search: it differs in folds (cv); options "
+        "--journal a.journal belongs to another search: it differs in folds (cv); options "
         "(random_state)",
     )
     assert runs == []

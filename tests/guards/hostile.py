@@ -261,7 +261,7 @@ def journals(rng):
         b"\x00" * 50,
         rng.bytes(80),
     ]
-    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-2 00000000 {}\n{}\n"]
+    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-3 00000000 {}\n{}\n"]
     raw = contents[int(rng.integers(len(contents)))]
     return Case(
         "journals", ("search", "good.csv", *NUMBERS, "--journal", "j", "--resume"), {"j": raw}
@@ -293,6 +293,9 @@ WRONG = {
     "--kernel": ["rfb", "", "precomputed", "../rbf"],
     "--model": ["scv", "", "SVC", "os.system"],
     "--impute": ["zero", ""],
+    "--one-hot": ["z", "y", "label", "99", ""],
+    "--ordinal": ["z", "y", "a=1,2", "=", "", "b=" + ",".join("x" * 99)],
+    "--dates": ["iso", "%d.%m.%Y", "%", "%Q%n%", "", "%" * 999],
     "--target": ["z", "99", "-99", "9" * 5000, "²", "--5", ""],
     "--drop": ["z", "99", "9" * 40, ""],
     "--groups": ["z", "y", "99"],
@@ -409,6 +412,21 @@ CHANGES = {
         *(_set(_one(x), "scaler", "scale_") for x in (np.nan, np.inf, 0.0, -1.0)),
         *(_set(how, "scaler", name) for how in (_longer, _shorter) for name in ("mean_", "scale_")),
     ],
+    "e.skops": [  # a KernelRidge behind an encoder
+        *(_set(x, "layout", "kinds") for x in (("number",) * 4, ("one-hot",), 5, ("other",) * 4)),
+        _set(("number", "number", "number", ("on", "off")), "layout", "kinds"),
+        *(_set(x, "encoder", "transformers_") for x in ([], None, [("a", "drop", [0])])),
+        *(_set(x, "encoder", "n_features_in_") for x in (-1, 3, 10**9, "4")),
+        *(_set(x, "one_hot", "categories_") for x in ([], [np.array(["no"], dtype=object)], None)),
+        _set(lambda old, rng: [np.append(old[0], "x")], "one_hot", "categories_"),
+        _set("error", "one_hot", "handle_unknown"),
+        *(_set(how, "scaler", name) for how in (_longer, _shorter) for name in ("mean_", "scale_")),
+        *(_set(_one(x), "scaler", "mean_") for x in NOT_FINITE),
+        *(_set(how, "ridge", name) for how in (_longer, _shorter)
+          for name in ("dual_coef_", "X_fit_")),
+        _set(lambda old, rng: old[:, :-1], "ridge", "X_fit_"),
+        _set(3, "ridge", "n_features_in_"),
+    ],
     "r.skops": [  # a KernelRidge with intervals
         *(_set(_one(x), "ridge", "dual_coef_") for x in NOT_FINITE),
         *(_set(_one(x), "ridge", "X_fit_") for x in NOT_FINITE),
@@ -429,7 +447,7 @@ ANY = [
     *(_set(x, "version") for x in (0, 3, "2", None, np.nan)),
     *(_set(x, "estimator") for x in (None, "SVC", [], {}, 5.0)),
     *(_set(x, "layout") for x in (None, {}, [], {"n_features": 3, "nonsense": 1})),
-    *(_set(x, "layout", "n_features") for x in (-1, 0, 4, "3", 10**30, np.nan)),
+    *(_set(x, "layout", "n_features") for x in (-1, 0, 5, "3", 10**30, np.nan)),
     *(_set(x, "layout", "positions") for x in ((0, 1, 99), (0, 1, -7), (0, 1), ("a", "b", "c"))),
     *(_set(x, "layout", "names") for x in (("a",), ("a", "b", "c", "d"))),
     *(_set(x, "layout", "index_base") for x in (5, -1, "x")),
@@ -449,9 +467,11 @@ def models(rng):
 
     def write(path):
         record = skops.io.loads((path.parent / name).read_bytes(), trusted=TRUSTED)
-        _, scaler = record["estimator"].steps[0]
-        _, last = record["estimator"].steps[1]
-        view = {**record, "svc": last, "ridge": last, "scaler": scaler}
+        first, last = (step for _, step in record["estimator"].steps)
+        view = {**record, "svc": last, "ridge": last, "scaler": first, "encoder": first}
+        if name == "e.skops":
+            parts = first.named_transformers_
+            view |= {"scaler": parts["numbers"][-1], "one_hot": parts["one-hot"][-1]}
         change(view, rng)
         kept = {key: value for key, value in view.items() if key in record}
         skops.io.dump(kept, path)
@@ -514,8 +534,9 @@ def make_models(folder):
     fits = [
         ("-m", "svc", "-t", "label", "--drop", "y", "-p", "gamma=0.1", "--save", "m.skops"),
         ("-m", "ridge", "--drop", "label", "-p", "gamma=0.1", "--interval", "0.8", "--save"),
+        ("-m", "ridge", "-p", "gamma=0.1", "--save", "e.skops"),
     ]
-    for fit in (fits[0], (*fits[1], "r.skops")):
+    for fit in (fits[0], (*fits[1], "r.skops"), fits[2]):
         done = run(folder, "fit", "good.csv", *fit)
         assert done.code == 0, done.err
 
@@ -546,7 +567,7 @@ def run_process(folder, *argv, stdin, seconds):
 def wrongs(number, models, folder, *, as_process=False, seconds=60):
     """What is wrong with how a case is refused; nothing, if all is well."""
     made = case(number)
-    for name in ("good.csv", "m.skops", "r.skops"):
+    for name in ("good.csv", "m.skops", "r.skops", "e.skops"):
         (folder / name).write_bytes((models / name).read_bytes())
     for name, content in made.files.items():
         if isinstance(content, bytes):

@@ -127,14 +127,14 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
 
 
 def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
-    """Leave class weights that are no usual ones to scikit-learn, which takes some of them."""
+    """Refuse unusual class weights; scikit-learn itself accepts some of them."""
     given = estimator.class_weight
     for label, weight in given.items() if isinstance(given, dict) else ():
         is_number = isinstance(weight, Real) and not _is_extreme(weight)
         if not is_number or math.isnan(weight) or is_odd(float(weight)):
             raise ValueError(
-                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) has no "
-                "meaning that folds could share; use finite weights > 0"
+                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) "
+                "is not a weight that can be sped up; use finite weights > 0"
             )
 
 

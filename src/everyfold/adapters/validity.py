@@ -6,7 +6,7 @@ A search never calls ``fit`` for most candidates, so that nothing else would val
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import cache
 from inspect import signature
 
@@ -44,7 +44,12 @@ class ParameterChecks:
         """Raise what ``fit`` says of the parameters of a model, or of a Pipeline around it."""
         if get_config()["skip_parameter_validation"]:
             return
-        for part in _around_and_final(estimator):
+        # The Pipelines and wrappers around a model, and the model itself.
+        parts = [estimator]
+        while type(parts[-1]) in (Pipeline, TransformedTargetRegressor):
+            last = parts[-1]
+            parts.append(last.steps[-1][1] if type(last) is Pipeline else last.regressor)
+        for part in parts:
             kind = original(type(part))
             if kind.__module__.partition(".")[0] == "sklearn":
                 self._check(kind, part)
@@ -66,15 +71,6 @@ class ParameterChecks:
             given = {name: value for name, value in unknown.items() if hasattr(estimator, name)}
             validate_parameter_constraints(constraints, given, caller_name=kind.__name__)
             self._valid.update(keys)
-
-
-def _around_and_final(estimator: Estimator) -> Iterator[Estimator]:
-    """The Pipelines and wrappers around a model, and the model itself."""
-    yield estimator
-    while type(estimator) in (Pipeline, TransformedTargetRegressor):
-        is_pipeline = type(estimator) is Pipeline
-        estimator = estimator.steps[-1][1] if is_pipeline else estimator.regressor
-        yield estimator
 
 
 # Parameters that are valid one by one, but not with each other or with any kind of rows.
@@ -130,7 +126,7 @@ def objection(estimator: Estimator, target: Target, *, is_sparse: bool) -> Excep
 
 
 def check_kernel_matrix(kind: type, K: Matrix) -> None:
-    """Raise what ``fit`` of a class says of a kernel matrix of the user's own."""
+    """Raise the error that ``fit`` of a class raises for a precomputed kernel matrix."""
     if issparse(K) and original(kind) in (SVC, SVR):
         raise TypeError("Sparse precomputed kernels are not supported.")
     check_precomputed(K)

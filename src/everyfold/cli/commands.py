@@ -20,7 +20,7 @@ from everyfold._progress import pluralise, printable
 from everyfold._typing import Estimator, Matrix, Params
 from everyfold.cli import model_file as modelfile
 from everyfold.cli import output
-from everyfold.cli.errors import BadInput, CommandFailure, UsageError, naming, say
+from everyfold.cli.errors import BadInput, CommandFailure, UsageError, in_options, naming, say
 from everyfold.cli.folders import as_bad_input, is_folder, rows_of
 from everyfold.cli.models import central_gamma, parse_assignment
 from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
@@ -84,8 +84,9 @@ def search(options: SearchOptions) -> None:
     outcome = StudyResult(job, job.grid)
     try:
         run_rounds(outcome, is_quiet=options.quiet, may_grow=options.expand)
-    except BaseException:
-        _keep_finished(outcome, options)
+    except BaseException as error:
+        if type(error) is not BadInput:  # after which nothing was begun
+            _keep_finished(outcome, options)
         raise
     _report(outcome, options, is_complete=True)
     _write(outcome, options, _WRITERS)
@@ -138,6 +139,8 @@ def _introduce(job: Job, options: SearchOptions | FitOptions) -> None:
         target += f" with {pluralise(len(np.unique(data.y)), 'class')}"
     n, d = data.shape
     _note(f"{job.choice}: {pluralise(n, 'row')}, {pluralise(d, 'feature')}, {target}", options)
+    for words in data.notes:
+        _note(f"note: {words}", options)
 
 
 def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) -> None:
@@ -155,7 +158,7 @@ def _report(outcome: StudyResult, options: SearchOptions, *, is_complete: bool) 
         finer = "a score of values, such as roc_auc or neg_log_loss, may tell them apart"
         say(f"note: {outcome.n_tied} candidates share the best score, the first is taken; {finer}")
     for remark in outcome.search.remarks:
-        say(f"warning: {remark.words}")
+        say(f"warning: {in_options(remark.words)}")
     for name, side in outcome.edges.items():
         advice = "give a wider --grid" if options.expand else f"use --expand or --grid {name}=…"
         say(f"note: {edge_words(name, outcome.best_params[name], side)}; {advice}")
@@ -198,7 +201,7 @@ def plan(options: SearchOptions) -> None:
         return
     for name, values in job.grid.items():
         print(f"{name:<14} {' '.join(output.as_words({'': value})[1:] for value in values)}")
-    output.show(str(found))
+    output.show_plan(job, found)
 
 
 def fit(options: FitOptions) -> None:
@@ -228,7 +231,7 @@ def fit(options: FitOptions) -> None:
     try:
         fitted = job.fitted(params)
     except (ValueError, TypeError) as error:
-        raise BadInput(str(error)) from error
+        raise BadInput(in_options(str(error))) from error
     _note(f"wrote {options.save}: {_save_model(options.save, job, params, fitted)}", options)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -18,6 +19,41 @@ from typing import IO, Any
 import typer
 
 from everyfold._progress import printable
+
+# What people type, and what that is called here; the first name that an option knows is meant.
+_MEANT = {
+    **dict.fromkeys(("svm", "classifier", "c-svc"), ("svc",)),
+    **dict.fromkeys(("epsilon-svr", "regressor"), ("svr",)),
+    **dict.fromkeys(("krr", "kernel-ridge", "kernelridge", "gp", "gpr"), ("ridge",)),
+    **dict.fromkeys(("ls-svm", "ls-svc", "lssvc", "lssvr", "rls"), ("lssvm",)),
+    **dict.fromkeys(("logreg", "logit", "lr", "klr", "softmax"), ("logistic",)),
+    **dict.fromkeys(("gaussian", "gauss", "se", "radial"), ("rbf",)),
+    **dict.fromkeys(("exponential", "matern"), ("laplacian",)),
+    **dict.fromkeys(("lambda", "reg", "penalty", "ridge", "lam"), ("alpha", "C")),
+    **dict.fromkeys(("cost",), ("C", "alpha")),
+    **dict.fromkeys(("sigma", "length_scale", "lengthscale", "bandwidth"), ("gamma",)),
+    **dict.fromkeys(("class", "classify", "labels"), ("classification",)),
+    **dict.fromkeys(("regress", "numbers"), ("regression",)),
+    **{"auc": ("roc_auc",), "log_loss": ("neg_log_loss",), "logloss": ("neg_log_loss",)},
+    **{"acc": ("accuracy",), "rsquared": ("r2",), "r^2": ("r2",), "mcc": ("matthews_corrcoef",)},
+    **{"mse": ("neg_mean_squared_error",), "rmse": ("neg_root_mean_squared_error",)},
+    **{"mae": ("neg_mean_absolute_error",), "mape": ("neg_mean_absolute_percentage_error",)},
+    **{"mean": ("mean", "median"), "mode": ("median",)},
+}
+
+# Parameters of Python whose options have another name.
+_SPELLED = {
+    **{"method": "--order", "n_confirm": "--confirm", "checkpoint": "--journal"},
+    **{"random_state": "--seed", "class_weight": "--grid class_weight"},
+    **{name: f"--{name}" for name in ("operator", "preprocessing", "order", "cv", "scoring")},
+    **{"n_jobs": "--n-jobs", "ridge_scaling": "--ridge-scaling", "criterion": "--criterion"},
+}
+
+_WHOLE = {
+    **{"Dense()": "dense", "method='fast'": "--order inf", "operator:": "--operator:"},
+    **{"(keep_predictions)": "(--oof, --report)"},
+    **{"HuberSVC or QuadraticSVR": "--model huber-svc or quadratic-svr"},
+}
 
 # What typer raises of arguments that it cannot read.
 UsageError: Any = typer.BadParameter.__base__
@@ -52,12 +88,14 @@ def say(message: str) -> None:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """A hint at the known word that is meant, and some of them.
+    """A hint at the known word that is meant, by meaning or by letters, and some of them.
 
     Examples
     --------
     >>> nearest("scv", ["svc", "svr"])
     "did you mean 'svc'? Known are svc, svr"
+    >>> nearest("svm", ["svc", "lssvm"])
+    "did you mean 'svc'? Known are svc, lssvm"
     """
     a, names = word.lower(), list(known)
     # How alike two words are, swapped letters ("scv") above wrong ones.
@@ -65,7 +103,9 @@ def nearest(word: str, known: Iterable[str]) -> str:
         difflib.SequenceMatcher(None, a, b.lower()).ratio() + 0.1 * (sorted(a) == sorted(b.lower()))
         for b in names
     ]
-    hint = f"did you mean {names[alike.index(max(alike))]!r}? " if max(alike) >= 0.5 else ""
+    by_letters = [names[alike.index(max(alike))]] if max(alike, default=0.0) >= 0.5 else []
+    meant = [name for name in _MEANT.get(a, ()) if name in names] or by_letters
+    hint = f"did you mean {meant[0]!r}? " if meant else ""
     return f"{hint}Known are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
 
 
@@ -98,7 +138,39 @@ def guard(*, is_quiet: bool, debug: bool) -> Iterator[None]:
         if isinstance(error, BadInput):
             raise
         short = "not enough memory" if isinstance(error, MemoryError) else type(error).__name__
-        raise CommandFailure(f"{short}: {error}") from error
+        raise CommandFailure(f"{short}: {in_options(str(error))}") from error
+
+
+def in_options(message: str) -> str:
+    """What the library says, with the options of the shell in the place of Python's parameters.
+
+    Examples
+    --------
+    >>> in_options("use operator=Nystrom(1000), n_confirm=0 or method='auto'")
+    'use --operator nystrom:1000, --confirm 0 or --order auto'
+    """
+    kinds = {"Nystrom": "nystrom", "RandomFourier": "fourier"}
+    message = re.sub(
+        r"\b(Nystrom|RandomFourier)\((?:n_\w+=)?(\d*)[^()]*\)",
+        lambda found: f"{kinds[found[1]]}:{found[2] or 1000}",
+        message,
+    )
+    message = re.sub(r"\bn_landmarks=(\d+)", r"--operator nystrom:\1", message)
+    for python, option in _WHOLE.items():
+        message = message.replace(python, option)
+    # Parameters of a candidate, as Python prints them.
+    message = re.sub(r"\{('\w+': [^{}]*)\}", lambda found: _assigned(found[1]), message)
+
+    def spelled(found: re.Match[str]) -> str:
+        option, value = _SPELLED[found[1]], found[2].strip("'")
+        return f"{option}={value}" if "grid" in option else f"{option} {value}"
+
+    return re.sub(rf"\b({'|'.join(_SPELLED)})=('[^']*'|[\w.:-]*\w)", spelled, message)
+
+
+def _assigned(items: str) -> str:
+    """The items of a dictionary as options name them."""
+    return re.sub(r"'(?:model__)?(\w+)': ([^,]+),?", r"\1=\2", items)
 
 
 def _one_line(message: str) -> str:
@@ -113,7 +185,7 @@ def _speak_warnings(is_quiet: bool) -> None:
     said: set[str] = set()
 
     def show(message: Warning | str, category: type[Warning], *rest: object) -> None:
-        words = _one_line(str(message))
+        words = in_options(_one_line(str(message)))
         if words not in said and not is_quiet:
             said.add(words)
             say(f"warning: {words}")

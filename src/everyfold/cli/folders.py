@@ -117,10 +117,10 @@ def as_bad_input(path: Path) -> Iterator[None]:
 def _refuse(options: ModelOptions) -> None:
     """Refuse what needs all rows at once."""
     asked = {name: getattr(options, name, None) for name in ("groups", "impute", "interval", "oof")}
-    asked["proba"] = options.proba
+    asked |= {name: getattr(options, name) for name in ("one_hot", "ordinal", "dates", "proba")}
     if options.header is False:
         raise BadInput(f"--no-header: files of {options.data} must begin with names; add them")
-    for name in (name for name, value in asked.items() if value):
+    for name in (name.replace("_", "-") for name, value in asked.items() if value):
         instead = "leave it out, or give one file"
         if name == "groups":  # without it scores promise too much
             instead = "give one file, or in Python FolderRows(..., fold=COLUMN) with whole groups"

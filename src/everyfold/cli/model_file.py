@@ -21,10 +21,11 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 
 import everyfold
@@ -65,7 +66,8 @@ _OURS = (
     *(FastCrossConformalRegressor, Shared, FoldRefits, Labels, FastCalibratedClassifierCV),
     *(csr_matrix, np.dtype),
 )
-_SKLEARN = (Pipeline, StandardScaler, SimpleImputer, SVC, SVR, KernelRidge)
+_ENCODERS = (ColumnTransformer, OneHotEncoder, OrdinalEncoder)
+_SKLEARN = (Pipeline, StandardScaler, SimpleImputer, SVC, SVR, KernelRidge, *_ENCODERS)
 
 
 def _type_name(kind: type) -> str:
@@ -80,6 +82,7 @@ TRUSTED = [
 
 # Attributes by the sign that every fit gives them.
 _POSITIVE = {"C", "gamma", "_gamma", "h", "scale_", "tol", "degree", "n_features_in_"}
+_MAY_BE_NAN = {"missing_values", "encoded_missing_value"}
 _NOT_NEGATIVE = {"alpha", "epsilon", "var_", "conformity_scores_", "_fold_of", "_n_support"}
 
 
@@ -169,7 +172,7 @@ def load(path: Path) -> SavedModel:
         except BadInput:
             raise
         except Exception as error:  # whatever a damaged file leads to, and types without trust
-            words = f"this is not a model file of everyfold, or damaged ({error!r})"
+            words = f"this is not a model file of everyfold, or damaged ({error})"
             raise BadInput(words) from error
         if not isinstance(record, dict) or record.get("format") != FORMAT:
             raise BadInput("this is not a model file of everyfold")
@@ -193,18 +196,20 @@ def _build(record: Params) -> SavedModel:
             layout=layout,
             has_sparse_rows=bool(record["is_sparse"]),
         )
-        _check_contents(record, layout.n_features)
+        _check_contents(record, layout)
         _try_out(model)
         return model
     except (BadInput, MemoryError):
         raise
     except Exception as error:  # whatever a fit would not leave behind leads to
-        raise BadInput(f"the model file is damaged ({error!r}); fit it again") from error
+        raise BadInput(
+            f"the model file is damaged ({type(error).__name__}: {error}); fit it again"
+        ) from error
 
 
 def _try_out(model: SavedModel) -> None:
     """Raise if the model cannot predict a row, or says nothing finite of it."""
-    rows = csr_matrix((1, model.layout.n_features))
+    rows = model.layout.blank()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _, decided = model.predict(rows)
@@ -233,7 +238,7 @@ def _refuse_arrays(raw: bytes, path: Path) -> None:
 # -- what a fit leaves behind ----------------------------------------------------------------------
 
 
-def _check_contents(record: object, n_features: int) -> None:
+def _check_contents(record: object, layout: Layout) -> None:
     """Raise ValueError, with the place, at the first thing that no fit would leave behind."""
     known = {*TRUSTED, *map(_type_name, _SKLEARN)}
     waiting, seen = [("", record)], set[int]()
@@ -244,7 +249,7 @@ def _check_contents(record: object, n_features: int) -> None:
         try:
             parts = _parts(value, known)
             _check_numbers(place.rpartition(".")[2], value)
-            _check_sizes(value, n_features)
+            _check_sizes(value, layout)
         except (ValueError, TypeError, AttributeError) as error:
             raise ValueError(f"{place.lstrip('.') or 'the file'}: {error}") from error
         if parts is not None:  # numbers and texts are shared, and checked by the name of each place
@@ -255,8 +260,9 @@ def _check_contents(record: object, n_features: int) -> None:
 def _parts(value: Any, known: set[str]) -> Iterable[tuple[str, Any]] | None:
     """What a value consists of; None of a number, a text or an array."""
     numbers = (int, float, np.bool_, np.integer, np.floating)
-    others = (str, np.str_, np.dtype, np.ndarray, type(None))
-    if isinstance(value, (*numbers, *others)) or is_sparse(value):
+    others = (str, np.str_, np.dtype, np.ndarray, slice, type(None))
+    # What encoders are to make is a type: that of numbers.
+    if isinstance(value, (*numbers, *others)) or is_sparse(value) or value is np.float64:
         return None
     if isinstance(value, list | tuple | set | frozenset):
         return [(f"[{i}]", part) for i, part in enumerate(value)]
@@ -281,7 +287,7 @@ def _check_numbers(name: str, value: Any) -> None:
             return
     elif not isinstance(value, int | float | np.number):
         return
-    if not np.all(np.isfinite(value)) and name != "missing_values":  # NaN is what they may be
+    if not np.all(np.isfinite(value)) and name not in _MAY_BE_NAN:
         raise ValueError("has a number that is NaN or infinite")
     if name in _POSITIVE and not np.all(value > 0):
         raise ValueError("has a number that is not positive")
@@ -289,18 +295,22 @@ def _check_numbers(name: str, value: Any) -> None:
         raise ValueError("has a negative number")
 
 
-def _check_sizes(value: Any, n_features: int) -> None:
+def _check_sizes(value: Any, layout: Layout) -> None:
     """The sizes of a fitted object agree with each other and with the number of features."""
     own = vars(value) if hasattr(value, "__dict__") else {}
-    if own.get("n_features_in_", n_features) != n_features:
-        raise ValueError(f"has {own['n_features_in_']} features, and the file {n_features}")
+    n_features = own.get("n_features_in_", layout.n_features)
+    # An encoder has parts for some columns, and gives more of them to the model behind it: that
+    # they fit together is seen when a row is predicted.
+    if n_features != layout.n_features and not layout.kinds:
+        raise ValueError(f"has {n_features} features, and the file {layout.n_features}")
     wanted: Params = {}
     for name in ("mean_", "scale_", "var_", "statistics_"):
         if isinstance(own.get(name), np.ndarray):
             wanted[name] = (n_features,)
     for rows, coef in (("X_fit_", "dual_coef_"), ("X", "coef")):
         if rows in own and coef in own:
-            wanted[rows] = (len(own[coef]), n_features)
+            width = own[rows].shape[-1] if layout.kinds and rows == "X" else n_features
+            wanted[rows] = (len(own[coef]), width)
     if "_fold_of" in own:
         wanted["_fold_of"] = own["conformity_scores_"].shape
     if isinstance(value, SVC | SVR) and "support_" in own:

@@ -21,8 +21,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold._typing import Estimator, Matrix, Params
+from everyfold.cli.encoding import Kind, bad_cell, encoder, is_text
 from everyfold.cli.errors import BadInput, choose, nearest
-from everyfold.cli.table import Column, TableData, is_number
+from everyfold.cli.table import TableData
 from everyfold.estimators import LSSVC, LSSVR, HuberSVC, KernelLogisticClassifier, QuadraticSVR
 from everyfold.kernels import RBF, Laplacian
 from everyfold.kernels.pairwise import is_sparse
@@ -39,9 +40,6 @@ KERNELS = ("rbf", "laplacian", "polynomial", "linear", "cosine")
 # What a typing error would exceed, of a parameter, of a grid, and of a polynomial: beyond a degree
 # of 100 powers overflow.
 MOST_VALUES, MOST_CANDIDATES, MOST_DEGREE = 10_000, 1_000_000, 100
-
-# From so many numbers on, a target with a single other cell is one with a bad cell.
-MANY_NUMBERS = 3
 
 # A whole-numbered target with more values than this is taken for a quantity, not for labels.
 MANY_VALUES = 20
@@ -77,6 +75,7 @@ class ChosenModel:
     task: Task
     standardised: bool
     impute: str | None = None
+    kinds: tuple[Kind, ...] = ()
     ridge_scaling: str = "sum"
     operator: str = "auto"
     in_blocks: bool = False
@@ -111,11 +110,15 @@ class ChosenModel:
             return _OWN[self.model](kernel=self.kernel)
         if self.task == "classification":
             return LSSVC(kernel=self.kernel, fit_intercept=self.model == "lssvm")
-        is_low_rank = self.operator.partition(":")[0] in OF_LOW_RANK
-        if self.model == "ridge" and (is_low_rank or self.in_blocks):
+        if self.model == "ridge" and (self.is_low_rank or self.in_blocks):
             # Predicts by its operator, and takes rows that are read in blocks.
             return LSSVR(kernel=self.kernel, fit_intercept=False)
         return (KernelRidge if self.model == "ridge" else LSSVR)(kernel=self.kernel)
+
+    @property
+    def is_low_rank(self) -> bool:
+        """Whether the kernel matrix is one of low rank, which the model is of, too."""
+        return self.operator.partition(":")[0] in OF_LOW_RANK
 
     def pipeline(self, X: Matrix) -> Estimator:
         """The estimator for these rows, after the steps that were asked for."""
@@ -127,6 +130,9 @@ class ChosenModel:
         steps: list[tuple[str, Any]] = []
         if self.impute is not None:
             steps += [("imputer", SimpleImputer(strategy=self.impute, keep_empty_features=True))]
+        if self.kinds:  # numbers among words are objects, until a scaler makes numbers of them
+            scaler = StandardScaler(with_mean=self.standardised, with_std=self.standardised)
+            return [("encoder", encoder(self.kinds, [*steps, ("scaler", scaler)], self.impute))]
         if self.standardised:
             steps += [("scaler", StandardScaler(with_mean=not is_sparse(X)))]
         return steps
@@ -134,7 +140,8 @@ class ChosenModel:
     @property
     def prefix(self) -> str:
         """What comes before the names of parameters in the pipeline."""
-        return "model__" if self.standardised or self.impute is not None else ""
+        is_prepared = self.standardised or self.impute is not None or self.kinds
+        return "model__" if is_prepared else ""
 
     def __str__(self) -> str:
         return f"{type(self.estimator()).__name__}, {self.kernel} kernel, {self.task}"
@@ -158,14 +165,19 @@ def check_names(model: str, kernel: str, task: str, impute: str | None) -> None:
 def decide_task(model: str, task: str, data: TableData) -> tuple[Task, TableData]:
     """What is to be predicted, and the target read accordingly: as numbers, or as labels."""
     y, target = data.y, f"the target {data.layout.target!r}"
-    values, is_text = np.unique(y), y.dtype.kind not in "fiub"
+    values, has_words = np.unique(y), is_text(y)
     fractions = values[values != np.round(values)] if y.dtype.kind == "f" else values[:0]
     is_quantity = y.dtype.kind in "fiu" and (len(values) > MANY_VALUES or fractions.size > 0)
     known = _TASKS.get(model, task)
-    if is_text and task != "classification":
-        _refuse_bad_cells(y, target, known == "regression")
-    if known == "regression" or (known == "auto" and is_quantity):
-        if is_text:
+    is_regression = known == "regression"
+    bad = bad_cell(y, len(y) if is_regression else None) if has_words else None
+    if bad is not None and task != "classification":
+        advice = "or leave the row out" + (
+            "" if is_regression else "; --task classification for labels"
+        )
+        raise BadInput(f"{target} has {bad.words}; {bad.remedy} {advice}")
+    if is_regression or (known == "auto" and is_quantity):
+        if has_words:
             advice = "for classification use --model svc, lssvm or logistic"
             labels = f"has labels such as {str(y[0])!r}"
             raise BadInput(f"{target} {labels}, but --model {model} predicts numbers; {advice}")
@@ -178,20 +190,6 @@ def decide_task(model: str, task: str, data: TableData) -> tuple[Task, TableData
         values_are = f"values such as {fractions[0]:g}, which are no class labels"
         raise BadInput(f"{target} has {values_are}; {advice}")
     return "classification", replace(data, y=y.astype(np.int64) if y.dtype.kind == "f" else y)
-
-
-def _refuse_bad_cells(y: Column, target: str, is_regression: bool) -> None:
-    """Name the first cell that is no number, where all but a few are."""
-    is_bad = np.array([not is_number(str(word)) for word in y])
-    n_bad, n = int(is_bad.sum()), len(y)
-    if n - n_bad < MANY_NUMBERS or (n_bad > max(1, n // 100) and not is_regression):
-        return
-    row = int(np.argmax(is_bad))
-    cells = f"{n - n_bad} numbers of {n}, but {str(y[row])!r} in row {row + 1}"
-    advice = "or leave the row out" + (
-        "" if is_regression else "; --task classification for labels"
-    )
-    raise BadInput(f"{target} has {cells}; correct the cell {advice}")
 
 
 # -- grids ---------------------------------------------------------------------------------------

@@ -34,7 +34,12 @@ _OPERATOR = (
     "Kernel matrices: auto, dense, nystrom:500 (landmarks) or fourier:500 (random features)."
 )
 _SCALING = "mean multiplies the ridge by the number of rows of each fit, sum does not."
-_IMPUTE = "Fill missing cells by the median or the mean of the training rows."
+_IMPUTE = (
+    "Fill missing cells by the median or the mean of the training rows, text by the most frequent."
+)
+_ONE_HOT = "Take the values of a column for categories, as those of text are; may repeat."
+_ORDINAL = "Encode categories as 0, 1, … in this order; may repeat."
+_DATES = "Turn dates into days since 1970: iso, or a format such as %d.%m.%Y."
 _PROBA = "Save the model with probabilities, calibrated on held-out rows."
 _INTERVAL = "Save the model with prediction intervals; 0.9 covers nine of ten new rows."
 _JOURNAL = "Write every finished kernel to a file, to resume the search after a kill."
@@ -70,6 +75,9 @@ class ModelOptions(Common):
     task: str = _option("auto", "--task", _TASK, "TASK")
     standardise: bool = _option(True, "--standardise/--no-standardise", _SCALE)
     impute: str | None = _option(None, "--impute", _IMPUTE, "HOW")
+    one_hot: list[str] = _option([], "--one-hot", _ONE_HOT, "COLUMN")
+    ordinal: list[str] = _option([], "--ordinal", _ORDINAL, "COLUMN=A,B,…")
+    dates: str | None = _option(None, "--dates", _DATES, "FORMAT")
     seed: int = _option(0, "--seed", "Seed of the shuffled folds and of sampling.", "N")
     proba: bool = _option(False, "--proba", _PROBA)
     interval: float | None = _option(None, "--interval", _INTERVAL, "SHARE")

@@ -28,16 +28,28 @@ from rich.text import Text
 import everyfold
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
-from everyfold.cli.errors import BadInput
-from everyfold.cli.study import Job, StudyResult
-from everyfold.cli.table import is_number
+from everyfold.cli.encoding import is_number
+from everyfold.cli.errors import BadInput, in_options
+from everyfold.cli.study import MOST_KEPT, Job, StudyResult
+from everyfold.engine.planning.costs import first_use
 from everyfold.io.disk import is_special, partial_file, remove_dead, writing
 from everyfold.judge.findings import findings_of, write_report
 from everyfold.plotting import CVCurveDisplay, CVSurfaceDisplay
+from everyfold.search import SearchPlan
 from everyfold.search.hints import edge_words
 
 _SCORES = ["mean_test_score", "standard_error", "is_exact", "spectral_radius"]
 _SCORES += ["confirmed_test_score"]
+# Seconds in which code is loaded that was compiled before.
+SHORT = 1.0
+
+# What is written, and how its name ends; and endings that promise something else.
+_ENDINGS = {
+    **{"save": ("a skops file, no pickle,", ".skops"), "report": ("an HTML page", ".html")},
+    **dict.fromkeys(("out", "oof"), ("a CSV file", ".csv")),
+}
+_OTHERS = {".pkl", ".pickle", ".joblib", ".onnx", ".npz", ".npy", ".parquet", ".xlsx", ".json"}
+_OTHERS |= {".pdf", ".docx", ".md", ".png", ".svg"}
 # What a cell begins with that a spreadsheet computes.
 _FORMULAS = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 
@@ -52,6 +64,9 @@ def check_outputs(outputs: Mapping[str, Path | None], read: Path) -> None:
         if path is None:
             continue
         option, target = f"--{name} {path}", Path(os.path.realpath(path))
+        if path.suffix.lower() in _OTHERS and name in _ENDINGS:
+            what, ending = _ENDINGS[name]
+            raise BadInput(f"{option}: {what} is written; name it {path.stem}{ending}")
         try:
             if not is_special(path) and target in taken:
                 raise BadInput(f"{option} is {taken[target]}; give another name")
@@ -161,8 +176,26 @@ def as_words(params: Params) -> str:
 def show_plans(outcome: StudyResult) -> None:
     """Print what was done, round by round."""
     for k, plan in enumerate(outcome.plans):
-        heading = f"round {k + 1}\n" if len(outcome.plans) > 1 else ""
-        show(f"\n{heading}{plan}")
+        show(f"\nround {k + 1}" if len(outcome.plans) > 1 else "")
+        show_plan(outcome.job, plan)
+
+
+def show_plan(job: Job, plan: SearchPlan) -> None:
+    """Print a plan, with the groups of the rows, and what is compiled before it can begin."""
+    lines = plan.lines()
+    if job.data.groups is not None:
+        groups = pluralise(len(np.unique(job.data.groups)), "group")
+        lines.insert(1, ("groups", f"{groups}; the rows of one are always held out together"))
+    if job.choice.is_low_rank:
+        of = f"; refits are those of the approximate model, {job.choice.operator}"
+        lines = [(name, f"{words}{of}" if name == "exact" else words) for name, words in lines]
+    modules = {name for u in plan.units for m in u.methods for name in m.criterion.compiled}
+    if modules and plan.measured is None:
+        seconds = first_use(modules)
+        is_new = seconds > SHORT
+        words = f"about {seconds:.0f} s, once on this machine" if is_new else "done on this machine"
+        lines.append(("compilation", words))
+    show(in_options("\n".join(f"{name:<14} {words}" for name, words in lines)))
 
 
 def show(text: str) -> None:
@@ -272,6 +305,8 @@ def write_page(path: Path, outcome: StudyResult) -> str:
     found = replace(found, call=call, remarks=remarks, plans=outcome.plans)
     if len(outcome.plans) > 1:
         found = replace(found, honest="the grid grew as it was searched")
+    elif len(job.data.y) > MOST_KEPT:
+        found = replace(found, honest=f"it is computed for up to {MOST_KEPT} rows")
     write_report(path, outcome.search, found)
     return pluralise(len(outcome.search.cv_results_["params"]), "candidate")
 

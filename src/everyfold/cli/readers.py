@@ -32,8 +32,9 @@ from pyarrow.parquet import ParquetFile, read_table
 from sklearn.datasets import load_svmlight_file
 
 from everyfold._typing import AnyArray, Params
+from everyfold.cli.encoding import Column, is_number, is_text
 from everyfold.cli.errors import BadInput, naming
-from everyfold.cli.table import Column, InputMatrix, InputTable, is_number
+from everyfold.cli.table import InputMatrix, InputTable
 from everyfold.io.blocks import StreamError
 from everyfold.io.svmlight import refuse_line
 from everyfold.linalg.memory import available_memory
@@ -52,6 +53,7 @@ MOST_COLUMNS = 100_000
 # Of sparse rows, whose models have a number for each feature: a larger index is a typing error.
 MOST_FEATURES = 100_000_000
 
+_DELIMITERS = {",": "','", ";": "';'", "\t": "a tab", " ": "a space"}
 _BEGINNINGS = {b"PAR1": "parquet", b"\x93NUM": "npy", b"PK\x03\x04": "npz"}
 
 
@@ -228,13 +230,22 @@ def _read_text(raw: bytes, kind: str, has_header: bool | None) -> InputTable:
     check_width(first_line.count(delimiter) + 1)
     cells = _split(text, delimiter, first_line.count(delimiter) + 1)
     first = [column[0].as_py().strip() for column in cells]
+    with_commas = [] if delimiter == "," else [i for i, c in enumerate(cells) if _has_commas(c)]
+    read = [_with_points(c) if i in with_commas else c for i, c in enumerate(cells)]
     if has_header is None:
-        has_header = _is_header(first, cells)
-    below = [column[int(has_header) :] for column in cells]
-    if len(below[0]) == 0:
+        has_header = _is_header(read)
+    columns = [_from_text(column[int(has_header) :]) for column in read]
+    if len(columns[0]) == 0:
         raise BadInput("there is a header but no row of data")
-    columns = [_from_text(column) for column in below]
-    return InputTable(tuple(first) if has_header else None, columns, below)
+    below = [column[int(has_header) :] for column in cells]
+    notes = []
+    if delimiter != ("\t" if kind == "tsv" else ","):
+        notes = [f"the delimiter is {_DELIMITERS[delimiter]}"]
+    if with_commas:
+        which = ", ".join(repr(first[i]) if has_header else str(i) for i in with_commas[:10])
+        more = ", …" if len(with_commas) > 10 else ""
+        notes.append(f"commas are decimal points in column {which}{more}")
+    return InputTable(tuple(first) if has_header else None, columns, below, notes)
 
 
 def _decode(raw: bytes) -> str:
@@ -286,8 +297,19 @@ def _check_rows(text: str, delimiter: str) -> None:
         raise BadInput(f"line {rows.line_num} is malformed: {error}") from error
 
 
-def _is_header(first: list[str], cells: list[pa.ChunkedArray]) -> bool:
+def _with_points(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.replace_substring(cells, ",", ".")
+
+
+def _has_commas(cells: pa.ChunkedArray) -> bool:
+    """Whether all cells below the first are numbers, if commas are decimal points."""
+    below = cells[1:]
+    return is_text(_from_text(below)) and not is_text(_from_text(_with_points(below)))
+
+
+def _is_header(cells: list[pa.ChunkedArray]) -> bool:
     """Names, not numbers: throughout, or positions and at least one name above numbers."""
+    first = [column[0].as_py().strip() for column in cells]
     numbers = [i for i, cell in enumerate(first) if is_number(cell)]
     if any(first[i] != str(i) for i in numbers):
         return False
@@ -305,6 +327,8 @@ def _from_text(cells: pa.ChunkedArray) -> Column:
 
 
 def _from_arrow(cells: pa.ChunkedArray) -> Column:
+    if pa.types.is_timestamp(cells.type) or pa.types.is_date(cells.type):
+        cells = cells.cast(pa.timestamp("us")).cast(pa.string())
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
     if any(is_kind(cells.type) for is_kind in kinds):
         return np.asarray(cells.cast(pa.float64(), safe=False).to_numpy())

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from rich import progress
@@ -38,7 +38,8 @@ from sklearn.model_selection import (
 from everyfold._progress import warn
 from everyfold._typing import ClosedName, Estimator, Index, Matrix, Params, Search, Splitter
 from everyfold.adapters.scaling import fit_to_source
-from everyfold.cli.errors import BadInput, CommandFailure, choose, naming, say
+from everyfold.cli.encoding import Column, Encoding
+from everyfold.cli.errors import BadInput, CommandFailure, choose, in_options, naming, say
 from everyfold.cli.folders import is_folder, read_folder
 from everyfold.cli.models import (
     OF_LOW_RANK,
@@ -51,7 +52,7 @@ from everyfold.cli.models import (
 )
 from everyfold.cli.options import ModelOptions, SearchOptions
 from everyfold.cli.readers import read_file
-from everyfold.cli.table import Column, Roles, TableData
+from everyfold.cli.table import Roles, TableData
 from everyfold.conformal import FastCrossConformalRegressor
 from everyfold.engine.code_digests import CheckpointError
 from everyfold.engine.method_options import MethodOptions, UnsupportedWarning
@@ -66,6 +67,9 @@ MOST_ROUNDS = 4
 # Folds of the held-out rows that probabilities and intervals come from, as in scikit-learn's
 # CalibratedClassifierCV.
 FOLDS = 5
+
+
+Record = TypeVar("Record", Roles, Encoding)
 
 
 class _Search(FastGridSearchCV):
@@ -115,7 +119,7 @@ class Job:
             plan: SearchPlan = self.search([self.grid]).plan(*self.rows, **self.metadata)
             return plan
         except (ValueError, TypeError) as error:
-            raise BadInput(str(error)) from error
+            raise BadInput(in_options(str(error))) from error
 
     def fitted(self, params: Params) -> Estimator:
         """The estimator with these parameters, fitted on all rows."""
@@ -182,12 +186,16 @@ def read_model(options: ModelOptions) -> tuple[TableData, ChosenModel]:
         return read_folder(options)
     content = read_file(options.data, options.header)
     with naming(options.data):
-        known = {item.name: getattr(options, item.name) for item in fields(Roles)}
-        data = content.training(Roles(**known), may_miss=options.impute is not None)
+        data = content.training(_options_of(Roles, options), _options_of(Encoding, options))
         task, data = decide_task(options.model, options.task, data)
     _check_extras(options, task, data)
-    rows = options.standardise, options.impute
-    return data, ChosenModel(options.model, options.kernel, task, *rows)
+    prepared = options.standardise, options.impute, data.layout.kinds
+    return data, ChosenModel(options.model, options.kernel, task, *prepared)
+
+
+def _options_of(kind: type[Record], options: ModelOptions) -> Record:
+    """A record whose fields are options."""
+    return kind(**{item.name: getattr(options, item.name) for item in fields(kind)})
 
 
 def _check_extras(options: ModelOptions, task: str, data: TableData) -> None:
@@ -258,6 +266,11 @@ def read_job(options: SearchOptions) -> Job:
 # Rows up to which a report has an honest score, which needs the values of all candidates:
 # bootstraps take as long as there are rows.
 MOST_KEPT = 5000
+
+# Scorers of numbers: scikit-learn does not say which they are, and scores labels 0 and 1 by them.
+_OF_NUMBERS = re.compile(
+    r"r2$|explained_variance|(neg_)?max_error|neg_(mean|median|root)_|d2_(absolute|pinball|tweedie)"
+)
 
 _FOLDS = re.compile(
     r"(?:(?P<repeats>[1-9][0-9]{0,8})x|(?P<kind>group|time):)?(?P<count>[0-9]{1,9})"
@@ -346,6 +359,10 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
 
 def _check_scoring(name: str, task: str, y: Column) -> None:
     """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
+    is_of_numbers = _OF_NUMBERS.match(name) is not None
+    if is_of_numbers and task == "classification":
+        instead = "accuracy, balanced_accuracy or another scorer of labels"
+        raise BadInput(f"--scoring {name} is for numbers, and the target has labels; use {instead}")
     # A scorer that cannot score a constant prediction cannot score any: the search would fail after
     # all its work.
     guess = (DummyClassifier if task == "classification" else DummyRegressor)()
@@ -355,6 +372,14 @@ def _check_scoring(name: str, task: str, y: Column) -> None:
             warnings.simplefilter("ignore")
             get_scorer(name)(guess.fit(rows, y), rows, y)
     except (ValueError, TypeError, AttributeError) as error:
+        if task == "regression" and not is_of_numbers:
+            words = "is for labels, and the target has numbers; use r2 or neg_mean_absolute_error"
+            raise BadInput(f"--scoring {name} {words}") from error
+        for other in (f"{name}_{kind}" for kind in ("ovr", "macro")):
+            if other in get_scorer_names():
+                labels = ", ".join(map(str, np.unique(y)[:5]))
+                words = f"is not for labels {labels}; use {other}"
+                raise BadInput(f"--scoring {name} {words}") from error
         why = f"cannot be used with this target, for {task}: {error}"
         raise BadInput(f"--scoring {name} {why}") from error
 
@@ -427,7 +452,7 @@ def _splitter(options: SearchOptions, choice: ChosenModel, data: TableData) -> S
         grouped = StratifiedGroupKFold if has_labels else GroupKFold
         return grouped(count, shuffle=True, **shuffled)
     if kind == "group":
-        raise BadInput(f"{asked} needs --groups COLUMN, which rows belong together")
+        raise BadInput(f"{asked} needs --groups COLUMN, the column of the groups")
     if kind == "loo":
         return LeaveOneOut()
     largest, what = len(data.y) - (kind == "time"), "rows"
@@ -601,12 +626,12 @@ def _run(outcome: StudyResult, grids: Sequence[Grid], is_quiet: bool) -> None:
     try:
         search.fit(*job.rows, **job.metadata)
     except CheckpointError as error:
-        raise BadInput(str(error).replace("checkpoint=", "--journal ", 1)) from error
+        raise BadInput(in_options(str(error))) from error
     except (ValueError, TypeError) as error:
         # Before there was anything to show, it is an option or the data that is wrong.
         if hasattr(search, "shown"):
             raise
-        raise BadInput(str(error)) from error
+        raise BadInput(in_options(str(error))) from error
     finally:
         # An interrupted search has what it had finished.
         if hasattr(search, "cv_results_"):

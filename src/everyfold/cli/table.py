@@ -10,20 +10,31 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from everyfold._progress import warn
 from everyfold._typing import AnyArray, Matrix, Params
+from everyfold.cli.encoding import (
+    DATE,
+    NUMBER,
+    ONE_HOT,
+    Column,
+    Encoding,
+    Fault,
+    Kind,
+    days,
+    described,
+    fault_of,
+    is_number,
+    is_text,
+    kind_of,
+)
 from everyfold.cli.errors import BadInput, nearest
 from everyfold.io import RowSource
 from everyfold.kernels.pairwise import is_sparse
-
-# One column: numbers with NaN for missing cells, or text with "" for them.
-Column: TypeAlias = AnyArray
 
 # Names of columns whose equal cells may mean rows of one person, plot or machine.
 _LIKE_AN_ID = re.compile(
@@ -34,6 +45,9 @@ _LIKE_AN_ID = re.compile(
 # Entries up to which a sparse matrix becomes dense, which is faster and can be centred; 160 MB.
 _SMALL = 20_000_000
 
+# Columns that a message lists, and how many more there are.
+MOST_LISTED = 10
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -41,7 +55,8 @@ class Layout:
 
     By ``names``, where the file had some, or by ``positions`` in a table of ``width`` columns.
     ``target`` and ``id`` are what those columns were called, ``index_base`` the first index of
-    svmlight files, 0 or 1. Cells may be missing if the model fills them in.
+    svmlight files, 0 or 1. Cells may be missing if the model fills them in. ``kinds`` says what
+    each feature is if some are not plain numbers, ``dates`` in which format dates are written.
     """
 
     n_features: int
@@ -52,14 +67,27 @@ class Layout:
     index_base: int = 1
     id: str | None = None
     may_miss: bool = False
+    kinds: tuple[Kind, ...] = ()
+    dates: str = "iso"
 
     def __post_init__(self) -> None:
-        if any(len(each) != self.n_features for each in (self.names, self.positions) if each):
+        known = self.names, self.positions, self.kinds
+        if any(len(each) != self.n_features for each in known if each):
             raise ValueError(f"names or positions are not those of {self.n_features} features")
         if not all(0 <= i < self.width for i in self.positions or ()):
             raise ValueError(f"positions lie outside of a table of {self.width} columns")
         if self.index_base not in (0, 1):
             raise ValueError(f"indices begin with 0 or 1, not with {self.index_base}")
+
+    def blank(self) -> Matrix:
+        """A row without anything in it, as the model takes it."""
+        if not self.kinds:
+            return csr_matrix((1, self.n_features))
+        cells = [
+            kind[0] if isinstance(kind, tuple) else "" if kind == ONE_HOT else 0.0
+            for kind in self.kinds
+        ]
+        return np.array([cells], dtype=object)
 
 
 @dataclass(frozen=True)
@@ -77,8 +105,9 @@ class Roles:
 class TableData:
     """Features, target and where they came from; groups, weights and ids of rows, if any.
 
-    ``repeating`` says of columns that are called like ids, and are no groups, what they hold. Where
-    rows are read in blocks, from a ``source``, X and y are a sample of them.
+    ``repeating`` says of columns that are called like ids, and are no groups, what they hold;
+    ``notes`` how the file was read and its columns encoded. Where rows are read in blocks, from a
+    ``source``, X and y are a sample of them.
     """
 
     X: Matrix
@@ -88,6 +117,7 @@ class TableData:
     weights: Column | None = None
     id: Column | None = None
     repeating: Sequence[str] = ()
+    notes: Sequence[str] = ()
     source: RowSource | None = None
 
     @property
@@ -99,17 +129,23 @@ class TableData:
 
 @dataclass(frozen=True)
 class InputTable:
-    """Columns, with names if the file has them; ``raw`` are their cells as they were read."""
+    """Columns, with names if the file has them; ``raw`` are their cells as they were read.
+
+    ``notes`` say what was found out about how the file is written.
+    """
 
     names: tuple[str, ...] | None
     columns: Sequence[Column]
     raw: Sequence[Any] | None = None
+    notes: Sequence[str] = ()
 
-    def training(self, roles: Roles, *, may_miss: bool) -> TableData:
+    def training(self, roles: Roles, encoding: Encoding) -> TableData:
         """Features, target, and what is known of rows besides."""
         width = len(self.columns)
         positions, goal, beside = assign_columns(self.names or (), width, roles)
         y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
+        kinds = self._kinds(positions, encoding)
+        is_encoded = any(kind != NUMBER for kind in kinds)
         layout = Layout(
             len(positions),
             self._unique_names(positions),
@@ -117,17 +153,65 @@ class InputTable:
             width,
             self._name(goal),
             id=self._name(beside["id"]) if "id" in beside else None,
-            may_miss=may_miss,
+            may_miss=encoding.impute is not None,
+            kinds=kinds if is_encoded else (),
+            dates=encoding.dates or "iso",
         )
         columns: Params = {role: self._beside(role, i) for role, i in beside.items()}
         others = [i for i in range(width) if i != goal and i != beside.get("groups")]
+        called = [self._call(i) for i in positions]
         return TableData(
-            self._matrix(positions, may_miss),
+            self._matrix(positions, layout),
             y,
             layout,
             **columns,
             repeating=self._repeating(others),
+            notes=[*self.notes, *described(called, kinds, [self.columns[i] for i in positions])],
         )
+
+    def _kinds(self, positions: Sequence[int], encoding: Encoding) -> tuple[Kind, ...]:
+        """What the features are; all that cannot be used are named at once."""
+        wanted: dict[int, Kind] = {}
+        wanted |= dict.fromkeys(self._named("--one-hot", encoding.one_hot, positions), ONE_HOT)
+        for text in encoding.ordinal:
+            name, _, order = text.partition("=")
+            (i,) = self._named("--ordinal", [name], positions)
+            wanted[i] = self._order(i, tuple(word.strip() for word in order.split(",") if word))
+        kinds: list[Kind] = []
+        faults: dict[str, list[str]] = {}
+        for i in positions:
+            given = wanted.get(i)
+            column = self.columns[i] if given is None else self._text(i)
+            found = kind_of(column, encoding) if given is None else given
+            fault = found if isinstance(found, Fault) else None
+            if given is not None:
+                fault = fault_of(column, encoding.most_missing(column))
+            if fault is not None:
+                faults.setdefault(fault.remedy, []).append(f"{self._call(i)} has {fault.words}")
+            elif not isinstance(found, Fault):
+                kinds.append(found)
+        if faults:
+            raise BadInput(". ".join(f"{_listed(w)}; {remedy}" for remedy, w in faults.items()))
+        if encoding.dates is not None and DATE not in kinds:
+            raise BadInput(f"--dates {encoding.dates}: no column has dates; leave it out")
+        return tuple(kinds)
+
+    def _named(self, option: str, names: Sequence[str], features: Sequence[int]) -> list[int]:
+        """The positions of features that an option names."""
+        found = [find_column(self.names or (), len(self.columns), option, n) for n in names]
+        for i in (i for i in found if i not in features):
+            raise BadInput(f"{option}: {self._call(i)} is no feature; name another column")
+        return found
+
+    def _order(self, i: int, order: tuple[str, ...]) -> tuple[str, ...]:
+        """The categories of a column in the order given, else in that of the alphabet."""
+        words = self._text(i)
+        known = [str(word) for word in np.unique(words[words != ""])]
+        left_out = [word for word in known if word not in order]
+        if order and left_out:
+            given = f"{left_out[0]!r}, which --ordinal {self._name(i)}={','.join(order)} has not"
+            raise BadInput(f"{self._call(i)} has {given}; list all of its values, in their order")
+        return order or tuple(known)
 
     def _beside(self, role: str, i: int) -> Column:
         """A column that says something of the rows, which it must do of all."""
@@ -167,7 +251,12 @@ class InputTable:
         is_whole = column.dtype.kind == "f" and bool(np.all(column == np.round(column)))
         return (column.astype(np.int64) if is_whole else column).astype(str)
 
-    def rows(self, layout: Layout) -> NDArray[np.float64]:
+    def _text(self, i: int) -> Column:
+        """The cells as text, "" where they are missing."""
+        column = self.columns[i]
+        return column if is_text(column) else np.where(np.isnan(column), "", self._words(i))
+
+    def rows(self, layout: Layout) -> Matrix:
         """The features that a model wants: by name where there are names, else by position."""
         if self.names is not None and layout.names is not None:
             missing = [name for name in layout.names if name not in self.names]
@@ -177,7 +266,7 @@ class InputTable:
                     f"({len(missing)} missing); {nearest(missing[0], self.names)}"
                 )
             found = [self.names.index(name) for name in layout.names]
-            return self._matrix(found, layout.may_miss)
+            return self._matrix(found, layout)
         width = len(self.columns)
         if width not in (layout.n_features, layout.width):
             was = f"the model was fitted on {layout.n_features} features"
@@ -186,7 +275,7 @@ class InputTable:
         # columns of the training file.
         every = range(layout.n_features)
         places = every if width == layout.n_features else layout.positions or every
-        return self._matrix(places, layout.may_miss)
+        return self._matrix(places, layout)
 
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """The names of columns; None if two are equal, so that only positions are unique."""
@@ -206,10 +295,32 @@ class InputTable:
     def _call(self, i: int) -> str:
         return f"column {self.names[i]!r}" if self.names is not None else f"column {i}"
 
-    def _matrix(self, positions: Sequence[int], may_miss: bool) -> NDArray[np.float64]:
-        for i in positions:
-            _check_feature(self.columns[i], self._call(i), may_miss=may_miss)
-        return np.column_stack([self.columns[i] for i in positions]).astype(np.float64)
+    def _matrix(self, positions: Sequence[int], layout: Layout) -> AnyArray:
+        """The features as a model takes them: numbers, or objects if some of them are words."""
+        kinds = layout.kinds or (NUMBER,) * len(positions)
+        features = [
+            self._feature(i, kind, layout) for i, kind in zip(positions, kinds, strict=True)
+        ]
+        return np.column_stack(features)
+
+    def _feature(self, i: int, kind: Kind, layout: Layout) -> Column:
+        """A column as the model takes it: numbers, or words with None for missing cells."""
+        column, called = self.columns[i] if kind == NUMBER else self._text(i), self._call(i)
+        _check_feature(column, called, kind == NUMBER, len(column) if layout.may_miss else 0)
+        if kind == NUMBER:
+            return column.astype(np.float64)
+        if kind == DATE:
+            found = days(column, layout.dates)
+            if found is None:
+                raise BadInput(f"{called} has cells that are no dates of the format {layout.dates}")
+            return found
+        unknown = np.isin(column, ("", *kind), invert=True) if isinstance(kind, tuple) else ()
+        for row in np.flatnonzero(unknown)[:1]:
+            cell, order = f"{str(column[row])!r} in row {row + 1}", " < ".join(kind)
+            raise BadInput(f"{called} has {cell}, not one of {order}")
+        words = column.astype(object)
+        words[column == ""] = None
+        return words
 
 
 def find_column(names: Sequence[str], n: int, option: str, name: str) -> int:
@@ -264,9 +375,10 @@ class InputMatrix:
     y: Column | None
     index_base: int | None = None
 
-    def training(self, roles: Roles, *, may_miss: bool) -> TableData:
+    def training(self, roles: Roles, encoding: Encoding) -> TableData:
         """Features and target."""
-        for option in (option for option, value in vars(roles).items() if value):
+        given = {**vars(roles), **vars(encoding), "impute": None}
+        for option in (name.replace("_", "-") for name, value in given.items() if value):
             raise BadInput(
                 f"--{option} does not apply: this kind of file has a fixed target and no other "
                 "columns; use a table (CSV, Parquet)"
@@ -279,13 +391,14 @@ class InputMatrix:
             raise BadInput(f"X has {n} rows, but y has {len(y)}")
         # Sparse rows that fit are faster and can be centred as a dense matrix.
         X = self.X.toarray() if is_sparse(self.X) and n * d <= _SMALL else self.X
-        _check_matrix(X, may_miss)
+        _check_matrix(X, encoding.most_missing(y))
         base = 1 if self.index_base is None else self.index_base
+        may_miss = encoding.impute is not None
         return TableData(X, y, Layout(d, index_base=base, may_miss=may_miss))
 
     def rows(self, layout: Layout) -> Matrix:
         """The features that a model wants, whether or not there is a target."""
-        _check_matrix(self.X, layout.may_miss)
+        _check_matrix(self.X, self.X.shape[0] if layout.may_miss else 0)
         X = self.X if self.index_base is None else self._aligned(layout)
         if X.shape[1] != layout.n_features:
             was = f"the model was fitted on {layout.n_features}"
@@ -308,43 +421,26 @@ class InputMatrix:
         return csr_matrix((self.X.data, self.X.indices + shift, self.X.indptr), shape)
 
 
-def _check_matrix(X: Matrix, may_miss: bool) -> None:
+def _check_matrix(X: Matrix, most_missing: int) -> None:
     if X.shape[1] == 0:
         raise BadInput("the data have no features")
     wrong = ~np.isfinite(X.data if is_sparse(X) else X)
     if is_sparse(X) and wrong.any():
         raise BadInput(f"the features have {wrong.sum()} values that are NaN or infinite")
     for i in np.flatnonzero(wrong.any(axis=0)):
-        _check_feature(X[:, i], f"column {i}", may_miss=may_miss)
+        _check_feature(X[:, i], f"column {i}", most_missing=most_missing)
 
 
-def _check_feature(column: Column, called: str, *, may_miss: bool = False) -> None:
-    remedy = "or leave the column out with --drop"
-    if column.dtype.kind not in "fiub":
+def _check_feature(
+    column: Column, called: str, is_numeric: bool = True, most_missing: int = 0
+) -> None:
+    if is_numeric and is_text(column):
         words = [str(cell) for cell in column]
         row = next((i for i, word in enumerate(words) if word and not is_number(word)), 0)
         cell = f"it has {words[row]!r} in row {row + 1}"
-        raise BadInput(f"{called} is not numeric ({cell}); encode it as numbers, {remedy}")
-    values = column.astype(np.float64)
-    missing, infinite = (int(np.count_nonzero(f(values))) for f in (np.isnan, np.isinf))
-    row = 1 + int(np.argmax(np.isnan(values)))
-    if missing and not (may_miss and missing < len(values)):
-        cells = f"{missing} missing {'cell' if missing == 1 else 'cells'} (empty or NaN)"
-        advice = f"fill them in (features by --impute median), drop those rows, {remedy}"
-        raise BadInput(f"{called} has {cells} of {len(values)}, first in row {row}; {advice}")
-    if infinite:
-        row = 1 + int(np.argmax(np.isinf(values)))
-        cells = f"{infinite} infinite cells of {len(values)}, first in row {row}"
-        raise BadInput(f"{called} has {cells}; write finite numbers, {remedy}")
-
-
-def is_number(word: str) -> bool:
-    """Whether a word reads as a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return "_" not in word
+        raise BadInput(f"{called} is not numeric ({cell}); correct the cell")
+    if fault := fault_of(column, most_missing):
+        raise BadInput(f"{called} has {fault.words}; {fault.remedy}")
 
 
 def _first(mask: AnyArray) -> int | None:
@@ -356,13 +452,12 @@ def _check_complete(column: Column, called: str) -> Column:
     """The column without missing cells, labels as text."""
     if column.ndim != 1:
         raise BadInput(f"{called} has shape {column.shape}; it must be one column")
-    if column.dtype.kind in "fiub":
-        _check_feature(column, called)
-        return column
-    words = column.astype(str)
-    missing = int(np.count_nonzero(words == ""))
-    if missing:
-        cells = f"{missing} missing cells (empty or NaN) of {len(words)}"
-        row = 1 + int(np.argmax(words == ""))
-        raise BadInput(f"{called} has {cells}, first in row {row}; drop those rows")
-    return words
+    found = column.astype(str) if is_text(column) else column
+    _check_feature(found, called, is_numeric=False)
+    return found
+
+
+def _listed(faults: Sequence[str]) -> str:
+    """The first of many, and how many more there are."""
+    more = f", and {len(faults) - MOST_LISTED} more" if len(faults) > MOST_LISTED else ""
+    return f"{', '.join(faults[:MOST_LISTED])}{more}"

@@ -474,7 +474,7 @@ class Outcome:
         Whether every fold has one solution.
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
-    look : int
+    pilot : int
         The number of the pilot split of the scores, from 1 on; 0 for scores of all folds.
     errors : array, optional
         The errors of a pilot split on each part of its rows, by which candidates are compared.
@@ -513,7 +513,7 @@ class Outcome:
     is_identity: Annotated[bool, all] = False
     is_unique: Annotated[bool, all] = True
     is_refit: Annotated[bool, any] = False
-    look: Annotated[int, max] = 0
+    pilot: Annotated[int, max] = 0
     errors: Annotated[Array | None, concatenated] = None
     is_restated: Annotated[bool, any] = False
     only_label: Annotated[tuple[Label] | None, agreed] = None

@@ -215,7 +215,7 @@ class Options:
         }
 
     def check_fallback(self, error: Exception) -> None:
-        """Raise why something is not sped up, unless the estimator itself may be refitted for it.
+        """Raise an error that says why nothing is sped up, unless the estimator may be refitted.
 
         It may not where an option asks for what no such refit has.
         """

@@ -49,7 +49,7 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of, sizes_of, tell_failures, warn_if_inexact
+from everyfold.engine.results import entries_of, sizes_of, warn_if_inexact, warn_of_failures
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
@@ -497,7 +497,7 @@ def cross_validate(
 
 def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:
     """The times of all folds; failures are told, and get their score."""
-    tell_failures(entries, error_score)
+    warn_of_failures(entries, error_score)
     if is_callable:
         insert_error_scores(entries, error_score)
     return {

@@ -5,11 +5,21 @@ from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
+from everyfold.judge.splitters import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+)
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
 
 __all__ = [
+    "BufferedLeaveOneOut",
     "Comparison",
     "HonestScore",
+    "LeavePairOut",
+    "PurgedTimeSeriesSplit",
+    "RebalancedLeaveOneOut",
     "ScoreInterval",
     "TunedThreshold",
     "compare",

@@ -48,6 +48,8 @@ class OperatorSpec:
         Whether it has features that are too many to be held, and rows that can be summed over.
     response_rank : int or None
         The rank of what stands in for its responses; None where they are its own.
+    has_columns : bool
+        Whether it is made of the columns of a feature map, which models are linear in.
     only_splits : bool
         Whether models predict by another matrix than they are fitted with, so that held-out values
         follow from fits of the training rows alone.
@@ -60,6 +62,7 @@ class OperatorSpec:
     is_in_memory: bool = True
     needs_blocks: bool = False
     response_rank: int | None = None
+    has_columns: bool = False
     predicts_by_split: bool = False
 
 

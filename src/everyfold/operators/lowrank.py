@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -36,7 +36,7 @@ from everyfold.linalg.symmetric import (
     spectrum,
     weighted_gram,
 )
-from everyfold.operators.base import Expansion, Structure, SupportsResponse
+from everyfold.operators.base import Expansion, OperatorSpec, Structure, SupportsResponse
 from everyfold.operators.features import FeatureMap, Plain, Turned
 from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
@@ -62,7 +62,7 @@ class Mapped(Structure):
     def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """The number of raw columns of a map for rows of this shape, at most."""
 
-    def looks_at(self, n_rows: int, most: int) -> int:
+    def rows_sampled(self, n_rows: int, most: int) -> int:
         """How many rows are held while a map is made, if that may be ``most`` of them."""
         return 0
 
@@ -76,6 +76,11 @@ class Mapped(Structure):
         return LowRank(None, self.feature_map(kernel, Held(X)), X)
 
     reads_sources = True
+
+    def outline(self, n_rows: int, n_features: int, *, is_per_fold: bool = False) -> OperatorSpec:
+        """See base class."""
+        found = super().outline(n_rows, n_features, is_per_fold=is_per_fold)
+        return replace(found, has_columns=True)
 
     def needs_blocks(self, n_rows: int, n_features: int) -> bool:
         """See base class."""
@@ -499,6 +504,12 @@ class LowRankResponse(Response):
 
     def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
+        if (
+            rows.shape[1] == 1
+        ):  # thousands of products of two vectors, which matmul takes one by one
+            s, G = self._quadratic.s[rows], self.G[rows[:, 0]]
+            alone: Array = 1.0 - s**2 * np.einsum("ij,ij->i", G, G)[:, None]
+            return alone[:, :, None]
         Q = self.G[rows] * self._quadratic.s[rows][:, :, None]
         blocks: Array = -(Q @ Q.transpose(0, 2, 1))
         steps = np.arange(rows.shape[1])

@@ -19,6 +19,7 @@ from everyfold.crossval.all_folds_newton import Together
 from everyfold.crossval.base import Closed, CrossValMethod
 from everyfold.crossval.closed_form import ClosedFormCV, InnerLeaveOneOut
 from everyfold.crossval.gram_sums import GramCV
+from everyfold.crossval.primal import AllFoldsPrimal, FoldPrimal
 from everyfold.crossval.refit import FoldSolver, Refit
 from everyfold.crossval.series import is_finite
 from everyfold.crossval.svm import (
@@ -338,6 +339,8 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
         outline.is_per_fold or outline.predicts_by_split or models[0].class_weight == "balanced"
     )
     is_removal = folds.are_removable and not is_literal
+    if order == "exact" and _has_columns(models[0], outline):
+        return _primal(models, outline, work)
     if order == "exact" and is_removal and _shares_steps(models[0], len(folds)):
         words = "a Newton fit of all rows, then of all folds at once with its factorisation"
         cost = costs.newton_together(work, is_piecewise=models[0].loss.is_piecewise_quadratic)
@@ -349,6 +352,23 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
     words = _series_words(float(order), outline)
     criterion = ClosedFormCV(order=float(order))
     return _method(criterion, words, costs.newton_steps(work), _caveat(float(order), outline))
+
+
+def _has_columns(model: Model, outline: OperatorSpec) -> bool:
+    """Whether models are linear in columns that all folds, or the rows of each, have in memory."""
+    return outline.has_columns and outline.response_rank is None and not outline.predicts_by_split
+
+
+def _primal(models: Sequence[Model], outline: OperatorSpec, work: Workload) -> Method:
+    """Newton's method in the space of the columns."""
+    steps = costs.newton_steps(work).seconds
+    if outline.is_per_fold:
+        words = "Newton's method on the columns of every fold, from ridge to ridge"
+        cost = costs.primal(replace(work, groups=((0, 1),)))
+        cost = replace(cost, seconds=work.n_folds * cost.seconds)
+        return _method(FoldPrimal(), words, cost)
+    words = "Newton's method on the columns, all folds at once, from ridge to ridge"
+    return _method(AllFoldsPrimal(), words, costs.primal(work), by_steps=steps)
 
 
 def _shares_steps(model: Model, n_folds: int) -> bool:
@@ -384,7 +404,7 @@ def _support_vectors(
         criterion = SVMLooByRefit(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         pilot = Pilot(models, model.problems(task.target, task.weights), rows)
-        cost = costs.refitted_rows(pilot.tells(work))
+        cost = costs.refitted_rows(pilot.refine(work))
         method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
     elif resolved == "exact":
         method = _paths(models, task, work, is_staged=is_staged)

@@ -83,7 +83,7 @@ def _method(batch: Sequence[BlockKernel]) -> BlockMethod:
 
 def _sampled_rows(data: SourceData, batch: Sequence[BlockKernel], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    return max(kernel.structure.looks_at(data.n, drawn) for kernel in batch)
+    return max(kernel.structure.rows_sampled(data.n, drawn) for kernel in batch)
 
 
 def _unit(
@@ -94,7 +94,7 @@ def _unit(
     workers: Workers | None,
 ) -> Unit:
     cost = _cost(data, batch, drawn, threads)
-    words = _method(batch).words(data.passes)
+    words = _method(batch).words(knows_scores=_method(batch).knows_scores(data))
     method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
     groups = tuple((Group(tuple(c.number for c in k.members), method),) for k in batch)
     widest = max(kernel.width for kernel in batch)
@@ -134,7 +134,7 @@ def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     workers = data.source.workers()
     if workers is None:
         return []
-    passes = len(units) * data.passes
+    passes = len(units) * (1 if _method(data.kernels).knows_scores(data) else 2)
     passes += (data.moments is not None) + (data.reader.classes is not None)
     sums = sum(sums_bytes(kernel.width, data.n_folds) for kernel in data.kernels) / 2
     return [

@@ -25,7 +25,7 @@ from everyfold.adapters.pipelines import (
     Parts,
     advice_on,
     final_step,
-    take_apart,
+    split_steps,
     warp_of,
 )
 from everyfold.adapters.sklearn import UnknownEstimatorError, is_ours, read_estimator
@@ -110,7 +110,7 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             others.refuse(number, error)
             continue
         try:
-            take_apart(estimator, {})
+            split_steps(estimator, {})
             model = options.apply(read_estimator(final))
             warp = warp_of(estimator)
             if warp is not None:
@@ -175,7 +175,7 @@ def read_candidates(
     found: list[Candidate] = []
     for item in models:
         try:
-            parts = take_apart(item.estimator, request.metadata.fit)
+            parts = split_steps(item.estimator, request.metadata.fit)
             if parts.params:
                 _check_fit_params(parts)
         except (MetadataError, UnsetMetadataPassedError, TypeError) as error:

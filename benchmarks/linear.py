@@ -1,0 +1,160 @@
+"""Linear models of smooth losses, as on embeddings: all folds and penalties at once.
+
+Columns with a spectrum that falls as k to a power stand for embeddings: rotated, so that no column
+is a direction of its own. Every line is the same candidates on the same folds, one BLAS thread:
+seconds of ours, how many times as long references take (one after the other in this process), and
+the largest differences of mean accuracy and mean log loss from refits that are converged tightly
+(``tol=1e-8`` and as many iterations as it takes, by newton-cholesky for two classes).
+
+Lines with a star are of rows that were never looked at while anything was measured or chosen; they
+need ``../shared/data`` beside the project, and are left out where it is missing.
+
+Run with ``python benchmarks/linear.py [--only 768 digits] [--clock processor]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler, scale
+
+from comparing import SHARED, Rows, seconds, shared, use_one_thread
+from everyfold import FastGridSearchCV
+
+PENALTIES = np.logspace(-3, 3, 7)
+SCORES = ["accuracy", "neg_log_loss"]
+FOLDS = StratifiedKFold(5)
+TIGHT = {"tol": 1e-8, "max_iter": 100_000}
+
+
+def spectrum(n: int, d: int, power: float, k: int = 2) -> Callable[[], Rows]:
+    """Rows whose covariance has eigenvalues k^(-2 power) in random directions, and their classes.
+
+    Classes depend on the 20 largest directions; entries are of about size 1.
+    """
+
+    def rows() -> Rows:
+        rng = np.random.default_rng(0)
+        rotation = np.linalg.qr(rng.standard_normal((d, d)))[0]
+        size = np.arange(1.0, d + 1.0) ** -power
+        parts = rng.standard_normal((n, d))
+        X = (parts * size) @ rotation.T * np.sqrt(d / np.square(size).sum())
+        values = 0.34 * parts[:, :20] @ rng.standard_normal((20, k - 1 + (k > 2)))
+        if k == 2:
+            return X, (values[:, 0] + rng.logistic(size=n) > 0.0).astype(int)
+        return X, (1.5 * values + rng.gumbel(size=(n, k))).argmax(axis=1)
+
+    return rows
+
+
+def scaled(load: Callable[..., Rows]) -> Callable[[], Rows]:
+    """Rows of a set with columns of mean 0 and variance 1."""
+
+    def rows() -> Rows:
+        X, y = load(return_X_y=True)
+        return scale(X), y
+
+    return rows
+
+
+@dataclass(frozen=True)
+class Case:
+    """A search, and the references that it is compared with."""
+
+    name: str
+    rows: Callable[[], Rows]
+    references: dict[str, Any]
+    model: Any = field(default_factory=LogisticRegression)
+    parameter: str = "C"
+    tight: dict[str, Any] = field(default_factory=lambda: {"solver": "newton-cholesky", **TIGHT})
+    is_fresh: bool = False
+
+
+def by_grid(**params: Any) -> Callable[[Any, str], Any]:
+    """``GridSearchCV`` of the model with some of its parameters set."""
+
+    def search(model: Any, parameter: str) -> Any:
+        prefix = parameter.rpartition("__")[0]
+        own = {f"{prefix}__{name}" if prefix else name: value for name, value in params.items()}
+        model = clone(model).set_params(**own)
+        options = {"cv": FOLDS, "scoring": SCORES, "refit": False}
+        return GridSearchCV(model, {parameter: PENALTIES}, **options)
+
+    return search
+
+
+def by_path(**params: Any) -> Callable[[Any, str], Any]:
+    """``LogisticRegressionCV``, which starts each penalty from the one before."""
+    return lambda model, parameter: LogisticRegressionCV(
+        Cs=PENALTIES, cv=FOLDS, refit=False, **params
+    )
+
+
+DEFAULT = {"default tol": by_grid()}
+BOTH = {**DEFAULT, "tol 1e-6": by_grid(tol=1e-6, max_iter=100_000)}
+ALL = {**BOTH, "RegressionCV 1e-6": by_path(tol=1e-6, max_iter=100_000)}
+CASES = [
+    Case("2 classes, 5000 x 768, k^-1", spectrum(5000, 768, 1.0), ALL),
+    Case("2 classes, 3000 x 384, k^-1", spectrum(3000, 384, 1.0), ALL),
+    Case("2 classes, 5000 x 768, k^-0.5", spectrum(5000, 768, 0.5), ALL),
+    Case("2 classes, 4000 x 512, whitened", spectrum(4000, 512, 0.0), DEFAULT),
+    Case("the same scaled in every fold, 3000 x 384, k^-1", spectrum(3000, 384, 1.0), BOTH,
+         make_pipeline(StandardScaler(), LogisticRegression()), "logisticregression__C"),
+    Case("* a2a", scaled(shared("a2a")), DEFAULT, is_fresh=True),
+    Case("* ionosphere", scaled(shared("ionosphere")), DEFAULT, is_fresh=True),
+]  # fmt: skip
+
+
+def differences(ours: Any, theirs: Any) -> str:
+    """The largest differences of mean scores."""
+    found = []
+    for name in SCORES:
+        key = f"mean_test_{name}"
+        found.append(float(np.abs(ours.cv_results_[key] - theirs.cv_results_[key]).max()))
+    return "  ".join(f"{value:.0e}" for value in found)
+
+
+def measure(case: Case, clock: Callable[[], float]) -> str:
+    """A line of the table."""
+    X, y = case.rows()
+    grid, options = {case.parameter: PENALTIES}, {"cv": FOLDS, "scoring": SCORES, "refit": False}
+    ours = FastGridSearchCV(clone(case.model), grid, **options)
+    first = seconds(ours, X, y, clock)
+    taken = float(np.median([first, *(seconds(ours, X, y, clock) for _ in range(2))]))
+    found = [
+        f"{name} {seconds(make(case.model, case.parameter), X, y, clock) / taken:.1f}x"
+        for name, make in case.references.items()
+    ]
+    tight = by_grid(**case.tight)(case.model, case.parameter)
+    seconds(tight, X, y)
+    how = "; ".join(words for words, _ in ours.plan_.methods)
+    return f"{case.name:<48} {taken:>7.2f}  {differences(ours, tight)}  {', '.join(found)}  ({how})"
+
+
+def main() -> None:
+    """Print a line for each case as it is measured."""
+    clocks = {"processor": time.process_time, "wall": time.perf_counter}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of the names of cases")
+    parser.add_argument("--clock", choices=sorted(clocks), default="processor")
+    asked = parser.parse_args()
+    use_one_thread()
+    print(f"{'':<48} {'seconds':>7}  accuracy, log loss: differences; times as long")
+    for case in CASES:
+        if case.is_fresh and not SHARED.exists():
+            continue
+        if not asked.only or any(part.lower() in case.name.lower() for part in asked.only):
+            print(measure(case, clocks[asked.clock]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

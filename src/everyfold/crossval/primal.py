@@ -1,0 +1,450 @@
+r"""Smooth losses of linear models: the minima of all folds from the columns themselves.
+
+The models of all folds are columns of one matrix, so that a product with the rows serves all of
+them. Ridges come one after the other, from strong to weak, and each starts from the one before.
+Newton's equation of every fold,
+
+.. math:: (A^\top D_j A + 2\rho I)\, p_j = -G_j,
+
+is solved by conjugate gradients with one preconditioner for all folds of a ridge, and for further
+ridges as long as it serves: :math:`A^\top \bar D A + 2\rho I`, with the mean curvature of the
+folds. Curvatures, equations and the preconditioner need few digits and are made of the columns in
+single precision, centred and scaled; fitted values and gradients are sums in double precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from everyfold._typing import Array, Index, Mask
+from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold
+from everyfold.crossval.refit import FoldAnswer, FoldSolver, Refit
+from everyfold.folds import Folds
+from everyfold.linalg.blas import product
+from everyfold.linalg.preconditioner import (
+    DiagonalPreconditioner,
+    GramPreconditioner,
+    TallPreconditioner,
+)
+from everyfold.linalg.symmetric import EPS
+from everyfold.losses import Loss
+from everyfold.operators.base import SupportsResponse, TrainTestKernel
+from everyfold.operators.lowrank import LowRank
+from everyfold.solvers import Problem, has_flat_intercept
+
+# The Newton decrement, relative to the norm of the model in the same metric, at which a fold is at
+# its minimum: values differ from those of the minimum by no more, relative to their size.
+STATIONARY = 1e-8
+
+# What is accepted where rounding allows no more, and reported as an error of the values.
+_ROUGH = 1e-5
+
+# Newton steps of a fold and a ridge before it is fitted by itself; most need two to six.
+_STEPS = 100
+
+# Steps whose decrement does not fall by half before a fold is taken as it is, or given up.
+_STALLS = 6
+
+# Steps of conjugate gradients in a Newton step.
+_PRODUCTS = 400
+
+# How far a Newton equation is solved at least, relative to its right-hand side.
+_FORCING = 2e-2
+
+# A step is shortened if the objective rises at its end, by this share of what it falls first.
+_OVERSHOOT, _HALVINGS = 0.1, 20
+
+# What a Gram matrix costs, in steps of conjugate gradients: by the number of columns, and how much
+# a step takes more for another model. Measured for 3000 to 5000 rows of 256 to 768 columns, and 5
+# to 35 models.
+_GRAM, _MORE = 0.04, 0.1
+
+# The curvature of rows where a loss with kinks has none, while a fold is far from its minimum: a
+# step to where rows have some is not endless then.
+_FLAT = 1e-2
+
+# A column whose spread is less than this share of its mean is constant.
+_CONSTANT = 1e-7
+
+# Entries of an array over rows and folds, 16 MB; up to ``ARRAYS`` of them exist at a time.
+ENTRIES, ARRAYS = 2_000_000, 12
+
+
+@dataclass(frozen=True)
+class AllFoldsPrimal(CrossValMethod):
+    r"""The minima of all folds and ridges by Newton's method in the space of the columns.
+
+    **Cost** one or two Gram matrices in single precision for all ridges, and some fifteen products
+    of the rows a ridge, with a column for each fold. **Exact?** Yes: every fold ends with a
+    gradient below ``STATIONARY``, measured as Newton's decrement relative to the size of the model;
+    what is left counts in its condition number.
+    """
+
+    ability: ClassVar[type] = LowRank
+
+    def evaluate(
+        self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
+    ) -> Iterator[OutOfFold]:
+        """See base class. Folds may be any."""
+        assert isinstance(operator, LowRank)
+        columns, q = _Columns.of(operator.V, intercept=problem.intercept), problem.y.shape[1]
+        values = np.full((len(ridges), int(folds.bounds[-1]), q), np.nan)
+        errors = np.zeros((len(ridges), len(folds)))
+        step = max(1, ENTRIES // problem.n)
+        for first in range(0, len(folds), step):
+            numbers = slice(first, min(first + step, len(folds)))
+            some = folds if step >= len(folds) else folds.subset(range(len(folds))[numbers])
+            slots = slice(folds.bounds[numbers.start], folds.bounds[numbers.stop])
+            owner = np.repeat(np.arange(len(some)), np.diff(some.bounds))
+            weights, counts = _weights(problem, some)
+            for k in range(q):
+                batch = _FoldModels(columns, _Margins(problem.loss, problem.y[:, [k]], weights))
+                for j in _from_strong(ridges):
+                    rho = [problem.rho(ridges[j], int(count)) for count in counts]
+                    left = batch.minimise(np.array(rho))
+                    values[j, slots, k] = batch.F[some.test_rows, owner]
+                    errors[j, numbers] = np.maximum(errors[j, numbers], left)
+        condition, is_exact = _precision(errors)
+        for j, ridge in enumerate(ridges):
+            for i in np.flatnonzero(~(errors[j] <= _ROUGH)).tolist():
+                slots, fold = slice(folds.bounds[i], folds.bounds[i + 1]), folds[i]
+                part = operator.split(fold.train, fold.test)
+                own = Refit().solve([problem], part, [ridge], None)
+                values[j, slots], condition[j, i] = own.values[0], own.condition[0]
+                is_exact[j, i] = own.is_exact[0]
+            unknown = np.full(len(folds), np.nan)
+            yield OutOfFold(values[j], is_exact[j], unknown, condition[j])
+
+
+@dataclass(frozen=True)
+class FoldPrimal(FoldSolver[None]):
+    """The same for a training set with columns of its own, all ridges together.
+
+    **Cost** that of one fold among all. **Exact?** As above.
+    """
+
+    def solve(
+        self,
+        problems: Sequence[Problem],
+        part: TrainTestKernel,
+        ridges: Sequence[float],
+        shared: None,
+        start: Array | None = None,
+    ) -> FoldAnswer:
+        """See base class."""
+        operator = part.operator
+        assert isinstance(operator, LowRank)
+        inside = [problem.restrict(part.train) for problem in problems]
+        columns = _Columns.of(operator.V, intercept=inside[0].intercept)
+        targets = [(problem, k) for problem in inside for k in range(problem.y.shape[1])]
+        values = np.empty((len(ridges), len(part.test), len(targets)))
+        errors = np.zeros(len(ridges))
+        for place, (problem, k) in enumerate(targets):
+            batch = _FoldModels(
+                columns, _Margins(problem.loss, problem.y[:, [k]], problem.w[:, None])
+            )
+            for j in _from_strong(ridges):
+                rho = problem.rho(ridges[j], problem.n_counted)
+                errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
+                coef, intercept = columns.raw(batch.coef)
+                values[j, :, place] = (part.cross @ coef + intercept)[:, 0]
+        if (errors <= _ROUGH).all():
+            return FoldAnswer(values, *_precision(errors))
+        return Refit().solve(problems, part, ridges, None)
+
+
+def _from_strong(ridges: Sequence[float]) -> list[int]:
+    """The positions of ridges from strong to weak: each minimum is near that of the one before."""
+    return sorted(range(len(ridges)), key=lambda j: -ridges[j])
+
+
+def _precision(errors: Array) -> tuple[Array, Mask]:
+    """Relative errors as condition numbers that rounding would have them by, and if all is well."""
+    condition = np.maximum(1.0, errors / EPS)
+    return condition, condition * EPS <= TRUSTED_ERROR
+
+
+def _weights(problem: Problem, folds: Folds) -> tuple[Array, Index]:
+    """The weight of every row in every fold, (n, t), and how many rows of each fold count."""
+    weights = np.zeros((problem.n, len(folds)))
+    counts = np.zeros(len(folds), dtype=np.intp)
+    for j, fold in enumerate(folds):
+        inside = problem.restrict(fold.train)
+        weights[:, j] = np.bincount(fold.train, inside.w, minlength=problem.n)
+        counts[j] = inside.n_counted
+    return weights, counts
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """The columns of all rows, and the same centred and scaled in single precision: A.
+
+    Coefficients are those of A, whose last column are ones if there is an intercept.
+    """
+
+    V: Array
+    A: Array
+    centre: Array
+    scale: Array
+    penalised: Array
+    """How much of a ridge each coefficient has."""
+
+    @classmethod
+    def of(cls, V: Array, *, intercept: bool) -> _Columns:
+        centre = V.mean(axis=0) if intercept else np.zeros(V.shape[1])
+        Z = V - centre
+        scale = np.sqrt(np.einsum("ij,ij->j", Z, Z) / len(V))
+        # What rounding leaves of a constant column is as good as nothing.
+        scale = np.where(scale > _CONSTANT * np.abs(centre), scale, 1.0)
+        A = np.ones((len(V), V.shape[1] + intercept), dtype=np.float32)
+        np.divide(Z, scale, out=A[:, : V.shape[1]], casting="same_kind")
+        penalised = np.zeros(A.shape[1])
+        penalised[: len(scale)] = scale**-2.0
+        return cls(V, A, centre, scale, penalised)
+
+    @property
+    def has_intercept(self) -> bool:
+        return len(self.penalised) > len(self.scale)
+
+    def raw(self, coef: Array) -> tuple[Array, Array]:
+        """The coefficients of the columns as they are, and intercepts."""
+        found = coef[: len(self.scale)] / self.scale[:, None]
+        intercept = (
+            coef[-1] - self.centre @ found if self.has_intercept else np.zeros(coef.shape[1])
+        )
+        return np.asfortranarray(found), intercept
+
+    def values(self, coef: Array) -> Array:
+        """A coef in double precision."""
+        raw, intercept = self.raw(coef)
+        return product(self.V, raw) + intercept
+
+    def sums(self, L: Array) -> Array:
+        """Aᵀ L in double precision."""
+        total = L.sum(axis=0)
+        found = product(self.V.T, L) - np.outer(self.centre, total)
+        found /= self.scale[:, None]
+        return np.vstack([found, total]) if self.has_intercept else found
+
+    def bend(self, coef: Array, D: Array) -> Array:
+        """Aᵀ D A coef in single precision."""
+        pushed = self.A @ coef.astype(np.float32)
+        pushed *= D
+        return (self.A.T @ pushed).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Margins:
+    """A loss of one fitted value a row, for the rows and weights of every fold."""
+
+    loss: Loss
+    y: Array
+    weights: Array
+    width: ClassVar[int] = 1
+
+    def among(self, models: Index) -> _Margins:
+        return replace(self, weights=self.weights[:, models])
+
+    def slope(self, F: Array) -> Array:
+        return self.weights * self.loss.slope(self.y, F)
+
+    def curvature(self, F: Array, least: Array) -> Array:
+        """The curvature of every row; a little of it where a loss with kinks has none."""
+        found = self.loss.curvature(self.y, F)
+        if self.loss.is_piecewise_quadratic and not self.loss.has_constant_curvature:
+            found = np.maximum(found, least)
+        return self.weights * found
+
+
+class _FoldModels:
+    """Newton's method for the models of some folds, all at once, from ridge to ridge."""
+
+    def __init__(self, columns: _Columns, curve: _Margins) -> None:
+        self.columns, self.curve = columns, curve
+        n, self.t = len(columns.V), curve.weights.shape[1]
+        self.coef = np.zeros((len(columns.penalised), self.t * curve.width))
+        self.F = np.zeros((n, self.t * curve.width))
+        self.system = _System(columns, curve.width, self.t)
+
+    def minimise(self, rho: Array) -> Array:
+        """Go to the minimum at these ridges, one a model; the errors of values that are left."""
+        penalty = np.repeat(2.0 * np.outer(self.columns.penalised, rho), self.curve.width, axis=1)
+        errors, best = np.full(self.t, np.inf), np.full(self.t, np.inf)
+        stalls = np.zeros(self.t, dtype=np.intp)
+        live = np.arange(self.t)
+        self.system.penalise(penalty.mean(axis=1))
+        for _ in range(_STEPS):
+            own, curve = self._own(live), self.curve.among(live)
+            F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
+            G = self.columns.sums(curve.slope(F)) + P * coef
+            D = curve.curvature(F, np.minimum(errors[live], _FLAT))
+            self.system.prepare(D)
+            Z = self.system.solve(G)
+            decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
+            errors[live] = _ratio(decrement, self._norm(D, F, coef, P))
+            stalls[live] += errors[live] > 0.5 * best[live]
+            best[live] = np.minimum(best[live], errors[live])
+            is_open = (errors[live] > STATIONARY) & (stalls[live] < _STALLS)
+            if not is_open.any():
+                break
+            if not is_open.all():
+                live, some = live[is_open], self._own(np.flatnonzero(is_open))
+                own, curve = self._own(live), self.curve.among(live)
+                F, coef, P, G, D, Z = (part[:, some] for part in (F, coef, P, G, D, Z))
+            step = self._newton(D, P, G, Z, errors[live])
+            ahead = self.columns.values(step)
+            share = np.repeat(self._share(curve, F, ahead, P * coef, P * step, step), curve.width)
+            self.coef[:, own] = coef + share * step
+            self.F[:, own] = F + share * ahead
+        loss = self.curve.loss
+        if self.columns.has_intercept and loss.is_piecewise_quadratic:
+            # Which of many intercepts is taken is for a fit of the fold alone to say.
+            errors[has_flat_intercept(loss, self.curve.y, self.F, self.curve.weights)] = np.inf
+        return errors
+
+    def _own(self, models: Index) -> Index:
+        """The columns of some models."""
+        width = self.curve.width
+        return models if width == 1 else (models[:, None] * width + np.arange(width)).ravel()
+
+    def _dots(self, B: Array, C: Array) -> Array:
+        """The inner products of the columns of every model."""
+        return _summed(np.einsum("ij,ij->j", B, C), self.curve.width)
+
+    def _norm(self, D: Array, F: Array, coef: Array, P: Array) -> Array:
+        """The norm of every model in the metric of its minimum, without its intercept."""
+        f = F - coef[-1] if self.columns.has_intercept else F
+        total = np.einsum("ij,ij,ij->j", D, f, f) + np.einsum("ij,ij,ij->j", P, coef, coef)
+        return np.sqrt(_summed(total, self.curve.width))
+
+    def _newton(self, D: Array, P: Array, G: Array, Z: Array, errors: Array) -> Array:
+        """The Newton step of every model, by conjugate gradients."""
+        width = self.curve.width
+        forcing = np.clip(errors, 1e-4, _FORCING)
+        forcing = np.maximum(forcing, 0.1 * STATIONARY / errors)
+        D = D.astype(np.float32)
+        step, residual, p = np.zeros_like(G), -G, -Z
+        first = slope = self._dots(G, Z)
+        limit = forcing**2 * first
+        for k in range(_PRODUCTS):
+            H = self.columns.bend(p, D) + P * p
+            alpha = np.repeat(_ratio(slope, self._dots(H, p)), width)
+            step += alpha * p
+            residual -= alpha * H
+            Z = self.system.solve(residual)
+            after = self._dots(residual, Z)
+            is_open = after > limit
+            if not is_open.any() or self.system.is_worn(k + 1, _decades(first, after)):
+                break
+            p = Z + np.repeat(np.where(is_open, _ratio(after, slope), 0.0), width) * p
+            slope = np.where(is_open, after, 0.0)
+            p[:, np.repeat(~is_open, width)] = 0.0
+        self.system.note(k + 1, _decades(first, after))
+        return step
+
+    def _share(
+        self, curve: _Margins, F: Array, ahead: Array, first: Array, more: Array, step: Array
+    ) -> Array:
+        """How far to go along each step: all the way, or to where the objective is least before.
+
+        Its derivative rises along the step, so that halving intervals finds its zero.
+        """
+        penalty, growth = self._dots(first, step), self._dots(more, step)
+
+        def rise(at: Array, some: Index) -> Array:
+            own = self._own(some)
+            values = F[:, own] + np.repeat(at, curve.width) * ahead[:, own]
+            slope = curve.among(some).slope(values)
+            pulled: Array = penalty[some] + at * growth[some]
+            return pulled + self._dots(slope, ahead[:, own])
+
+        share, some = np.ones(F.shape[1] // curve.width), np.arange(F.shape[1] // curve.width)
+        before = np.abs(rise(np.zeros(len(some)), some))
+        some = some[rise(share, some) > _OVERSHOOT * before]
+        if some.size:
+            low, high = np.zeros(len(some)), np.ones(len(some))
+            for _ in range(_HALVINGS):
+                middle = 0.5 * (low + high)
+                is_beyond = rise(middle, some) > 0.0
+                high, low = np.where(is_beyond, middle, high), np.where(is_beyond, low, middle)
+            share[some] = 0.5 * (low + high)
+        return share
+
+
+class _System:
+    """The preconditioner of all models: made anew where that costs less than to keep the old one.
+
+    A Gram matrix costs as much as some steps of conjugate gradients. Steps beyond those that a new
+    one would take are counted, and when they have cost as much, it is made.
+    """
+
+    def __init__(self, columns: _Columns, width: int, t: int) -> None:
+        self.columns, self.width = columns, width
+        c = columns.A.shape[1]
+        self.price = width * _GRAM * c / (1.0 + _MORE * width * t)
+        """Of a Gram matrix, in steps of conjugate gradients."""
+        self.parts: list[TallPreconditioner] = []
+        self.rate, self.spent, self.is_fresh = 1.0, 0.0, False
+        self.grams = 0
+
+    def penalise(self, penalty: Array) -> None:
+        """Take another ridge."""
+        self.penalty = penalty
+        for part in self.parts:
+            part.add(penalty)
+
+    def prepare(self, D: Array) -> None:
+        """Be ready for models of these curvatures."""
+        self.is_fresh = False
+        if self.parts and self.spent < self.price:
+            return
+        means = [D[:, k :: self.width].mean(axis=1) for k in range(self.width)]
+        if not self.parts:
+            self.parts = [DiagonalPreconditioner(self.columns.A, mean) for mean in means]
+        else:
+            self.parts = [GramPreconditioner(self.columns.A, mean) for mean in means]
+            self.spent, self.is_fresh = 0.0, True
+            self.grams += 1
+        self.penalise(self.penalty)
+
+    def solve(self, B: Array) -> Array:
+        """An approximate solution for the columns of all models."""
+        if self.width == 1:
+            return self.parts[0].solve(B)
+        solved = np.empty_like(B)
+        for k, part in enumerate(self.parts):
+            solved[:, k :: self.width] = part.solve(B[:, k :: self.width])
+        return solved
+
+    def is_worn(self, steps: int, decades: float) -> bool:
+        """Whether so many steps, for so many digits, are enough to make a new one at once."""
+        return not self.is_fresh and self.spent + steps - self.rate * decades >= self.price
+
+    def note(self, steps: int, decades: float) -> None:
+        """Count the steps that an equation took."""
+        if self.is_fresh:
+            self.rate = steps / max(decades, 0.1)
+        else:
+            self.spent += max(0.0, steps - self.rate * decades)
+
+
+def _decades(first: Array, after: Array) -> float:
+    """How many digits a residual has lost, in the mean over the models."""
+    known = (first > 0.0) & (after > 0.0)
+    return 0.5 * float(np.log10(first[known] / after[known]).mean()) if known.any() else 0.0
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    """The quotients: 0 where there is nothing above and infinite where there is nothing below."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Array = np.where(above > 0.0, above / below, 0.0)
+    return found
+
+
+def _summed(columns: Array, width: int) -> Array:
+    """The sums over the columns of every model."""
+    return columns if width == 1 else columns.reshape(-1, width).sum(axis=1)

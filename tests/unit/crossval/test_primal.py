@@ -1,0 +1,255 @@
+"""All folds of a smooth loss in the space of the columns: the minima that tight refits find."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    TimeSeriesSplit,
+    cross_val_predict,
+    cross_validate,
+)
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from everyfold import FastGridSearchCV, HuberSVC, KernelLogisticClassifier, Nystrom
+from everyfold.crossval import Folds, Refit, primal
+from everyfold.crossval.primal import AllFoldsPrimal
+from everyfold.losses import (
+    HuberHinge,
+    Logistic,
+    QuadraticEpsilon,
+    SmoothEpsilon,
+    Squared,
+    SquaredHinge,
+)
+from everyfold.operators import LowRank
+from everyfold.solvers import Classes, Problem
+
+RNG = np.random.default_rng(0)
+N, D = 150, 12
+ROTATION = np.linalg.qr(RNG.standard_normal((D, D)))[0]
+V = (RNG.standard_normal((N, D)) * np.arange(1.0, D + 1.0) ** -1.5) @ ROTATION + 0.3
+U = 3.0 * V[:, 0] - 2.0 * V[:, 1] + RNG.logistic(size=N)
+SIGNS = np.where(U > 0.0, 1.0, -1.0)
+RIDGES = [5.0, 0.005, 0.05]
+SPLITTERS = {
+    "k-fold": KFold(5),
+    "repeated": RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0),
+    "shuffled": ShuffleSplit(3, test_size=0.3, random_state=0),
+    "in time": TimeSeriesSplit(3),
+    "one row": LeaveOneOut(),
+}
+LOSSES = [
+    Logistic(),
+    SquaredHinge(),
+    HuberHinge(0.3),
+    SmoothEpsilon(0.2, 0.3),
+    QuadraticEpsilon(0.2),
+    Squared(),
+]
+
+
+def folds_of(name):
+    return Folds.from_splits(SPLITTERS[name].split(V, SIGNS), N)
+
+
+def problem_of(loss, **more):
+    y = SIGNS if loss.is_margin else U
+    given = {"sample_weight": np.ones(N), "intercept": True, **more}
+    return Problem(y[:, None], loss=loss, **given)
+
+
+def check(problem, folds, rows=V, tolerance=1e-6, *, is_exact=True):
+    """Held-out values of all ridges, beside those of fits of every fold by another solver."""
+    ours = list(AllFoldsPrimal().evaluate(problem, LowRank(rows), RIDGES, folds))
+    theirs = list(Refit().evaluate(problem, LowRank(rows), RIDGES, folds))
+    for found, known in zip(ours, theirs, strict=True):
+        assert_allclose(found.values, known.values, rtol=tolerance, atol=tolerance)
+        assert found.is_exact.all() or not is_exact
+    return ours
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("splitter", list(SPLITTERS))
+def test_every_loss_on_any_folds(loss, intercept, splitter):
+    if splitter == "one row" and not isinstance(loss, Logistic):
+        pytest.skip("many fits of the other solver")
+    check(problem_of(loss, intercept=intercept), folds_of(splitter))
+
+
+@pytest.mark.parametrize("balance", [None, "rows", "weights"])
+@pytest.mark.parametrize("scaling", ["sum", "mean"])
+def test_weights_of_rows_and_classes(balance, scaling):
+    codes = (SIGNS > 0.0).astype(np.intp)
+    classes = Classes(codes, None if balance else np.array([1.0, 4.0]), balance)
+    weight = RNG.uniform(0.0, 3.0, N) * (RNG.uniform(size=N) > 0.2)
+    problem = problem_of(Logistic(), sample_weight=weight, classes=classes, ridge_scaling=scaling)
+    check(problem, folds_of("k-fold"))
+
+
+def test_rows_that_are_drawn_several_times():
+    draws = [RNG.integers(0, N, N) for _ in range(3)]
+    outside = [np.setdiff1d(np.arange(N), drawn) for drawn in draws]
+    folds = Folds.from_splits(zip(draws, outside, strict=True), N)
+    check(problem_of(Logistic()), folds)
+    ours, once = (
+        list(AllFoldsPrimal().evaluate(problem_of(Logistic()), LowRank(V), RIDGES, own))
+        for own in (
+            folds,
+            Folds.from_splits(zip(map(np.unique, draws), outside, strict=True), N),
+        )
+    )
+    assert not np.allclose(ours[0].values, once[0].values, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.column_stack([V, np.full(N, 7.0), V[:, 0]]),
+        V * np.logspace(-5.0, 5.0, D),
+        V + 1e5,
+        np.column_stack([V, np.zeros(N)]),
+    ],
+    ids=["constant and equal columns", "scales", "offset", "zeros"],
+)
+@pytest.mark.parametrize("intercept", [True, False])
+def test_columns_of_any_kind(rows, intercept):
+    problem = problem_of(Logistic(), intercept=intercept)
+    # Columns that are all alike, and that no intercept centres, have too few digits for any method.
+    is_exact = intercept or abs(rows).min() < 1e4
+    check(problem, folds_of("k-fold"), rows, 1e-5, is_exact=is_exact)
+
+
+def test_several_targets():
+    y = np.column_stack([SIGNS, np.where(V[:, 2] > 0.3, 1.0, -1.0)])
+    check(Problem(y, np.ones(N), Logistic(), intercept=True), folds_of("k-fold"))
+
+
+def test_batches_of_folds_change_nothing(monkeypatch):
+    problem, folds = problem_of(Logistic()), folds_of("repeated")
+    whole = check(problem, folds)
+    monkeypatch.setattr(primal, "ENTRIES", 2 * N)
+    for found, known in zip(check(problem, folds), whole, strict=True):
+        assert_allclose(found.values, known.values, rtol=1e-6, atol=1e-6)
+
+
+def test_what_is_left_is_reported(monkeypatch):
+    monkeypatch.setattr(primal, "STATIONARY", 1e-4)
+    problem, folds = problem_of(Logistic()), folds_of("k-fold")
+    (rough,) = AllFoldsPrimal().evaluate(problem, LowRank(V), [0.005], folds)
+    assert not rough.is_exact.all()
+
+
+def test_folds_that_do_not_arrive_are_fitted_alone(monkeypatch):
+    monkeypatch.setattr(primal, "_STEPS", 1)
+    check(problem_of(Logistic()), folds_of("k-fold"))
+    search = FastGridSearchCV(_scaled(), {"logisticregression__C": CS}, fallback="refuse")
+    again = FastGridSearchCV(_scaled(), {"logisticregression__C": CS}, fallback="refuse")
+    search.fit(ROWS, LABELS)
+    monkeypatch.undo()
+    again.fit(ROWS, LABELS)
+    assert_allclose(
+        search.cv_results_["mean_test_score"], again.cv_results_["mean_test_score"], rtol=1e-6
+    )
+
+
+def _scaled():
+    return make_pipeline(StandardScaler(), LogisticRegression(**TIGHT))
+
+
+def test_a_gram_matrix_is_made_where_columns_are_alike(monkeypatch):
+    made = []
+    monkeypatch.setattr(primal, "_GRAM", 1.0)  # as of many columns
+    kind = primal.GramPreconditioner
+    monkeypatch.setattr(primal, "GramPreconditioner", lambda *a: made.append(1) or kind(*a))
+    alike = V + 30.0 * V[:, [0]]
+    list(
+        AllFoldsPrimal().evaluate(
+            problem_of(Logistic()), LowRank(alike), RIDGES, folds_of("k-fold")
+        )
+    )
+    assert made
+    made.clear()
+    unlike = np.linalg.qr(V)[0] * np.sqrt(N)
+    list(
+        AllFoldsPrimal().evaluate(
+            problem_of(Logistic()), LowRank(unlike), [5.0], folds_of("k-fold")
+        )
+    )
+    assert not made
+
+
+# -- by public calls --------------------------------------------------------------------------
+
+
+ROWS, LABELS = make_classification(260, 9, n_informative=4, flip_y=0.15, random_state=3)
+GROUPS = np.arange(260) % 7
+CS = [0.001, 0.1, 10.0, 1000.0]
+TIGHT = {"solver": "newton-cholesky", "tol": 1e-12, "max_iter": 1000}
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 1.0, 1: 5.0}])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("has_weights", [False, True])
+@pytest.mark.parametrize("cv", [KFold(4), LeaveOneGroupOut(), ShuffleSplit(3, random_state=0)])
+def test_logistic_regression_is_that_of_tight_refits(class_weight, fit_intercept, has_weights, cv):
+    model = LogisticRegression(class_weight=class_weight, fit_intercept=fit_intercept)
+    weight = np.linspace(0.2, 3.0, len(LABELS)) if has_weights else None
+    params = {} if weight is None else {"sample_weight": weight}
+    scoring = ["accuracy", "neg_log_loss", "roc_auc"]
+    search = FastGridSearchCV(model, {"C": CS}, cv=cv, scoring=scoring, refit="neg_log_loss")
+    grouped = {"groups": GROUPS} if isinstance(cv, LeaveOneGroupOut) else {}
+    search.fit(ROWS, LABELS, **grouped, **params)
+    assert "columns" in str(search.plan_)
+    asked = {"class_weight": class_weight, "fit_intercept": fit_intercept}
+    tight = GridSearchCV(
+        LogisticRegression(**TIGHT, **asked), {"C": CS}, cv=cv, scoring=scoring, refit=False
+    )
+    tight.fit(ROWS, LABELS, **grouped, **params)
+    for name in scoring:
+        key = f"mean_test_{name}"
+        assert_allclose(search.cv_results_[key], tight.cv_results_[key], rtol=1e-6)
+
+
+def test_the_winner_is_the_users_own_class():
+    search = FastGridSearchCV(LogisticRegression(max_iter=500), {"C": CS}, cv=4)
+    search.fit(ROWS, LABELS)
+    assert type(search.best_estimator_) is LogisticRegression
+    assert search.best_params_["C"] == search.best_estimator_.C
+    known = cross_val_predict(
+        LogisticRegression(C=search.best_params_["C"], **TIGHT),
+        ROWS,
+        LABELS,
+        cv=4,
+        method="decision_function",
+    )
+    assert_allclose(search.out_of_fold(method="decision_function").values, known, rtol=1e-5)
+
+
+def test_steps_are_fitted_in_every_fold():
+    model = _scaled()
+    grid = {"logisticregression__C": CS}
+    search = FastGridSearchCV(model, grid, cv=4, scoring="neg_log_loss", fallback="refuse")
+    search.fit(ROWS, LABELS)
+    assert "columns of every fold" in str(search.plan_)
+    for k, C in enumerate(CS):
+        model.set_params(logisticregression__C=C)
+        known = cross_validate(model, ROWS, LABELS, cv=4, scoring="neg_log_loss")["test_score"]
+        assert_allclose(search.cv_results_["mean_test_score"][k], known.mean(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [KernelLogisticClassifier, HuberSVC])
+def test_features_of_a_kernel_are_columns_too(kind):
+    model = kind(operator=Nystrom(30, random_state=0), gamma=0.2)
+    search = FastGridSearchCV(model, {"C": CS}, cv=4).fit(ROWS, LABELS)
+    assert "columns" in str(search.plan_)
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
