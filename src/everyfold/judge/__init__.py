@@ -5,6 +5,7 @@ from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
+from everyfold.judge.leaks import equal_rows
 from everyfold.judge.splitters import (
     BufferedLeaveOneOut,
     LeavePairOut,
@@ -12,6 +13,7 @@ from everyfold.judge.splitters import (
     RebalancedLeaveOneOut,
 )
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
+from everyfold.judge.verdicts import Verdict, VerdictLine, verdict
 
 __all__ = [
     "BufferedLeaveOneOut",
@@ -22,11 +24,15 @@ __all__ = [
     "RebalancedLeaveOneOut",
     "ScoreInterval",
     "TunedThreshold",
+    "Verdict",
+    "VerdictLine",
     "compare",
+    "equal_rows",
     "fold_scores",
     "honest_score",
     "report",
     "score_interval",
     "significantly_worse",
     "tune_threshold",
+    "verdict",
 ]

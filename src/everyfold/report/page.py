@@ -68,6 +68,8 @@ class Findings:
         The candidates that are significantly worse than the best; or why that is not known.
     remarks : sequence of str
         What else is to be said of the winner.
+    verdict : sequence of (str, str, str)
+        What can be trusted: topics, what was found, and what repairs it.
     plans : sequence of SearchPlan
     ids : array, optional
         The names of the rows.
@@ -82,6 +84,7 @@ class Findings:
     honest: Any
     is_worse: Mask | str
     remarks: Sequence[str]
+    verdict: Sequence[tuple[str, str, str]]
     plans: Sequence[SearchPlan]
     ids: AnyArray | None
     held: str
@@ -131,6 +134,7 @@ def page(search: Search, findings: Findings) -> str:
         scores=_pictures(_of_scores(search, found), "s"),
         held=_held_out(search, findings),
         candidates=_candidates(found, findings.is_worse),
+        trust=findings.verdict,
         plans=findings.plans,
         call=findings.call,
         versions=", ".join(f"{name} {version}" for name, version in findings.versions.items()),
