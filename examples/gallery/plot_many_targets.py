@@ -21,17 +21,17 @@ Y = X @ random.normal(size=(400, 1000)) + noise * random.normal(size=(150, 1000)
 alphas = np.logspace(-3.0, 3.0, 25)
 
 each = KernelRidgeCV(alphas, kernel="linear", cv=5, alpha_per_target=True).fit(X, Y)
-shared = KernelRidgeCV(alphas, kernel="linear", cv=5).fit(X, Y)
+common = KernelRidgeCV(alphas, kernel="linear", cv=5).fit(X, Y)
 
 # %%
-# Left: the chosen ridges, and the one that all targets would have to share. Right: what each target
-# gains by a ridge of its own, in R² of the held-out rows.
+# Left: the chosen ridges, and the one that all targets would have in common. Right: what each
+# target gains by a ridge of its own, in R² of the held-out rows.
 
-best = shared.scores_[0].mean(axis=1).argmax()
+best = common.scores_[0].mean(axis=1).argmax()
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.0, 3.2), layout="constrained")
 left.loglog(noise, each.alpha_, ".", markersize=3)
-left.axhline(shared.alpha_, color="black", linewidth=0.8)
+left.axhline(common.alpha_, color="black", linewidth=0.8)
 left.set(xlabel="noise of the target", ylabel="alpha")
-right.semilogx(noise, each.best_score_ - shared.scores_[0, best], ".", markersize=3)
+right.semilogx(noise, each.best_score_ - common.scores_[0, best], ".", markersize=3)
 right.set(xlabel="noise of the target", ylabel="gain in R²")
 plt.show()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from numbers import Real
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -122,9 +122,9 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
     def _keep(self, found: Chosen, y: Array, w: Array) -> None:
         """The attributes of what was chosen."""
         has_several = len(found.ridges) > 1
-        # Numbers or arrays, which only the parameters tell: no type that would help.
-        self.alpha_: Any = found.ridges if has_several else float(found.ridges[0])
-        self.best_score_: Any = found.scores if has_several else float(found.scores[0])
+        # Numbers or arrays, as y is: only the parameters tell which.
+        self.alpha_: Targets = found.ridges if has_several else float(found.ridges[0])
+        self.best_score_: Targets = found.scores if has_several else float(found.scores[0])
         self.gamma_, self.kernel_ = found.gamma, found.kernel
         self.dual_coef_, self.is_exact_ = self.expansion_.coef, found.is_exact
         self.gammas_ = list(found.tables)
