@@ -5,6 +5,7 @@ from everyfold.judge.findings import report
 from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
+from everyfold.judge.leaks import equal_rows
 from everyfold.judge.row_influence import Influence, influence
 from everyfold.judge.splitters import (
     BufferedLeaveOneOut,
@@ -13,6 +14,7 @@ from everyfold.judge.splitters import (
     RebalancedLeaveOneOut,
 )
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
+from everyfold.judge.verdicts import Verdict, VerdictLine, verdict
 
 __all__ = [
     "BufferedLeaveOneOut",
@@ -24,7 +26,10 @@ __all__ = [
     "RebalancedLeaveOneOut",
     "ScoreInterval",
     "TunedThreshold",
+    "Verdict",
+    "VerdictLine",
     "compare",
+    "equal_rows",
     "fold_scores",
     "honest_score",
     "influence",
@@ -32,4 +37,5 @@ __all__ = [
     "score_interval",
     "significantly_worse",
     "tune_threshold",
+    "verdict",
 ]

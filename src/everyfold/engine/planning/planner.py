@@ -172,7 +172,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
         sizes = data.n, data.n_folds, 0, 0
         return SearchPlan(*sizes, SingleRound(units), kind, seconds, 0, tuple(notes), plain=reasons)
     rest = replace(data, candidates=left)
-    kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
+    kernels = [own for own in (kernel.only(left) for kernel in kernels) if own.candidates]
     made = _sped_up(rest, kernels, request, kind, notes, pooled)
     return replace(
         made, rounds=WithRefits(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
@@ -340,16 +340,16 @@ def _rank_curve(
     is_one = metric is not None and options.closed is None and len(data.tasks) < 2
     if metric is None or not is_one or options.n_confirm not in ("auto", 0):
         raise ValueError(
-            "n_landmarks='auto' needs a single score of held-out rows to decide by: use one "
-            "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
-            "number of landmarks"
+            "n_landmarks='auto' needs one score of held-out rows to decide by: use a single "
+            "metric or name it (refit='<metric>'), and leave out n_confirm and criteria without "
+            "folds; or pass a number of landmarks"
         )
     return RankSearch.of(data, metric, cutter)
 
 
 def _deciding(names: tuple[str, ...], request: Request) -> str | None:
     """The one of several scores that decides between candidates; None if no single one does."""
-    # A single scorer decides by itself; of several, the one that refit names.
+    # A single scorer decides; of several scorers, the one that refit names.
     if names == ("score",):
         return "score"
     by = request.wants.selects_by
@@ -359,7 +359,7 @@ def _deciding(names: tuple[str, ...], request: Request) -> str | None:
 def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | None) -> Strategy:
     """The same rounds, and refits of the best where these may be asked for."""
     options, selects_by = request.options, request.wants.selects_by
-    # No estimator to refit, nothing that says which is the best, or no refit wanted.
+    # There is no estimator to refit, no score that decides, or no refit was asked for.
     if data.own is None or metric is None or options.n_confirm == 0:
         return rounds
     # A pooled score has no folds of its own, by which a refit could be compared with it.

@@ -188,7 +188,7 @@ def reasons_to_pool(
 
 
 def check_folds(scorers: Mapping[str, Scorer], side: ScoredRows, *, needs_all: bool) -> None:
-    """Refuse scorers if none of them can say anything of a model on these folds.
+    """Refuse scorers that are undefined on every fold.
 
     ``needs_all`` if one fold without a number leaves nothing, as in the mean of a search.
     """

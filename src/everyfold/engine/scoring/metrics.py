@@ -194,7 +194,7 @@ def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     hits = side.count(side.codes, guess == side.codes)
     recall = np.where(present, hits / np.maximum(side.class_counts, 1), 0.0)
     scores = recall.sum(axis=1) / present.sum(axis=1)
-    # scikit-learn has something to say where a class is only predicted, or is all there is.
+    # scikit-learn warns if a class occurs only in predictions, or if there is only one class.
     odd = ((side.count(guess) > 0) & ~present).any(axis=1) | (present.sum(axis=1) < 2)
     return Scored(scores, ~odd)
 
@@ -438,7 +438,7 @@ def check_own_score(scorer: Scorer) -> None:
 
 
 def unusual_score(estimator: Estimator) -> ValueError:
-    """What is said of an estimator whose ``score`` is its own."""
+    """The message about an estimator that overrides ``score``."""
     return ValueError(
         f"scoring=None means {type(final_step(estimator)).__name__}.score, which is not "
         "scikit-learn's usual score and may need a fitted model; pass scoring by name or as a "
