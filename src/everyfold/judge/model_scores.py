@@ -22,7 +22,7 @@ from everyfold._sklearn_private import num_samples
 from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Scorer, Splitter, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
-from everyfold.functions.cross_val import cross_val_score
+from everyfold.functions.cross_val import cross_val_score, takes_groups
 from everyfold.functions.nested import is_search
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
@@ -38,7 +38,7 @@ from everyfold.judge.interval_methods import (
     of_pairs,
     plain_normal,
 )
-from everyfold.judge.responses import FoldResponses, Split, fold_responses, takes_groups, truth_of
+from everyfold.judge.responses import FoldResponses, Split, fold_responses, truth_of
 from everyfold.judge.row_scores import RowMetric, read_metric
 
 RowMethod = Literal["corrected-t", "conservative-z", "nested", "normal", "delong", "pairs"]
