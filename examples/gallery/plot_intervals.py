@@ -25,8 +25,8 @@ for ax, method in zip(axes, ("normal", "nested"), strict=True):
     rng, hits = np.random.default_rng(0), 0
     for k in range(60):
         X, y = draw(rng, 50)
-        truth = -np.mean((y_new - Ridge().fit(X, y).predict(X_new)) ** 2)
-        asked = {"scoring": "neg_mean_squared_error", "method": method, "level": 0.9}
+        truth = -np.mean(np.abs(y_new - Ridge().fit(X, y).predict(X_new)))
+        asked = {"scoring": "neg_mean_absolute_error", "method": method, "level": 0.9}
         found = score_interval(Ridge(), X, y, **asked)
         is_hit = found.low <= truth <= found.high
         hits += is_hit

@@ -303,10 +303,11 @@ def _of_signs(
         return _by_loop(estimator, X, columns, scorer, given)
     options = {name: given[name] for name in ("n_jobs", "operator", "preprocessing")}
     try:
+        check_sped_up(Request(estimator, [{}], X, columns.T, splits))
         values = cross_val_predict(
             estimator, X, columns.T, cv=splits, cv_method=given["method"], **options
         )
-    except ValueError:  # a model of one target
+    except (NotSpedUp, ValueError):  # a model of one target, or one that fits all of them jointly
         return _by_loop(estimator, X, columns, scorer, given)
     sign = getattr(scorer, "_sign", 1.0)
     scores = [
