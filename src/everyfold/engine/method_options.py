@@ -65,7 +65,7 @@ HOW_TO_FILTER = (
 
 @dataclass(frozen=True, repr=False)
 class MethodOptions:
-    """Options of how out-of-fold values are computed, for which there is no name.
+    """How out-of-fold values are computed, where the names of ``method`` do not say it.
 
     The factories of :mod:`everyfold.papers` make these with the conventions of a publication.
 

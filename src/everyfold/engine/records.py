@@ -18,6 +18,7 @@ import numpy as np
 from everyfold._progress import ProgressListener
 from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 from everyfold.adapters.pipelines import Parts, freeze
+from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
@@ -368,6 +369,15 @@ class Data:
     def splits(self) -> list[tuple[Index, Index]]:
         """Those of all folds."""
         return [self.split(number) for number in range(self.n_folds)]
+
+    def has_stand_in(self, candidate: Candidate) -> bool:
+        """Whether the library's own estimator is fitted in the place of scikit-learn's.
+
+        That takes no source of rows, and always makes the full kernel matrix, which may not fit.
+        """
+        if is_ours(candidate.parts.final):
+            return False
+        return not self.in_memory or candidate.model.is_too_large(self.n)
 
     @property
     def n_weighted(self) -> int:

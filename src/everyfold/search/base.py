@@ -29,7 +29,6 @@ from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
 from everyfold.engine.method_options import MethodOptions, RenamedParameters
-from everyfold.engine.planning.pass_sizes import has_stand_in
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
@@ -440,7 +439,7 @@ class FastSearchCV(
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         candidate = state.data.candidates.get(state.finished[self.best_index_])
-        if candidate is not None and has_stand_in(state.data, candidate):
+        if candidate is not None and state.data.has_stand_in(candidate):
             best = with_final_step(best, fast_version_of(candidate.model))
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
