@@ -177,7 +177,7 @@ class Folds:
             {j: self.orders[i] for j, i in enumerate(own) if i in self.orders},
         )
 
-    def among(self, rows: Index) -> Folds:
+    def restrict(self, rows: Index) -> Folds:
         """The same folds of some of the rows (no row twice); without those that test none of them.
 
         All folds must be removals.

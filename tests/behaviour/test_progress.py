@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import ProgressListener, reporting_to, subtask, tell, tracked
+from everyfold._progress import ProgressListener, report_share, reporting_to, subtask, tracked
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 
@@ -147,12 +147,12 @@ def test_silence(monkeypatch, every_state):
 
 def test_shares_add_up_and_nobody_need_listen():
     heard = []
-    tell(0.5)
+    report_share(0.5)
     with reporting_to(heard.append):
         for k in range(2):
             with subtask(k, 2):
                 assert list(tracked("ab")) == ["a", "b"]
-    tell(0.5)
+    report_share(0.5)
     assert heard == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
 
 

@@ -35,7 +35,7 @@ USE = """
 import warnings
 import numpy as np
 from sklearn.datasets import load_diabetes
-from sklearn.gaussian_process import GaussianProcessRegressor, kernels
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import cross_val_predict as refits
 from everyfold import FastGridSearchCV, KernelRegressor, cross_val_predict
 from everyfold.papers import MethodOptions
@@ -46,7 +46,7 @@ X, y = X[:150], y[:150] - y[:150].mean()
 for model in (
     KernelRegressor(loss="expectile", gamma=2.0, alpha=0.5),
     KernelRegressor(kernel="rational_quadratic", gamma=2.0, alpha=0.5),
-    GaussianProcessRegressor(kernels.RBF(0.5), alpha=0.5, optimizer=None),
+    LinearRegression(),
 ):
     np.testing.assert_allclose(cross_val_predict(model, X, y), refits(model, X, y), rtol=1e-6)
 grid = {"alpha": [0.1, 1.0], "gamma": [1.0, 5.0]}
@@ -83,12 +83,12 @@ def test_the_steps_make_a_loss_a_kernel_a_method_and_an_adapter(tmp_path):
             f"{example('Add a method', 'AIC')}\n\nCRITERIA.update(\n    aic=AIC(),",
         ),
     )
-    reader = example("Add an adapter", "_gaussian_process")
-    names = "from sklearn.gaussian_process import GaussianProcessRegressor, kernels as gaussian\n"
+    reader = example("Add an adapter", "_linear_regression")
+    names = "from sklearn.linear_model import LinearRegression\n"
     table = "_READERS: dict[type, Callable[[Estimator], Model]] = {"
     edit(
         copy / "adapters" / "sklearn.py",
-        (table, f"{names}{reader}\n\n{table}\n    GaussianProcessRegressor: _gaussian_process,"),
+        (table, f"{names}{reader}\n\n{table}\n    LinearRegression: _linear_regression,"),
     )
     done = subprocess.run(
         [sys.executable, "-W", "ignore::DeprecationWarning", "-c", USE],

@@ -618,7 +618,7 @@ class ClassKernel:
     def of(cls, kernel: Kernel32, codes: Index) -> ClassKernel:
         """Sort the rows of a kernel by their classes."""
         order = np.argsort(codes, kind="stable")
-        return cls(kernel.among(order), np.argsort(order))
+        return cls(kernel.restrict(order), np.argsort(order))
 
 
 @dataclass(frozen=True)

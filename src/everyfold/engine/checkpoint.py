@@ -38,7 +38,7 @@ from everyfold.io.disk import lock, sync_folder
 Result = TypeVar("Result")
 
 _NAME = b"everyfold-journal-"
-_MAGIC = _NAME + b"2 "
+_MAGIC = _NAME + b"3 "
 
 
 class Checkpoint:
@@ -360,7 +360,7 @@ def unit_key(unit: Unit) -> str:
         for g in kernel
     ]
     shape = [len(kernel) for kernel in unit.groups]
-    how = unit.structure, unit.shared, unit.order, unit.look, unit.landmarks, unit.drawn
+    how = unit.structure, unit.shared, unit.order, unit.pilot, unit.landmarks, unit.drawn
     return Digests().of((groups, shape, unit.folds, *how))
 
 

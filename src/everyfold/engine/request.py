@@ -399,7 +399,8 @@ class Request:
         if isinstance(self.cv, Iterator):  # read more than once
             object.__setattr__(self, "cv", list(self.cv))
         object.__setattr__(self, "is_source", isinstance(self.X, RowSource))
-        if (given.fit or given.split or given.score) and not self.is_source:
+        values = (*given.fit.values(), *given.split.values(), *given.score.values())
+        if any(isinstance(value, Real) for value in values) and not self.is_source:
             object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
 
     def check_combinations(self) -> None:

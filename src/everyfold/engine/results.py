@@ -71,7 +71,7 @@ def tabulate(
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
     if fits:
-        tell_failures(fits, request.options.error_score)
+        warn_of_failures(fits, request.options.error_score)
     if callable(scoring):
         insert_error_scores(out, request.options.error_score)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
@@ -225,11 +225,10 @@ def condensed(
     request: Request, data: Data, outcome: Outcome | None, number: int, size: int
 ) -> Condensed:
     """All folds of a candidate, ``size`` of them, as one entry."""
-    failed = failed_score(request)
     sides = ("test", "train") if request.wants.train_scores else ("test",)
     if outcome is None:
-        lost = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
-        return Condensed(lost | {f"{side}_scores": failed for side in sides})
+        nothing = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
+        return Condensed(nothing | {f"{side}_scores": failed_score(request) for side in sides})
     columns: dict[str, Array] = {}
     entry: Params = {}
     for k, name in enumerate(("fit_time", "score_time")):
@@ -242,7 +241,7 @@ def condensed(
         scores = outcome.scores if side == "test" else outcome.train_scores or ()
         found = {} if all_failed else _columns(scores, outcome.failures, request)
         means: Score = {name: _mean(values) for name, values in found.items()}
-        entry[f"{side}_scores"] = failed if all_failed else means.get("score", means)
+        entry[f"{side}_scores"] = failed_score(request) if all_failed else means.get("score", means)
         columns |= {f"{side}_{name}": values for name, values in found.items()}
     return Condensed(entry, columns)
 
@@ -293,7 +292,7 @@ def fit_errors(
     return entries
 
 
-def tell_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
+def warn_of_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
     """Warn of failed folds, or raise if all fits have failed, as scikit-learn does.
 
     A fold whose fit succeeded, but whose held-out rows could not be transformed, has no score and

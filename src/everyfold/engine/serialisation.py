@@ -87,7 +87,7 @@ def check_outcomes(
             if not _is_of(getattr(outcome, name), hint):
                 raise ValueError(f"{name} is of another type")
         count = len(unit.folds) if unit.folds is not None else folds_of(outcome.number)
-        if unit.look or count is None:
+        if unit.pilot or count is None:
             count = len(outcome.folds)
         # There is one of everything for every fold.
         own = outcome.folds, outcome.scores, outcome.is_exact, outcome.condition, outcome.radius

@@ -24,7 +24,7 @@ from everyfold._typing import (
     Splitter,
     Targets,
 )
-from everyfold.adapters.pipelines import take_apart
+from everyfold.adapters.pipelines import split_steps
 from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.records import Outcome, Task
@@ -149,7 +149,7 @@ def _orders(
 def _outcomes(request: Request, orders: list[Index]) -> Iterator[tuple[Task, Outcome]]:
     """Those of all orders in turn: together, or one request each if a step may look at y."""
     requests: Iterator[Request] = iter([replace(request, orders=orders)])
-    if not take_apart(request.estimator, {}).ignores_y:
+    if not split_steps(request.estimator, {}).ignores_y:
         requests = (replace(request, y=safe_indexing(request.y, order)) for order in orders)
     for own in requests:
         data, made = planned(own)

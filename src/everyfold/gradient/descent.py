@@ -105,7 +105,7 @@ class Descent:
 
     def restrict(self, rows: Index) -> Descent:
         """The same on some of the rows, with the folds that are left."""
-        problem, folds = self.problem.restrict(rows), self.folds.among(rows)
+        problem, folds = self.problem.restrict(rows), self.folds.restrict(rows)
         return replace(self, problem=problem, X=self.X[rows], folds=folds)
 
     def kernel(self, gamma: Array) -> Kernel:

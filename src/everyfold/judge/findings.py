@@ -26,6 +26,7 @@ from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates
 from everyfold.judge.fitted import check_table, is_ours
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.verdicts import verdict
 
 if TYPE_CHECKING:
     from everyfold.report.page import Findings
@@ -111,6 +112,7 @@ def findings_of(
         is_worse=_or_words(partial(worse_candidates, search)),
         held=held,
         remarks=search._said if is_ours(search) else (),
+        verdict=[(line.topic, line.words, line.remedy) for line in verdict(search).lines],
         plans=(search.plan_,) if is_ours(search) else (),
         ids=_read_ids(ids, search),
         versions=versions(),

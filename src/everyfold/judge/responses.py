@@ -172,7 +172,7 @@ def _of_positive(shares: AnyArray) -> AnyArray:
 def truth_of(estimator: Estimator, y: Targets) -> AnyArray:
     """The targets as responses are compared with them."""
     found = np.asarray(y)
-    is_column = found.ndim == 2 and found.shape[1] == 1
-    if is_column and (is_classifier(estimator) or found.dtype.kind in "biuf"):
-        return found.ravel()
-    return found
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found.ravel()
+    is_number = not is_classifier(estimator) and found.dtype.kind in "biuf"
+    return found.astype(np.float64) if is_number else found

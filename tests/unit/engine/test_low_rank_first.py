@@ -664,12 +664,12 @@ class TestLooks:
             no = np.full(1, np.nan)
             exact = np.array([not is_look])
             found = Outcome(number, np.arange(1), [score], None, exact, no, no, {})
-            return replace(found, look=int(is_look))
+            return replace(found, pilot=int(is_look))
 
         history = [[known(0, 0.5, is_look=False)], [known(1, 0.9, is_look=True)]]
         confirm = ConfirmByRefit(SingleRound([]), None, "score")
         assert confirm.after(history, SimpleNamespace(n_folds=5)) == []
-        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], look=0)]]
+        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], pilot=0)]]
         assert len(confirm.after(inexact, SimpleNamespace(n_folds=5))) == 2
 
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):

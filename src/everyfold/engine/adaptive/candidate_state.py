@@ -227,9 +227,9 @@ class SearchState:
         """Read all outcomes so far; :meth:`predict` then says what they mean for final scores."""
         for outcomes in history:
             for outcome in outcomes:
-                if outcome.look:
+                if outcome.pilot:
                     pilot = PilotScore(mean_score(outcome, self._metric), outcome.errors)
-                    self.states[outcome.number].pilots[outcome.look] = pilot
+                    self.states[outcome.number].pilots[outcome.pilot] = pilot
                 else:
                     self._read(outcome)
         return self

@@ -186,7 +186,7 @@ class LowRankFirst(Strategy):
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         state = self._state(history).predict()
-        pilots = max((o.look for outcomes in history for o in outcomes), default=0)
+        pilots = max((o.pilot for outcomes in history for o in outcomes), default=0)
         if not (pilots or state.has_full):
             rank = FIRST_RANK * 2 ** len(history)
             # Where a pilot split has all rows, it says more than a higher rank, in less time.
@@ -242,7 +242,7 @@ class LowRankFirst(Strategy):
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class: scores follow pilot splits where ranks left much out; statuses all."""
-        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
+        latest = {o.number: o for outcomes in history for o in outcomes if not o.pilot}
         state, shifts = self._state(history), self._shifts(history, latest, data)
         found = []
         for number, outcome in latest.items():
@@ -285,7 +285,7 @@ class LowRankFirst(Strategy):
             for plan in self._plans(seen, numbers, lambda *_: Dense())
         ]
         units = cut(seen, plans, self.order)
-        return [self._quick(replace(unit, look=turn), seen) for unit in units]
+        return [self._quick(replace(unit, pilot=turn), seen) for unit in units]
 
     def _quick(self, unit: Unit, seen: Data) -> Unit:
         """The same pilot split by reductions that end as soon as scores are known well enough."""

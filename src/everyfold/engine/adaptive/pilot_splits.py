@@ -115,13 +115,13 @@ def on_pilot_split(data: Data, number: int = 1) -> Data:
         train, test = pilot_split(removals(data.tasks[0]), seed, number)
         rows = np.union1d(train, test)
         split = np.searchsorted(rows, train), np.searchsorted(rows, test)
-        kept = (_among(data, rows, Folds.from_splits([split], len(rows))),)
+        kept = (_restrict(data, rows, Folds.from_splits([split], len(rows))),)
         data.cache.put(("pilot split", number), *kept)
     found: Data = kept[0]
     return found
 
 
-def _among(data: Data, rows: Index, folds: Folds) -> Data:
+def _restrict(data: Data, rows: Index, folds: Folds) -> Data:
     X, y = data.X, data.y
     X = safe_indexing(X, rows) if data.is_raw else X[rows]
     y = None if y is None else safe_indexing(y, rows)
@@ -129,13 +129,13 @@ def _among(data: Data, rows: Index, folds: Folds) -> Data:
     if kept is None:
         kept = ({k: _in_sum(c, data.tasks[c.task]) for k, c in data.candidates.items()},)
         data.cache.put("candidates of pilots", *kept)
-    tasks = tuple(_task_among(task, rows, folds) for task in data.tasks)
+    tasks = tuple(_restrict_task(task, rows, folds) for task in data.tasks)
     return Data(X, y, len(rows), tasks, kept[0], is_raw=data.is_raw, cache=Cache())
 
 
-def _task_among(task: Task, rows: Index, folds: Folds) -> Task:
-    target = task.target.among(rows)
-    judge = None if task.judge is None else task.judge.among(rows, target)
+def _restrict_task(task: Task, rows: Index, folds: Folds) -> Task:
+    target = task.target.restrict(rows)
+    judge = None if task.judge is None else task.judge.restrict(rows, target)
     return Task(target, task.weights[rows], folds, judge, keeps_values=True)
 
 

@@ -404,7 +404,7 @@ def _support_vectors(
         criterion = SVMLooByRefit(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         pilot = Pilot(models, model.problems(task.target, task.weights), rows)
-        cost = costs.refitted_rows(pilot.tells(work))
+        cost = costs.refitted_rows(pilot.refine(work))
         method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
     elif resolved == "exact":
         method = _paths(models, task, work, is_staged=is_staged)

@@ -172,7 +172,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
         sizes = data.n, data.n_folds, 0, 0
         return SearchPlan(*sizes, SingleRound(units), kind, seconds, 0, tuple(notes), plain=reasons)
     rest = replace(data, candidates=left)
-    kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
+    kernels = [own for own in (kernel.only(left) for kernel in kernels) if own.candidates]
     made = _sped_up(rest, kernels, request, kind, notes, pooled)
     return replace(
         made, rounds=WithRefits(made.rounds, units), estimate=made.estimate + seconds, plain=reasons

@@ -172,40 +172,19 @@ METHODS: dict[str, tuple[str, CrossValMethod, Estimate]] = {
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What will be done, what it should cost, and what the alternatives would have cost."""
+class ExactPlan:
+    """The method for squared loss that was chosen, by its name, and what it should cost."""
 
     method: str
     words: str
     criterion: CrossValMethod
-    workload: Workload
     seconds: float
     memory: int
-    alternatives: tuple[tuple[str, float], ...]
-    reason: str
-
-    def __str__(self) -> str:
-        work = self.workload
-        shape = f"{work.n} rows"
-        if work.is_low_rank:
-            shape += f", rank {work.rank}"
-        others = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.alternatives)
-        lines = [
-            f"problem    {shape}, {work.n_folds} folds, {work.ridges} ridges, "
-            f"{work.targets} targets",
-            f"method     {self.method}: {self.words}",
-            f"why        {self.reason}",
-            f"estimate   {self.seconds:.3g} s, {self.memory / 1e6:.0f} MB",
-            "exact      yes: every fold equals a refit up to rounding",
-        ]
-        if others:
-            lines.insert(3, f"instead    {others}")
-        return "\n".join(lines)
 
 
 def plan_exact(
     problem: Problem, operator: SupportsResponse | OperatorSpec, n_ridges: int, folds: Folds
-) -> Plan:
+) -> ExactPlan:
     """Choose the cheapest exact method for squared loss, given an operator or its outline.
 
     Examples
@@ -227,15 +206,10 @@ def plan_exact(
     apart = folds if folds.merged is None else folds.merged.folds
     work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_in_memory)
     work = replace(work, is_per_fold=operator.is_per_fold)
-    allowed, reason = _allowed(problem, operator, folds, work)
-    estimates = sorted((squared(work, name).seconds, name) for name in allowed)
-    seconds, method = estimates[0]
+    allowed = _allowed(problem, operator, folds, work)
+    seconds, method = min((METHODS[name][2](work, COSTS), name) for name in allowed)
     words, criterion, _ = METHODS[method]
-    others = tuple((name, cost) for cost, name in estimates[1:])
-    if others:
-        reason = reason or "the cheapest by the cost model"
-    memory = squared(work, method).memory
-    return Plan(method, words, criterion, work, seconds, memory, others, reason)
+    return ExactPlan(method, words, criterion, seconds, _memory(work, method))
 
 
 def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
@@ -245,27 +219,23 @@ def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
 
 def _allowed(
     problem: Problem, outline: OperatorSpec, folds: Folds, work: Workload
-) -> tuple[tuple[str, ...], str]:
-    """The methods that give the exact answer here, and the reason if some do not."""
+) -> tuple[str, ...]:
+    """The methods that give the exact answer here."""
     if outline.methods is not None:
         return _structured(problem, outline, folds)
-    refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
-    if outline.is_per_fold or outline.predicts_by_split:
-        return refits, "every fold has a kernel of its own, or predicts with one"
-    if problem.is_balanced:
-        return refits, "balanced class weights depend on the training rows of each fold"
-    if not folds.are_removable:
-        return refits, "some folds do not just remove rows (training and test rows overlap)"
-    if outline.needs_blocks:
-        return ("moments",), "the features of all rows are too many to be held"
+    # One response of all rows says nothing of a fold with a kernel or weights of its own, or whose
+    # training and test rows overlap.
+    has_own = outline.is_per_fold or outline.predicts_by_split or problem.is_balanced
+    if has_own or not folds.are_removable:
+        return ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
+    if outline.needs_blocks:  # the features of all rows are too many to be held
+        return ("moments",)
     if work.is_low_rank:
-        return ("eigen", "moments"), ""
-    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
+        return ("eigen", "moments")
+    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit")
 
 
-def _structured(
-    problem: Problem, outline: OperatorSpec, folds: Folds
-) -> tuple[tuple[str, ...], str]:
+def _structured(problem: Problem, outline: OperatorSpec, folds: Folds) -> tuple[str, ...]:
     """The methods of a structure that does not take any; refuses what it cannot hold out."""
     assert outline.methods is not None
     if problem.is_balanced:
@@ -278,7 +248,7 @@ def _structured(
             f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
             "set, or a training row repeats), which this operator needs; use operator='auto'"
         )
-    return outline.methods, "the only method for this structure"
+    return outline.methods
 
 
 def _memory(work: Workload, method: str) -> int:
