@@ -13,12 +13,14 @@ from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
 from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold._typing import Estimator, Params
+from everyfold.adapters.process_kernels import process_model
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
 from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
@@ -294,6 +296,7 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     SVC: _svc,
     SVR: _svr,
+    GaussianProcessRegressor: process_model,
 }
 
 _ADVICE = {
@@ -304,7 +307,6 @@ _ADVICE = {
     "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
-    "GaussianProcessRegressor": "KernelRidge with the same kernel",
 }
 
 

@@ -214,7 +214,12 @@ def show_json(job: Job, record: Params) -> None:
         "target": job.data.layout.target,
         "scoring": job.judged_by,
     }
-    text = json.dumps(_plain({**known, **record}), allow_nan=False, indent=2)
+    show_record({**known, **record})
+
+
+def show_record(record: Params) -> None:
+    """Print a record as JSON."""
+    text = json.dumps(_plain(record), allow_nan=False, indent=2)
     sys.stdout.write(f"{text}\n")
 
 

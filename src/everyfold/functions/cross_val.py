@@ -83,6 +83,7 @@ def cross_val_predict(
     operator: OperatorChoice = "auto",
     preprocessing: Preprocessing = "per_fold",
     random_state: RandomState = None,
+    return_std: bool = False,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
@@ -115,10 +116,16 @@ def cross_val_predict(
         The ``method`` of :class:`FastGridSearchCV`, as the name is scikit-learn's own here.
     operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
+    return_std : bool, default=False
+        Whether to return standard deviations as well, for estimators whose ``predict`` has
+        ``return_std``. Those of a ``GaussianProcessRegressor(optimizer=None)`` come from one
+        factorisation; its ``alpha`` may have a number for each row.
 
     Returns
     -------
     predictions : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
+    std : array of the same shape
+        With ``return_std=True``.
 
     Warns
     -----
@@ -142,6 +149,14 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
+    if return_std:
+        from everyfold.gaussian_process.held_out_gaussians import (
+            DistributionFolds,
+            predict_with_std,
+        )
+
+        folds = DistributionFolds(estimator, X, y, groups, cv, params)
+        return predict_with_std(folds)  # type: ignore[return-value]  # a pair, if asked for one
     options = Options.of_method(
         cv_method,
         operator,
@@ -230,6 +245,8 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.46, 0.5 , 0.51])
     """
+    if hasattr(scoring, "of_folds"):  # a score of distributions, which values alone do not have
+        return scores_of_distributions(scoring, estimator, X, y, groups, cv, params)
     scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
     options = Options.of_method(
@@ -515,3 +532,19 @@ def _fit(request: Request, train: Index) -> Estimator:
         if request.options.error_score == "raise":
             raise
         return estimator
+
+
+def scores_of_distributions(
+    scoring: Scorer,
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets,
+    groups: ArrayLike | None,
+    cv: Splitter,
+    params: Params | None,
+) -> Array:
+    """The scores of all folds by a scorer of :mod:`everyfold.gaussian_process`."""
+    from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+
+    found: Array = scoring.of_folds(DistributionFolds(estimator, X, y, groups, cv, params))
+    return found

@@ -148,7 +148,7 @@ def score_ridges(
     >>> problem = Problem(y, np.ones(3), Squared(), intercept=True)
     >>> found = score_ridges(problem, Dense().bind(Linear(), X), [1e-3, 1.0], judge)
     >>> found.scores.round(3).ravel()
-    array([-0.   , -2.361])
+    array([-0.   , -2.667])
     """
     n, q = problem.y.shape
     is_wide = q > n and judge.splits_targets and not keeps_values

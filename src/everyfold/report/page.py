@@ -168,7 +168,9 @@ def _verdict(search: Search, findings: Findings, found: ScoreTable) -> str:
     if found.best is None:
         return f"There is no winner: {_NO_WINNER} (refit=False)."
     best, score, error = next(_score_cards(search, findings, found))
-    words = f"{params_words(search.best_params_)} won. {best}: {score} ({error})"
+    is_alone = len(found.mean) == 1
+    words = f"{params_words(search.best_params_)}{'' if is_alone else ' won'}. "
+    words += f"{best}: {score} ({error})"
     honest = findings.honest
     if isinstance(honest, str) or len(found.mean) == 1:
         return f"{words}."

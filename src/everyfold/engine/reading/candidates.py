@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
@@ -237,6 +238,8 @@ def _needs_no_fit(final: Estimator) -> bool:
         return True
     if getattr(final, "cv", None) == "prefit":
         return True
+    if isinstance(final, GaussianProcessRegressor):  # without a fit it predicts by its prior
+        return False
     return hasattr(final, "__sklearn_tags__") and not get_tags(final).requires_fit
 
 
