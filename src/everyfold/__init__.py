@@ -28,6 +28,7 @@ from everyfold.judge import (
     PurgedTimeSeriesSplit,
     RebalancedLeaveOneOut,
     compare,
+    influence,
     score_interval,
 )
 from everyfold.operators import Dense, Nystrom, RandomFourier
@@ -85,6 +86,7 @@ __all__ = [
     "cross_val_score",
     "cross_validate",
     "granularity_bound",
+    "influence",
     "learning_curve",
     "permutation_test_score",
     "score_interval",

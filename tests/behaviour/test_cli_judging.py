@@ -70,16 +70,30 @@ def test_a_judgement_is_that_of_score_interval(folder, how):
 def test_a_judgement_in_words_and_its_report(folder):
     done = run(folder, "judge", "svc.skops", "t.csv", "--report", "report.html")
     assert done.code == 0, done.err
-    score, method, as_saved = done.out.splitlines()
+    score, method, as_saved, exact, *rest = done.out.splitlines()
     assert score.startswith("score          accuracy 0.")
     assert "(95 %: " in score
-    assert score.endswith("fitted to 60 rows like these")
+    assert score.endswith("; fitted to 60 rows like these")
+    assert exact == "exact          all held-out values equal those of refits"
+    assert {line.split()[0] for line in rest} == {"rows", "leaks"}
     assert method.startswith("method         ")
     assert as_saved.startswith("as saved       ")
     page = (folder / "report.html").read_text()
     assert "<h1>Judgement of svc.skops</h1>" in page
     assert "C = 10, gamma = 0.1. Best mean accuracy: 0." in page
     assert "everyfold judge svc.skops t.csv --report report.html" in page
+
+
+def test_leaks_are_named_with_the_option_that_repairs_them(folder):
+    leaking = pd.concat([TABLE, TABLE.head(20)]).assign(code=lambda t: (t["ill"] == "yes") * 2.0)
+    leaking = leaking[[*leaking.columns.drop("ill"), "ill"]]
+    leaking.to_csv(folder / "leaks.csv", index=False)
+    fit = ("fit", "leaks.csv", "-m", "svc", "-p", "gamma=0.1", "--drop", "colour")
+    assert run(folder, *fit, "--save", "leaks.skops").code == 0
+    found = run(folder, "judge", "leaks.skops", "leaks.csv").out
+    assert "column 'code' alone tells the target; fit without it (--drop)" in found
+    assert "; name a column of what belongs together as --groups" in found
+    assert "cv=" not in found
 
 
 def test_models_of_other_columns_are_compared_on_the_same_folds(folder):

@@ -97,8 +97,9 @@ def test_the_example_of_the_readme_prints_what_is_shown(capsys, monkeypatch):
     """But for its times; the machine decides these."""
     monkeypatch.setenv("MPLBACKEND", "Agg")
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    _, source = next(blocks(text))
-    exec(source, {})
+    (_, source), (_, second), *_ = blocks(text)
+    names = {}
+    exec(source, names)
     shown = text.partition(source)[2].partition("```text\n")[2].partition("```")[0]
     printed = capsys.readouterr().out
     lines = shown.splitlines()
@@ -106,6 +107,11 @@ def test_the_example_of_the_readme_prints_what_is_shown(capsys, monkeypatch):
     cost = re.compile(r"cost +[\d.]+ s, estimated [\d.]+ s, about \d+ MB per worker")
     assert cost.fullmatch(printed.splitlines()[-1])
     assert cost.fullmatch(lines[-1])
+    exec(second, names)
+    lines = text.partition(second)[2].partition("```text\n")[2].partition("```")[0].splitlines()
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == [line.split()[0] for line in lines]
+    assert printed[1] == lines[1]
 
 
 def test_times_of_the_readme_are_in_the_results():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from everyfold.cli.table import Roles, TableData
 from everyfold.engine.method_options import MethodOptions
 from everyfold.judge.differences import compare
 from everyfold.judge.findings import findings_of, write_report
-from everyfold.judge.intervals import score_interval
+from everyfold.judge.verdicts import VerdictLine, verdict
 from everyfold.kernels.pairwise import is_sparse
 from everyfold.search import FastGridSearchCV
 
@@ -62,7 +63,6 @@ class Case:
 
 def read_case(paths: Sequence[Path], path: Path, options: Judging) -> Case:
     """The saved models and the rows of the file, checked against each other."""
-    check_seed(options.seed)
     if not 0.0 < options.level < 1.0:
         raise BadInput(f"--level {options.level:g} is not a share between 0 and 1, such as 0.95")
     if options.cv < 2:
@@ -100,37 +100,49 @@ def _side_by_side(
     return own, hstack(rows, "csr") if any(map(is_sparse, rows)) else np.hstack(rows)
 
 
-def _asked(case: Case, options: Judging) -> Params:
-    return {
-        **{"cv": options.cv, "groups": case.data.groups, "scoring": case.scoring},
-        **{"level": options.level, "random_state": options.seed},
-    }
-
-
 def show_score(case: Case, options: JudgeOptions) -> None:
-    """Print the score of the model, with its interval and how it was found."""
+    """Print what can be trusted about the score of the model."""
+    asked: Params = {"cv": options.cv, "groups": case.data.groups, "scoring": case.scoring}
     try:
-        found = score_interval(case.models[0], case.X, case.data.y, **_asked(case, options))
+        found = verdict(case.models[0], case.X, case.data.y, **asked, level=options.level)
     except ValueError as error:
         raise BadInput(in_options(str(error))) from error
     scorer = get_scorer(case.scoring)
     as_saved = float(scorer(case.saved[0].estimator, case.rows[0], case.data.y))
+    interval = found.interval
+    assert interval is not None  # models have one
+    rest = [(line.topic, f"{_named(line.words, case)}{_remedy(line)}") for line in found.lines[1:]]
     if options.json:
-        return show_record({**asdict(found), "scoring": case.scoring, "as_saved": as_saved})
-    share = f"{100.0 * options.level:g} %"
-    lines = {
-        "score": f"{case.scoring} {found.estimate:.4g} ({share}: {found.low:.4g} to "
-        f"{found.high:.4g}), fitted to {case.n_rows} like these",
-        "method": f"{found.method}: {found.why}",
-        "as saved": f"{as_saved:.4g} on these rows, which means something if it was fitted to "
-        "others",
-    }
-    return _show(lines)
+        record = {**asdict(interval), "scoring": case.scoring, "as_saved": as_saved}
+        return show_record({**record, "findings": dict(rest)})
+    score = f"{case.scoring} {interval}; fitted to {case.n_rows} like these"
+    saved = f"{as_saved:.4g} on these rows, which means something if it was fitted to others"
+    method = ("method", f"{interval.method}: {interval.why}")
+    return _show([("score", score), method, ("as saved", saved), *rest])
+
+
+def _named(words: str, case: Case) -> str:
+    """Columns by their names, where the rows have some."""
+    names = case.saved[0].layout.names
+    if names is None:
+        return words
+    return re.sub(r"\bcolumn (\d+)", lambda found: f"column {names[int(found[1])]!r}", words)
+
+
+def _remedy(line: VerdictLine) -> str:
+    """What repairs a leak, as an option."""
+    if line.topic != "leaks" or not line.is_problem:
+        return ""
+    if "alone tells" in line.words:
+        return "; fit without it (--drop), if it is not known before the target is"
+    return "; name a column of what belongs together as --groups"
 
 
 def show_difference(case: Case, options: CompareOptions) -> None:
     """Print which of two models is better, if that is certain, and by how much."""
-    asked = {**_asked(case, options), "margin": options.margin}
+    check_seed(options.seed)
+    asked: Params = {"cv": options.cv, "groups": case.data.groups, "scoring": case.scoring}
+    asked |= {"level": options.level, "margin": options.margin, "random_state": options.seed}
     try:
         a, b = case.models
         found = compare(a, b, case.X, case.data.y, **asked)
@@ -139,27 +151,28 @@ def show_difference(case: Case, options: CompareOptions) -> None:
     if options.json:
         return show_record({**asdict(found), "scoring": case.scoring})
     first, second = case.paths
-    verdict = f"it is not certain which is better at {options.level:g}"
+    decision = f"it is not certain which is better at {options.level:g}"
     for one, two, chance in ((first, second, found.p_better), (second, first, found.p_worse)):
         if chance >= options.level:
-            verdict = f"{one} is better than {two}"
+            decision = f"{one} is better than {two}"
     if found.p_equal >= options.level:
-        verdict = f"the difference is within the margin of {options.margin:g}"
+        decision = f"the difference is within the margin of {options.margin:g}"
     low, high = found.interval
     share = f"{100.0 * options.level:g} %"
-    lines = {
-        "verdict": verdict,
-        "difference": f"{found.difference:.4g} ({share}: {low:.4g} to {high:.4g}) of "
-        f"{case.scoring} on {case.n_rows}, {first} minus {second}",
-        "probability": f"{found.p_better:.3g} that {first} is better, {found.p_worse:.3g} that "
-        f"{second} is" + (f", {found.p_equal:.3g} within the margin" if options.margin else ""),
-        "method": f"{found.method}: {found.why}",
-    }
+    chances = f"{found.p_better:.3g} that {first} is better, {found.p_worse:.3g} that {second} is"
+    chances += f", {found.p_equal:.3g} within the margin" if options.margin else ""
+    difference = f"{found.difference:.4g} ({share}: {low:.4g} to {high:.4g}) of {case.scoring}"
+    lines = [
+        ("verdict", decision),
+        ("difference", f"{difference} on {case.n_rows}, {first} minus {second}"),
+        ("probability", chances),
+        ("method", f"{found.method}: {found.why}"),
+    ]
     return _show(lines)
 
 
-def _show(lines: Params) -> None:
-    show(in_options("\n".join(f"{name:<14} {words}" for name, words in lines.items())))
+def _show(lines: Sequence[tuple[str, str]]) -> None:
+    show(in_options("\n".join(f"{name:<14} {words}" for name, words in lines)))
 
 
 def write_case(case: Case, options: JudgeOptions) -> None:
@@ -171,7 +184,7 @@ def write_case(case: Case, options: JudgeOptions) -> None:
     kind = StratifiedKFold if has_labels else KFold
     if data.groups is not None:
         kind = StratifiedGroupKFold if has_labels else GroupKFold
-    folds = kind(options.cv, shuffle=True, random_state=options.seed)
+    folds = kind(options.cv, shuffle=True, random_state=0)
     search = FastGridSearchCV(
         model, grid, scoring=case.scoring, cv=folds, method=MethodOptions(keeps="all")
     )

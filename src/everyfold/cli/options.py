@@ -155,7 +155,6 @@ class Judging(Common):
     scoring: str | None = _option(None, "--scoring", _SCORING, "NAME")
     cv: int = _option(5, "--cv", "Number of folds, repeated where that helps.", "K")
     level: float = _option(0.95, "--level", "Of the intervals.", "SHARE")
-    seed: int = _option(0, "--seed", "Seed of the shuffled folds.", "N")
     json: bool = _option(False, "--json", "Print JSON instead of words.")
 
 
@@ -175,6 +174,7 @@ class CompareOptions(Judging):
     first: Path = typer.Argument(..., metavar="MODEL", help="A file written by --save.")
     second: Path = typer.Argument(..., metavar="OTHER", help="Another one.")
     data: Path = _DATA
+    seed: int = _option(0, "--seed", "Seed of the shuffled folds.", "N")
     margin: float = _option(0.0, "--margin", "Differences up to this count as none.", "DIFFERENCE")
 
 

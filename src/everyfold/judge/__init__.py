@@ -6,6 +6,7 @@ from everyfold.judge.fitted import fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import equal_rows
+from everyfold.judge.row_influence import Influence, influence
 from everyfold.judge.splitters import (
     BufferedLeaveOneOut,
     LeavePairOut,
@@ -19,6 +20,7 @@ __all__ = [
     "BufferedLeaveOneOut",
     "Comparison",
     "HonestScore",
+    "Influence",
     "LeavePairOut",
     "PurgedTimeSeriesSplit",
     "RebalancedLeaveOneOut",
@@ -30,6 +32,7 @@ __all__ = [
     "equal_rows",
     "fold_scores",
     "honest_score",
+    "influence",
     "report",
     "score_interval",
     "significantly_worse",
