@@ -153,7 +153,12 @@ def compare_on_targets(rows: int = 1000, targets: int = 20_000, columns: int = 2
 
     def ours() -> np.ndarray:
         model = KernelRidgeCV(
-            alphas, kernel="linear", cv=cv, fit_intercept=False, alpha_per_target=True
+            alphas,
+            kernel="linear",
+            cv=cv,
+            scoring="neg_mean_squared_error",  # as himalaya
+            fit_intercept=False,
+            alpha_per_target=True,
         )
         return model.fit(X, Y).alpha_
 

@@ -366,6 +366,20 @@ def _takes_groups(estimator: Estimator) -> bool:
     return is_named or isinstance(estimator, BaseSearchCV)
 
 
+def takes_groups(splitter: Splitter) -> bool:
+    """Whether a splitter needs groups: others ignore them with a warning.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GroupKFold
+    >>> takes_groups(GroupKFold(3)), takes_groups(3)
+    (True, False)
+    """
+    if not hasattr(splitter, "get_metadata_routing"):
+        return False
+    return splitter.get_metadata_routing().split.requests.get("groups") is True
+
+
 def route(
     caller: str,
     estimator: Estimator,

@@ -13,13 +13,13 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from everyfold._sklearn_private import safe_split
-from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Splitter, Targets
+from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.kept_models import fit_to
 from everyfold.engine.reading.reader import not_sped_up
 from everyfold.engine.request import Options, Request, RequestedOutputs
-from everyfold.functions.cross_val import evaluate, parted
+from everyfold.functions.cross_val import evaluate, parted, takes_groups
 from everyfold.functions.fallback import NotSpedUp
 from everyfold.functions.nested import is_search
 
@@ -104,20 +104,6 @@ def fold_responses(
         if is_first:
             values = 1.0 - values if method == "predict_proba" else -values
     return FoldResponses(rows, bounds, values, is_exact)
-
-
-def takes_groups(splitter: Splitter) -> bool:
-    """Whether a splitter needs groups: others ignore them with a warning.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GroupKFold
-    >>> takes_groups(GroupKFold(3)), takes_groups(3)
-    (True, False)
-    """
-    if not hasattr(splitter, "get_metadata_routing"):
-        return False
-    return splitter.get_metadata_routing().split.requests.get("groups") is True
 
 
 def _from_engine(request: Request, method: str) -> tuple[AnyArray, bool]:

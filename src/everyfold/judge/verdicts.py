@@ -25,6 +25,7 @@ from everyfold._typing import (
     Splitter,
     Targets,
 )
+from everyfold.functions.cross_val import takes_groups
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
 from everyfold.judge.differences import worse_candidates
@@ -33,7 +34,7 @@ from everyfold.judge.interval_methods import corrected_t
 from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import leaks_of
 from everyfold.judge.model_scores import ModelScores
-from everyfold.judge.responses import Split, fold_responses, takes_groups, truth_of
+from everyfold.judge.responses import Split, fold_responses, truth_of
 
 # The score of a search is its selection repeated on 15 training sets, if that should take no longer
 # than so many seconds.

@@ -469,10 +469,8 @@ def test_what_does_not_fit_is_neither_climbed_to_nor_refitted(monkeypatch, opera
 
 def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
     monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 300)
-    words, _, estimate = exact.METHODS["conjugate"]
-    monkeypatch.setitem(
-        exact.METHODS, "conjugate", (words, ConjugateGradient(max_iter=1), estimate)
-    )
+    short = replace(exact.METHODS["conjugate"], criterion=ConjugateGradient(max_iter=1))
+    monkeypatch.setitem(exact.METHODS, "conjugate", short)
     X, y = data()
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, n_confirm=0).fit(X, y)
     dense = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, operator="dense").fit(X, y)

@@ -96,9 +96,7 @@ def _without_models(data: SourceData, failures: Failures) -> Outcome:
     sizes = [found[fold] for fold in sorted(found) if fold >= 0]
     if not sizes:
         raise BadFoldsError(NO_FOLDS)
-    unknown, scores = np.full(len(sizes), np.nan), [None] * len(sizes)
-    is_exact, folds = np.zeros(len(sizes), dtype=bool), np.arange(len(sizes))
-    return Outcome(number, folds, scores, None, is_exact, unknown, unknown, {}, sizes=sizes)
+    return _blank(number, sizes)
 
 
 def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
@@ -111,25 +109,23 @@ def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
 
 def _outcome(kernel: BlockModels, words: str, seconds: float) -> Outcome:
     """That of the first candidate of a kernel, without its scores."""
-    t, first = len(kernel.models), kernel.members[0]
-    unknown = np.full(t, np.nan)
-    features, kind = kernel.features, structure_of(first.model).kind
-    return Outcome(
-        first.number,
-        np.arange(t),
-        [None] * t,
-        None,
-        np.zeros(t, dtype=bool),
-        unknown,
-        unknown,
-        {},
-        sizes=[kernel.rows[fold] for fold in sorted(kernel.models)],
+    first, features = kernel.members[0], kernel.features
+    return replace(
+        _blank(first.number, [kernel.rows[fold] for fold in sorted(kernel.models)]),
         n_weighted=kernel.count,
         seconds=(seconds, 0.0),
         method=words,
-        operator=f"{features.raw_width} {kind}, rank {features.width}",
+        operator=f"{features.raw_width} {structure_of(first.model).kind}, rank {features.width}",
         is_of_another_model=True,
     )
+
+
+def _blank(number: int, sizes: list[int]) -> Outcome:
+    """An outcome on folds of these sizes of which nothing else is known."""
+    t = len(sizes)
+    unknown, is_exact = np.full(t, np.nan), np.zeros(t, dtype=bool)
+    nothing: list[Score] = [None] * t
+    return Outcome(number, np.arange(t), nothing, None, is_exact, unknown, unknown, {}, sizes=sizes)
 
 
 def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod) -> Outcome:

@@ -32,7 +32,7 @@ from everyfold.crossval.svm import (
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.costs import Cost, Workload
 from everyfold.engine.planning.pilot_fits import Pilot
-from everyfold.engine.planning.squared_loss import own_ridge, plan_exact, squared
+from everyfold.engine.planning.squared_loss import METHODS, own_ridge, plan_exact
 from everyfold.engine.records import Task
 from everyfold.estimators.model import Model
 from everyfold.operators.base import OperatorSpec
@@ -218,7 +218,7 @@ def _by_criterion(
     if model.loss.has_constant_curvature:
         rows = replace(work, groups=((1, work.n),))
         routes: tuple[Route, ...] = ("eigen", "cholesky")
-        costed = [(squared(rows, route), route) for route in routes]
+        costed = [(METHODS[route].cost(rows), route) for route in routes]
         cost, route = min(costed, key=lambda pair: pair[0].seconds)
     elif model.loss.is_smooth:
         cost = costs.newton_fits(replace(work, groups=()))

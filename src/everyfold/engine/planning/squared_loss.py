@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from everyfold.crossval.base import CrossValMethod
 from everyfold.crossval.closed_form import ClosedFormCV
@@ -130,44 +131,94 @@ def _brute(work: Workload, cost: CostModel) -> float:
 # Bytes of a kernel that is computed in blocks for every product.
 _BLOCKS = 96_000_000
 
-METHODS: dict[str, tuple[str, CrossValMethod, Estimate]] = {
-    "eigen": (
+
+@dataclass(frozen=True)
+class ExactMethod:
+    """A way to the held-out values of squared loss: what it does, and what that takes."""
+
+    words: str
+    criterion: CrossValMethod
+    seconds: Estimate
+    memory: Callable[[Workload], int]
+
+    def cost(self, work: Workload, cost: CostModel = COSTS) -> Cost:
+        """What it takes for a workload."""
+        return Cost(self.seconds(work, cost), self.memory(work))
+
+
+def _matrices(work: Workload, copies: int) -> int:
+    """So many matrices of all rows, with those that a kernel of each fold does not need."""
+    held = sum(m * count for m, count in work.groups)
+    # Held-out values of repeated folds; those of one partition are few beside the matrix.
+    values = 100 * work.ridges * work.targets * max(0, held - work.n)
+    return 8 * work.n * work.rank * (copies - work.is_per_fold) + values
+
+
+def _eigen_memory(work: Workload) -> int:
+    # 5.3 and 8.7 were measured: at low rank every ridge makes factors of all rows.
+    of_low_rank = 6 if work.ridges == 1 else 9
+    return _matrices(work, of_low_rank if work.is_low_rank else 4)
+
+
+def _moments_memory(work: Workload) -> int:
+    return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))
+
+
+def _conjugate_memory(work: Workload) -> int:
+    matrix = 8 * work.n**2 if work.is_in_memory else _BLOCKS
+    return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
+
+
+METHODS = {
+    "eigen": ExactMethod(
         "one eigendecomposition, then the blocks of the folds",
         ClosedFormCV(route="eigen"),
         _eigen,
+        _eigen_memory,
     ),
-    "explicit": (
+    "explicit": ExactMethod(
         "one eigendecomposition, the inverse formed for each ridge, blocks gathered",
         ClosedFormCV(route="explicit"),
         _explicit,
+        partial(_matrices, copies=6),
     ),
-    "cholesky": (
+    "cholesky": ExactMethod(
         "one Cholesky factorisation per ridge, then the blocks of the folds",
         ClosedFormCV(route="cholesky"),
         _cholesky,
+        partial(_matrices, copies=3),
     ),
-    "tridiagonal": (
+    "tridiagonal": ExactMethod(
         "one tridiagonal reduction per fold for all ridges",
         Refit(route="tridiagonal"),
         _refit,
+        partial(_matrices, copies=3),
     ),
-    "moments": (
+    "moments": ExactMethod(
         "Gram matrices of the folds, added up, one tridiagonal reduction per fold",
         GramCV(),
         _moments,
+        _moments_memory,
     ),
-    "conjugate": (
+    "conjugate": ExactMethod(
         "conjugate gradients for all folds and ridges at once, preconditioned by a low-rank kernel",
         ConjugateGradient(),
         _conjugate,
+        _conjugate_memory,
     ),
-    "fourier": (
+    "fourier": ExactMethod(
         "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
         "kernel's",
         ClosedFormCV(),
         _fourier,
+        lambda work: 8 * work.n * (4 + 4 * work.targets),
     ),
-    "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
+    "refit": ExactMethod(
+        "one Cholesky factorisation for each fold and ridge",
+        Refit(),
+        _brute,
+        partial(_matrices, copies=3),
+    ),
 }
 
 
@@ -203,18 +254,13 @@ def plan_exact(
         operator.check(problem.w, folds.helds)
         operator = operator.outline
     q = problem.y.shape[1]
-    apart = folds if folds.merged is None else folds.merged.folds
-    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_in_memory)
+    merged = folds if folds.merged is None else folds.merged.folds
+    work = Workload(problem.n, operator.rank, n_ridges, q, merged.groups, operator.is_in_memory)
     work = replace(work, is_per_fold=operator.is_per_fold)
     allowed = _allowed(problem, operator, folds, work)
-    seconds, method = min((METHODS[name][2](work, COSTS), name) for name in allowed)
-    words, criterion, _ = METHODS[method]
-    return ExactPlan(method, words, criterion, seconds, _memory(work, method))
-
-
-def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
-    """One of the exact methods for squared loss."""
-    return Cost(METHODS[method][2](work, cost), _memory(work, method))
+    seconds, name = min((METHODS[name].seconds(work, COSTS), name) for name in allowed)
+    chosen = METHODS[name]
+    return ExactPlan(name, chosen.words, chosen.criterion, seconds, chosen.memory(work))
 
 
 def _allowed(
@@ -249,25 +295,6 @@ def _structured(problem: Problem, outline: OperatorSpec, folds: Folds) -> tuple[
             "set, or a training row repeats), which this operator needs; use operator='auto'"
         )
     return outline.methods
-
-
-def _memory(work: Workload, method: str) -> int:
-    if method == "fourier":
-        return 8 * work.n * (4 + 4 * work.targets)
-    if method == "conjugate":
-        matrix = 8 * work.n**2 if work.is_in_memory else _BLOCKS
-        return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
-    if method == "moments":
-        return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))
-    copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
-    if method == "eigen" and work.is_low_rank:
-        # 5.3 and 8.7 were measured: at low rank every ridge makes factors of all rows.
-        copies = 6 if work.ridges == 1 else 9
-    copies -= work.is_per_fold
-    held = sum(m * count for m, count in work.groups)
-    # Held-out values of repeated folds; those of one partition are few beside the matrix.
-    values = 100 * work.ridges * work.targets * max(0, held - work.n)
-    return 8 * work.n * work.rank * copies + values
 
 
 def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:
