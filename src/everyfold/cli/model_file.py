@@ -326,6 +326,10 @@ def _check_sizes(value: Any, layout: Layout) -> None:
             wanted[rows] = (len(own[coef]), width)
     if "_fold_of" in own:
         wanted["_fold_of"] = own["conformity_scores_"].shape
+    if isinstance(value, OneHotEncoder) and "categories_" in own:
+        counts = [len(words) for words in value.categories_]
+        if counts != value._n_features_outs:
+            raise ValueError("has categories without their columns")
     if isinstance(value, SVC | SVR) and "support_" in own:
         counts, n = value._n_support, len(value.support_)
         m = len(counts)

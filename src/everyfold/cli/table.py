@@ -368,6 +368,10 @@ def assign_columns(
     if not left:
         raise BadInput("no columns are left; give fewer --drop")
     goal = left[-1]
+    last = max(i for i in range(n) if i not in dropped)
+    for role in (role for role, i in beside.items() if i == last and roles.target is None):
+        words = "is the last column, which is the target unless --target names another"
+        raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
     if roles.target is not None:
         goal = find_column(names, n, "--target", roles.target)
     for role in (role for role, i in beside.items() if i == goal):

@@ -2,7 +2,7 @@
 
 from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
-from everyfold.judge.fitted import fold_scores
+from everyfold.judge.fitted import fold_results, fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
 from everyfold.judge.leaks import equal_rows
@@ -30,6 +30,7 @@ __all__ = [
     "VerdictLine",
     "compare",
     "equal_rows",
+    "fold_results",
     "fold_scores",
     "honest_score",
     "influence",
