@@ -69,6 +69,9 @@ _GRAM, _MORE = 0.04, 0.1
 # step to where rows have some is not endless then.
 _FLAT = 1e-2
 
+# Coefficients of several classes that are solved for together: more take long to factorise.
+MOST_COUPLED = 4000
+
 # A column whose spread is less than this share of its mean is constant.
 _CONSTANT = 1e-7
 
@@ -115,9 +118,11 @@ class AllFoldsPrimal(CrossValMethod):
                     errors[j, numbers] = np.maximum(errors[j, numbers], left)
         condition, is_exact = _precision(errors)
         for j, ridge in enumerate(ridges):
-            is_left = ~(errors[j] <= _ROUGH) & (curves[0].width == 1)
-            for i in np.flatnonzero(is_left).tolist():
+            for i in np.flatnonzero(~(errors[j] <= _ROUGH)).tolist():
                 slots, fold = slice(folds.bounds[i], folds.bounds[i + 1]), folds[i]
+                if isinstance(problem.loss, Multinomial):  # no other solver knows it
+                    values[j, slots] = np.nan
+                    continue
                 part = operator.split(fold.train, fold.test)
                 own = Refit().solve([problem], part, [ridge], None)
                 values[j, slots], condition[j, i] = own.values[0], own.condition[0]
@@ -267,6 +272,10 @@ class _Curve(ABC):
     def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
         """The second derivatives: their diagonal, and what multiplies by them."""
 
+    def coupling(self, F: Array) -> Array | None:
+        """Their mean over the folds, (n, width, width), if a model has more than one value."""
+        return None
+
     @property
     def factor(self) -> Array | float:
         """What multiplies the ridge of every fold."""
@@ -343,7 +352,7 @@ class _SeveralClasses(_Curve):
         share = self._shares(F)
         share[np.arange(len(F)), :, self.codes] -= 1.0
         share *= self.weights[:, :, None]
-        return share.reshape(F.shape)
+        return np.reshape(share, F.shape)
 
     def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
         share = self._shares(F)
@@ -356,6 +365,14 @@ class _SeveralClasses(_Curve):
             return np.reshape(held32 * (own - mean[:, :, None]), values.shape)
 
         return (held * (1.0 - share)).reshape(F.shape), times
+
+    def coupling(self, F: Array) -> Array:
+        share = self._shares(F)
+        held = share * self.weights[:, :, None]
+        mean = -np.einsum("njk,njl->nkl", held, share)
+        steps = np.arange(self.width)
+        mean[:, steps, steps] += held.sum(axis=1)
+        return np.asarray(mean / share.shape[1], dtype=np.float32)
 
     def centred(self, values: Array) -> Array:
         own = values.reshape(len(values), -1, self.width)
@@ -396,7 +413,7 @@ class _FoldModels:
             F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
             D, times = curve.bends(F, np.minimum(errors[live], _FLAT))
-            self.system.prepare(D)
+            self.system.prepare(D, partial(curve.coupling, F))
             Z = self.system.solve(G)
             decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
             errors[live] = _ratio(decrement, self._norm(D, F, coef, P))
@@ -504,36 +521,50 @@ class _System:
     def __init__(self, columns: _Columns, width: int, t: int) -> None:
         self.columns, self.width = columns, width
         c = columns.A.shape[1]
-        self.price = width * _GRAM * c / (1.0 + _MORE * width * t)
+        self.is_coupled = width > 1 and width * c <= MOST_COUPLED
+        grams = 0.25 * width**2 if self.is_coupled else float(width)
+        self.price = grams * _GRAM * c / (1.0 + _MORE * width * t)
         """Of a Gram matrix, in steps of conjugate gradients."""
         self.parts: list[TallPreconditioner] = []
         self.rate, self.spent, self.is_fresh = 1.0, 0.0, False
-        self.grams = 0
 
     def penalise(self, penalty: Array) -> None:
         """Take another ridge."""
         self.penalty = penalty
         for part in self.parts:
-            part.add(penalty)
+            part.add(np.tile(penalty, self.width) if self.holds_all else penalty)
 
-    def prepare(self, D: Array) -> None:
+    @property
+    def holds_all(self) -> bool:
+        """Whether one system is that of all values of a model together."""
+        return self.is_coupled and len(self.parts) == 1
+
+    def prepare(self, D: Array, coupling: Callable[[], Array | None]) -> None:
         """Be ready for models of these curvatures."""
         self.is_fresh = False
         if self.parts and self.spent < self.price:
             return
         means = [D[:, k :: self.width].mean(axis=1) for k in range(self.width)]
-        if not self.parts:
+        together = coupling() if self.is_coupled and self.parts else None
+        if together is not None:
+            self.parts = [GramPreconditioner.coupled(self.columns.A, together)]
+            self.spent, self.is_fresh = 0.0, True
+        elif not self.parts:
             self.parts = [DiagonalPreconditioner(self.columns.A, mean) for mean in means]
         else:
             self.parts = [GramPreconditioner(self.columns.A, mean) for mean in means]
             self.spent, self.is_fresh = 0.0, True
-            self.grams += 1
         self.penalise(self.penalty)
 
     def solve(self, B: Array) -> Array:
         """An approximate solution for the columns of all models."""
         if self.width == 1:
             return self.parts[0].solve(B)
+        if self.holds_all:
+            split = B.reshape(len(B), -1, self.width)
+            stacked = split.transpose(2, 0, 1).reshape(self.width * len(B), -1)
+            found = self.parts[0].solve(stacked).reshape(self.width, len(B), -1)
+            return found.transpose(1, 2, 0).reshape(B.shape)
         solved = np.empty_like(B)
         for k, part in enumerate(self.parts):
             solved[:, k :: self.width] = part.solve(B[:, k :: self.width])

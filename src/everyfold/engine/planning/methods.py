@@ -383,13 +383,19 @@ def _several_classes(
 def _primal(models: Sequence[Model], outline: OperatorSpec, work: Workload) -> Method:
     """Newton's method in the space of the columns."""
     steps = costs.newton_steps(work).seconds
+    is_joint = isinstance(models[0].loss, Multinomial)
     if outline.is_per_fold:
         words = "Newton's method on the columns of every fold, from ridge to ridge"
-        cost = costs.primal(replace(work, groups=((0, 1),)))
+        cost = costs.primal(replace(work, groups=((0, 1),)), is_joint=is_joint)
         cost = replace(cost, seconds=work.n_folds * cost.seconds)
         return _method(FoldPrimal(), words, cost)
     words = "Newton's method on the columns, all folds at once, from ridge to ridge"
-    return _method(AllFoldsPrimal(), words, costs.primal(work), by_steps=steps)
+    return _method(
+        AllFoldsPrimal(),
+        words,
+        costs.primal(work, is_joint=is_joint),
+        by_steps=None if is_joint else steps,
+    )
 
 
 def _shares_steps(model: Model, n_folds: int) -> bool:
