@@ -35,6 +35,7 @@ demo: $(VENV)/.installed  ## install, compare with scikit-learn on bundled data,
 
 quick: $(VENV)/.installed-dev  ## install and run the tests that matter most, in less than a minute
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) $(QUICK:%=tests/%.py)
+	@echo "Not run: the other files of tests/behaviour and tests/unit, the command line, rows in blocks, the pages and their examples, doctests, fuzz and conformance. 'make test' runs all of these."
 
 test: $(VENV)/.installed-dev  ## install and run the whole test suite
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup

@@ -4,6 +4,7 @@ The source folder is the repository itself, so that links between Markdown files
 and on a code host. Run it by ``make docs``.
 """
 
+import inspect
 import re
 import warnings
 from pathlib import Path
@@ -14,6 +15,11 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx_gallery.sorting import ExplicitOrder
 
 import everyfold
+import everyfold.papers
+import everyfold.streams
+from everyfold.crossval import Closed
+from everyfold.io import RowSource
+from everyfold.operators import Structure
 
 ROOT = Path(__file__).parent.parent
 warnings.filterwarnings("ignore", message=".*Agg.*", category=UserWarning)
@@ -54,7 +60,7 @@ NAVIGATION = {
         "docs/models",
         "docs/linear",
         "docs/gaussian-processes",
-        "docs/targets",
+        "docs/many-targets",
         "docs/lowrank",
         "docs/scaling",
         "docs/papers",
@@ -149,6 +155,8 @@ class _Scripts(SphinxPostTransform):
     default_priority = 400
 
     def run(self):
+        if self.env.doc2path(self.env.docname).suffix != ".md":
+            return
         for text in list(self.document.findall(nodes.Text)):
             if isinstance(text.parent, nodes.literal | nodes.FixedTextElement | nodes.math):
                 continue
@@ -180,7 +188,31 @@ myst_heading_anchors = 4  # the anchors of code hosts
 
 autosummary_generate = True
 autosummary_imported_members = False
+
+
+def _only():
+    """Of classes with methods that only the library calls: those that users call."""
+    shown = {"SearchPlan": ["as_dict"], "MethodOptions": [], "Granularity": []}
+    public = [vars(module) for module in (everyfold.papers, everyfold.streams)]
+    classes = [getattr(everyfold, name) for name in everyfold.__all__]
+    classes += [found for names in public for found in names.values()]
+    for kind in filter(inspect.isclass, classes):
+        if issubclass(kind, Structure):
+            shown[kind.__name__] = ["arrange", "candidates", "sample"]
+        elif kind.__name__.endswith("Display"):
+            shown[kind.__name__] = ["from_search", "from_estimator", "plot"]
+        elif issubclass(kind, Closed) or (issubclass(kind, RowSource) and kind is not RowSource):
+            shown[kind.__name__] = []
+        elif hasattr(kind, "held_out_sets"):
+            shown[kind.__name__] = ["split", "get_n_splits"]
+        if kind.__name__ in shown:
+            shown[kind.__name__] = [name for name in shown[kind.__name__] if hasattr(kind, name)]
+    return shown
+
+
+autosummary_context = {"only": _only()}
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 templates_path = [str(ROOT / "docs" / "_templates")]
@@ -192,10 +224,15 @@ GALLERY = [
     "plot_leave_one_out.py",
     "plot_calibration.py",
     "plot_nested.py",
+    "plot_intervals.py",
+    "plot_comparing.py",
     "plot_permutations.py",
+    "plot_time_resolved.py",
     "plot_jackknife.py",
     "plot_groups.py",
     "plot_length_scales.py",
+    "plot_gaussian_process.py",
+    "plot_many_targets.py",
     "plot_spectra.py",
     "plot_text.py",
     "plot_precomputed.py",

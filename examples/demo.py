@@ -156,13 +156,14 @@ def selection(X: np.ndarray, y: np.ndarray, gammas: Sequence[float]) -> Comparis
 
 
 def plan(X: np.ndarray, y: np.ndarray) -> None:
-    """Which method is chosen, the reason, and what the others would cost."""
-    print("3. The plan: how leave-one-out of the first model is computed, and why\n")
+    """Which method is chosen, and what it should cost."""
+    print("3. The plan: how leave-one-out of the first model is computed\n")
     problem = Problem(y[:, None], np.ones(len(y)), Squared(), intercept=False)
     operator = Dense().bind(RBF(MODEL.gamma), X)
     chosen = plan_exact(problem, operator, 1, Folds.leave_one_out(len(y)))
-    print(textwrap.indent(str(chosen), "   "))
-    print()
+    print(f"   problem    {len(y)} rows, {len(y)} folds")
+    print(f"   method     {chosen.method}: {chosen.words}")
+    print(f"   estimate   {chosen.seconds:.3g} s, {chosen.memory / 1e6:.0f} MB\n")
 
 
 def search(X: np.ndarray, y: np.ndarray, grid: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from everyfold.adapters.pipelines import take_apart
+from everyfold.adapters.pipelines import split_steps
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.crossval import Folds
 from everyfold.engine.execution.kernel_builder import FoldRows
@@ -149,7 +149,7 @@ def _per_fold(X):
 def _per_split(X):
     """A kernel on rows that are scaled by their training rows."""
     pipeline = make_pipeline(StandardScaler(with_std=False), LSSVR(gamma=0.3))
-    parts = take_apart(pipeline, {})
+    parts = split_steps(pipeline, {})
     candidate = Candidate(0, read_estimator(parts.final), parts)
     data = Data(X, np.zeros(len(X)), len(X), (), {0: candidate})
 

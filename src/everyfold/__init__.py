@@ -22,7 +22,15 @@ from everyfold.estimators import (
 from everyfold.functions.cross_val import cross_val_predict, cross_val_score, cross_validate
 from everyfold.functions.curves import learning_curve, validation_curve
 from everyfold.functions.permutation import permutation_test_score
-from everyfold.judge import compare, score_interval
+from everyfold.judge import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+    compare,
+    influence,
+    score_interval,
+)
 from everyfold.operators import Dense, Nystrom, RandomFourier
 from everyfold.search import FastGridSearchCV, FastRandomizedSearchCV, SearchPlan
 from everyfold.search.calibration import FastCalibratedClassifierCV
@@ -43,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LSSVC",
     "LSSVR",
+    "BufferedLeaveOneOut",
     "CVCurveDisplay",
     "CVSurfaceDisplay",
     "Circulant",
@@ -61,11 +70,14 @@ __all__ = [
     "KernelRegressor",
     "KernelRidgeCV",
     "KernelRidgeClassifierCV",
+    "LeavePairOut",
     "Nystrom",
     "OutOfFoldDisplay",
+    "PurgedTimeSeriesSplit",
     "QuadraticSVR",
     "RandomFourier",
     "RankCurveDisplay",
+    "RebalancedLeaveOneOut",
     "SearchPlan",
     "UnsupportedWarning",
     "choose_granularity",
@@ -74,6 +86,7 @@ __all__ = [
     "cross_val_score",
     "cross_validate",
     "granularity_bound",
+    "influence",
     "learning_curve",
     "permutation_test_score",
     "score_interval",

@@ -17,7 +17,7 @@ from everyfold._typing import Scorer
 # Criteria without folds, by the names that users pass as ``criterion=``.
 CRITERIA: dict[str, Any] = {}
 
-# Classes of operators that a structure makes for a special purpose, by their names.
+# Classes of operators for special purposes, by name.
 OPERATORS: dict[str, Any] = {}
 
 

@@ -1,8 +1,8 @@
 """What any module may report: how far a loop is, a warning, and words for counts and names.
 
-A loop calls ``tell`` or iterates over ``told(items)`` without knowing whether anything shows it;
-``reporting_to`` sets a listener for the loops inside, and a search has a ``ProgressListener`` that
-gets the shares of its units.
+A loop calls ``report_share`` or iterates over ``tracked(items)`` without knowing whether anything
+shows it; ``reporting_to`` sets a listener for the loops inside, and a search has a
+``ProgressListener`` that gets the shares of its units.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def subtask(k: int, count: int) -> Iterator[None]:
     outer((k + 1) / count)
 
 
-def tell(share: float) -> None:
+def report_share(share: float) -> None:
     """Say that this share is done."""
     listener = _LISTENER.get()
     if listener is not None:
@@ -64,7 +64,7 @@ def tracked(items: Sequence[Item]) -> Iterator[Item]:
     """
     for k, item in enumerate(items, start=1):
         yield item
-        tell(k / len(items))
+        report_share(k / len(items))
 
 
 class ProgressListener:
@@ -76,15 +76,15 @@ class ProgressListener:
     def begin_round(self, units: Sequence[Any]) -> None:
         """The next units are these."""
 
-    def tell(self, unit: Any, share: float) -> None:
+    def report_share(self, unit: Any, share: float) -> None:
         """A share of a unit is done."""
 
     def listener(self, unit: Any) -> Listener | None:
         """What loops inside a unit report to, if anything."""
-        return partial(self.tell, unit) if self.is_on else None
+        return partial(self.report_share, unit) if self.is_on else None
 
     def __reduce__(self) -> tuple[type[ProgressListener], tuple[()]]:
-        # A worker process has no screen.
+        # Worker processes show no progress.
         return ProgressListener, ()
 
 

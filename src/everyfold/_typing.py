@@ -59,7 +59,7 @@ Refit: TypeAlias = bool | str | Callable[[Params], int]
 # The seed of random choices.
 RandomState: TypeAlias = int | np.random.RandomState | None
 
-# The score of what cannot be fitted, or that it is an error.
+# The score of folds that cannot be fitted, or "raise".
 ErrorScore: TypeAlias = float | Literal["raise"]
 
 # A criterion without folds.
@@ -73,10 +73,10 @@ NumberLoss = Literal["squared", "quadratic_epsilon", "smooth_epsilon"]
 # A loss of labels.
 LabelLoss = Literal["squared", "huber_hinge", "squared_hinge", "logistic"]
 
-# What is asked of a model; the last by refits only.
+# The methods of a model that may be called; the last one by refits only.
 Method = Literal["predict", "decision_function", "predict_proba", "predict_log_proba"]
 
-# What becomes of candidates that nothing speeds up.
+# What is done with candidates that cannot be sped up.
 Fallback = Literal["warn", "refit", "refuse"]
 
 # How the steps of a Pipeline are fitted.
@@ -88,10 +88,10 @@ Route = Literal["eigen", "explicit", "cholesky", "tridiagonal"]
 # Whether a score is that of all held-out rows together; "auto" where single rows have none.
 Pooled: TypeAlias = bool | Literal["auto"]
 
-# Whether a ridge stays what it is when rows are left out, or grows with their number.
+# Whether a ridge stays the same when rows are left out, or is proportional to their number.
 RidgeScaling = Literal["sum", "mean"]
 
-# How far the influence series of a fold goes, or whether to refit.
+# The order of the influence series of a fold, or whether to refit.
 Order: TypeAlias = float | Literal["auto", "exact", "screen"]
 
 

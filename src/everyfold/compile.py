@@ -38,7 +38,7 @@ def compile_all() -> list[Path]:
 
     x, w, every = np.linspace(-1.0, 1.0, LANES), np.ones(LANES), np.arange(LANES)
     y, K = np.sign(x), np.outer(x, x)
-    kernel = Kernel32(K).among(every)
+    kernel = Kernel32(K).restrict(every)
     Kernel32(K.astype(np.float32))
     coef = svm_paths(kernel, y, [1.0], w[None], keep_coef=True).coef
     assert coef is not None

@@ -52,8 +52,15 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Singles(Sequence[Index]):
-    """Sets of one row each, held as one array: a million folds are not a million arrays."""
+class EqualSets(Sequence[Index]):
+    """Sets of equally many rows, held as one array (t, m): a million folds are not as many arrays.
+
+    Examples
+    --------
+    >>> pairs = EqualSets(np.array([[0, 1], [0, 2]]))
+    >>> pairs[1]
+    array([0, 2])
+    """
 
     rows: Index
 
@@ -61,27 +68,27 @@ class Singles(Sequence[Index]):
         return len(self.rows)
 
     def __getitem__(self, i: Any) -> Any:
-        return Singles(self.rows[i]) if isinstance(i, slice) else self.rows[:, None][i]
+        return EqualSets(self.rows[i]) if isinstance(i, slice) else self.rows[i]
 
 
 def joined(sets: Sequence[Index]) -> Index:
     """The rows of all sets, one set after the other."""
-    if isinstance(sets, Singles):
-        return sets.rows
+    if isinstance(sets, EqualSets):
+        return sets.rows.ravel()
     return np.concatenate([np.empty(0, dtype=np.intp), *sets])
 
 
 def lengths(sets: Sequence[Index]) -> Index:
     """The number of rows of every set."""
-    if isinstance(sets, Singles):
-        return np.ones(len(sets), dtype=np.intp)
+    if isinstance(sets, EqualSets):
+        return np.full(len(sets), sets.rows.shape[1], dtype=np.intp)
     return np.array([len(rows) for rows in sets], dtype=np.intp)
 
 
 def chosen(sets: Sequence[Index], numbers: Sequence[int]) -> Sequence[Index]:
     """Some of the sets."""
-    if isinstance(sets, Singles):
-        return Singles(sets.rows[np.asarray(numbers, dtype=np.intp)])
+    if isinstance(sets, EqualSets):
+        return EqualSets(sets.rows[np.asarray(numbers, dtype=np.intp)])
     return tuple(sets[i] for i in numbers)
 
 
@@ -114,7 +121,7 @@ class Folds:
         """The n folds of leave-one-out, as one array of n rows."""
         if n < 2:
             raise ValueError(f"leave-one-out needs at least 2 rows, got n_samples={n}")
-        singles = Singles(np.arange(n))
+        singles = EqualSets(np.arange(n)[:, None])
         return cls(n, singles, singles)
 
     @classmethod
@@ -170,7 +177,7 @@ class Folds:
             {j: self.orders[i] for j, i in enumerate(own) if i in self.orders},
         )
 
-    def among(self, rows: Index) -> Folds:
+    def restrict(self, rows: Index) -> Folds:
         """The same folds of some of the rows (no row twice); without those that test none of them.
 
         All folds must be removals.
@@ -243,6 +250,9 @@ class Folds:
         is_same = self.tests is self.helds
         if is_same or all(test is held for test, held in zip(self.tests, self.helds, strict=True)):
             return np.arange(int(self.sizes.sum()))
+        if isinstance(self.tests, EqualSets) and isinstance(self.helds, EqualSets):
+            places = self.tests.rows[:, :, None] == self.helds.rows[:, None, :]
+            return np.asarray((starts[:, None] + places.argmax(axis=2)).ravel())
         picked = []
         for start, test, held in zip(starts, self.tests, self.helds, strict=True):
             order = np.argsort(held)

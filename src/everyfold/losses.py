@@ -21,19 +21,15 @@ from scipy.special import expit, logsumexp
 from everyfold._typing import Array
 
 # -- Losses V(y, u): elementwise functions of a label and a fitted value --------------------------
-# A loss knows no kernel and no ridge. It gives its value and its first two derivatives in the
-# fitted
-# value u,
+# A loss does not depend on the kernel or the ridge. It gives its value and its first two
+# derivatives in the fitted value u,
 #
 # .. math:: V(y, u), \qquad g = V'(y, u), \qquad d = V''(y, u),
 #
-# which is all that fitting, the response operator and every criterion ask of it. Every loss here
-# is
-# convex and, but for libsvm's own two, continuously differentiable in u. All but the logistic one
-# are
-# piecewise quadratic: there :math:`g(u + \delta) = g(u) + d\,\delta` holds exactly as long as u +
-# δ
-# stays on the piece of u.
+# which is all that fitting, the response operator and every criterion need. Every loss here is
+# convex and, except for libsvm's own two, continuously differentiable in u. All except the logistic
+# one are piecewise quadratic: :math:`g(u + \delta) = g(u) + d\,\delta` holds exactly as long as
+# u + δ stays on the piece of u.
 #
 # To add a loss, derive from `Loss`, give the class-level facts and the three methods.
 

@@ -171,7 +171,7 @@ BAD = [
     (["--criterion", "gvc"], "--criterion 'gvc' is not known; did you mean 'gcv'?"),
     (["--criterion", "gcv", "--cv", "5"], "--criterion gcv has no folds; leave --cv out"),
     (["--criterion", "gcv", "--oof", "o.csv"], "leave --oof out"),
-    (["--criterion", "span"], "criterion='span' is not available"),
+    (["--criterion", "span"], "--criterion span is not available"),
     (["--impute", "zero"], "--impute 'zero' is not known"),
     (["--out", "study.csv"], "--out study.csv is the file that is read; give another name"),
     (["--out", "a.csv", "--oof", "./a.csv"], "is that of --out, too; give another name"),

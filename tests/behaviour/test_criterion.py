@@ -300,7 +300,7 @@ def test_steps_are_fitted_on_all_rows_as_those_of_the_winner_are():
         scores(LSSVC(), {key[7:]: values for key, values in grid.items()}, "gcv", LABELS, X=rows),
         rtol=1e-10,
     )
-    assert "steps fitted on all rows" in str(search.plan_)
+    assert "fitted on all rows, once" in str(search.plan_)
     assert search.plan_.operator == "dense"
 
 

@@ -187,5 +187,5 @@ def test_displays(monkeypatch):
 
 
 def test_sources_have_no_curves():
-    with pytest.raises(ValueError, match="source"):
+    with pytest.raises(ValueError, match="read in blocks"):
         learning_curve(Ridge(), streams.ArrayRows(X, y), None)

@@ -43,7 +43,7 @@ def line(record, prefix=b""):
     return prefix + b"%08x " % zlib.crc32(text) + text + b"\n"
 
 
-MAGIC = b"everyfold-journal-2 "
+MAGIC = b"everyfold-journal-3 "
 VALUES = [None, True, -1, 1e400, 10**30, "text", [], {}, {"list": [1]}, {"dict": [[1, 2]]}]
 VALUES += [{"array": ["<f8", [10**12], ""]}, {"array": ["|O", [1], "eJwDAAAAAAE="]}]
 VALUES += [{"array": ["<f8", [-1], "x"]}, {"Failure": []}, {"unknown": 1}, {"FoldScores": {}}]
@@ -110,7 +110,7 @@ def forged(whole, rng):
         texts = (b"NaN", b"-Infinity", b'"\xff"', b"{}" * 2, b'{"unit": NaN}', b"9" * 5000)
         lines.append(line(texts[int(rng.integers(len(texts)))]))
     elif kind == "version":
-        return whole.replace(b"journal-2", b"journal-%d" % rng.integers(3, 9), 1)
+        return whole.replace(b"journal-3", b"journal-%d" % rng.integers(4, 9), 1)
     return b"".join(lines)
 
 
@@ -149,9 +149,10 @@ def test_forged_journals_raise_the_error_of_journals(known, tmp_path, seed):
     ("content", "words"),
     [
         (b"a,b\n1,2\n", "is not a checkpoint; choose the name"),
-        ("everyfold-journal-2 ".encode("utf-16"), "is not a checkpoint; choose the name"),
+        ("everyfold-journal-3 ".encode("utf-16"), "is not a checkpoint; choose the name"),
         (b"\x00" * 100, "is not a checkpoint; choose the name"),
         (b"everyfold-journal-1 x\n", "another version of everyfold; choose another file"),
+        (b"everyfold-journal-2 00000000 {}\n", "another version of everyfold; choose another file"),
         (line({"fingerprint": 1}, MAGIC) + b"x\n", "damaged in its first line"),
         (line({"fingerprint": {"data": 1}}, MAGIC) * 2, "damaged in its first line"),
         (line({"fingerprint": {"data": {"X": 1}}}, MAGIC), "damaged in its first line"),

@@ -224,7 +224,7 @@ def test_a_length_scale_for_every_feature():
     model = KernelRidgeCV(length_scales="per_feature", random_state=0).fit(rows, y)
     assert model.score(new, truth) > shared.score(new, truth) + 0.02
     weights = model.scale_ / shared.scale_
-    assert weights[[0, 1, 3]].min() > weights[5:].max()
+    assert weights[[0, 1, 3]].mean() > 1.4 * weights[5:].mean()
     own = LSSVR(gamma=model.gamma_, alpha=model.alpha_)
     held = cross_val_predict(own, rows * model.scale_, y, cv=len(y))
     assert model.best_score_ == pytest.approx(-np.mean((held - y) ** 2), rel=1e-9)

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
 
 from everyfold import LSSVR, FastGridSearchCV
-from everyfold._progress import ProgressListener, reporting_to, subtask, tell, tracked
+from everyfold._progress import ProgressListener, report_share, reporting_to, subtask, tracked
 from everyfold.io.arrays import ArrayRows
 from everyfold.search import progress
 
@@ -147,12 +147,12 @@ def test_silence(monkeypatch, every_state):
 
 def test_shares_add_up_and_nobody_need_listen():
     heard = []
-    tell(0.5)
+    report_share(0.5)
     with reporting_to(heard.append):
         for k in range(2):
             with subtask(k, 2):
                 assert list(tracked("ab")) == ["a", "b"]
-    tell(0.5)
+    report_share(0.5)
     assert heard == [0.25, 0.5, 0.5, 0.75, 1.0, 1.0]
 
 
@@ -160,3 +160,22 @@ def test_a_pickled_listener_ignores_all():
     search = FastGridSearchCV(LSSVR(), GRID, verbose=1)
     listener = progress.Progress(search, (X, y, None), 7, 14)
     assert type(pickle.loads(pickle.dumps(listener))) is ProgressListener
+
+
+def watched_by(search):
+    return type(progress.find_progress(search, (X, y, None), 1, 1))
+
+
+def test_a_search_that_nobody_watches_tells_nothing():
+    assert watched_by(FastGridSearchCV(LSSVR(), GRID)) is progress.SearchProgress
+    assert watched_by(FastGridSearchCV(LSSVR(), GRID, verbose=1)) is progress.Progress
+
+
+@pytest.mark.parametrize("part", ["search", "estimator", "step"])
+def test_callbacks_of_any_part_are_called(part):
+    """scikit-learn keeps them under this name."""
+    steps = make_pipeline(StandardScaler(), LSSVR())
+    search = FastGridSearchCV(steps, {"lssvr__alpha": [0.1, 1.0]})
+    assert watched_by(search) is progress.SearchProgress
+    {"search": search, "estimator": steps, "step": steps[0]}[part]._skl_callbacks = []
+    assert watched_by(search) is progress.Progress

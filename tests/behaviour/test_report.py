@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import select
 import shutil
@@ -21,6 +22,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    KFold,
     ShuffleSplit,
     TimeSeriesSplit,
     cross_val_predict,
@@ -174,7 +176,7 @@ def test_a_page_for_labels_names_the_wrong_rows(report, n_classes):
         assert margins[0] == pytest.approx(abs(values[k]), rel=1e-4)
     assert page.tags.count("svg") == 4  # surface, curves, confusion, ROC
     assert "Not drawn, calibration" in page.words
-    assert "keeps='all'" in page.words  # how to get an honest score
+    assert "; without selection bias " in page.words
 
 
 def test_probabilities_have_a_calibration_curve(report):
@@ -214,6 +216,26 @@ def test_estimates_are_told(report):
     words = "The scores of 9 of 9 candidates are only estimated, and so is whether these are worse."
     assert words in page.words
     assert "only estimated" not in report(FastGridSearchCV(LSSVR(), GRID, cv=5).fit(X, y)).words
+
+
+def test_a_small_search_is_repeated_for_its_honest_score(report):
+    rows = X.copy()
+    search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(rows, y)
+    kept = FastGridSearchCV(LSSVR(), GRID, cv=3, keep_predictions="all").fit(rows, y)
+    before = search.cv_results_["mean_test_score"].copy()
+    honest = kept.honest_score()
+    verdict = f"; without selection bias {honest.estimate:.5g} ({honest.interval[0]:.5g} to"
+    assert verdict in report(search).words
+    np.testing.assert_array_equal(search.cv_results_["mean_test_score"], before)
+    # not where the rows are no longer those of fit, or the folds those of the search
+    for other in (pickle.loads(pickle.dumps(search)), search):
+        page = report(other)
+        assert (verdict in page.words) == (other is search)
+        assert ("keeps='all'" in page.words) == (other is not search)
+    rows[0] += 1.0
+    assert "A score without selection bias is not known" in report(search).words
+    drawn = FastGridSearchCV(LSSVR(), GRID, cv=KFold(3, shuffle=True)).fit(X, y)
+    assert "A score without selection bias is not known" in report(drawn).words
 
 
 def test_a_given_honest_score_is_shown(report):

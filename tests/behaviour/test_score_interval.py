@@ -265,7 +265,7 @@ class TestChoice:
         assert score_interval(LogisticRegression(), X, labels).method == "corrected-t"
 
     def test_many_rows(self):
-        many = np.random.default_rng(0).normal(size=(1200, 3))
+        many = np.random.default_rng(0).normal(size=(5000, 3))
         assert (
             score_interval(Ridge(), many, many[:, 0] + np.cos(50.0 * many[:, 1])).method == "normal"
         )

@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris, make_classification, make_regression
 from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, Ridge, RidgeClassifier, RidgeCV
 from sklearn.metrics import make_scorer, mean_squared_error
@@ -369,7 +370,7 @@ def test_a_scorer_that_wants_other_rows_is_told_so():
     [
         (Lasso(), "sklearn.model_selection"),
         (NuSVC(), "try SVC"),
-        (GaussianProcessRegressor(), "KernelRidge"),
+        (GaussianProcessRegressor(RBF()), "optimizer=None"),
         (Ridge(positive=True), "positive=False"),
         (KernelRidge(kernel="sigmoid"), "sigmoid"),
     ],

@@ -261,7 +261,7 @@ def journals(rng):
         b"\x00" * 50,
         rng.bytes(80),
     ]
-    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-2 00000000 {}\n{}\n"]
+    contents += [b"everyfold-journal-1 00000000 x\n{}\n", b"everyfold-journal-3 00000000 {}\n{}\n"]
     raw = contents[int(rng.integers(len(contents)))]
     return Case(
         "journals", ("search", "good.csv", *NUMBERS, "--journal", "j", "--resume"), {"j": raw}
@@ -328,6 +328,11 @@ def usage(rng):
         ("predict", "m.skops", "good.csv", "--proba"), (nasty(rng), "good.csv"),
         ("predict", "m.skops", "good.csv", "--interval", "0.9"),
         ("predict", "m.skops", "good.csv", "--id", "z"), ("predict", "good.csv", "m.skops"),
+        ("judge", "m.skops"), ("judge", "good.csv", "good.csv"), ("compare", "m.skops", "good.csv"),
+        ("judge", "m.skops", "good.csv", "-t", "a"), ("compare", "m.skops", "r.skops", "good.csv"),
+        ("judge", "r.skops", "good.csv", "-t", "label"),
+        *(("judge", "m.skops", "good.csv", *wrong) for wrong in
+          (("--level", "nan"), ("--cv", "0"), ("--cv", "99"), ("--report", "good.csv"))),
         ("fit", "good.csv", "-m", "ridge", "--drop", "label", "-p", "alpha=1,2", "--save", "x"),
         ("fit", "good.csv", "-m", "ridge", "--drop", "label", "-p", "alpha=-1", "--save", "x"),
     ]  # fmt: skip

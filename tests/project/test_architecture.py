@@ -29,6 +29,7 @@ LAYERS = [
     {"papers"},
     {"plotting"},
     {"report"},
+    {"gaussian_process"},
     {"functions"},
     {"judge"},
     {"search"},
@@ -237,7 +238,15 @@ def test_what_is_slow_to_import_is_imported_where_it_is_used(code):
 
 FEATURES = tuple(
     f"everyfold.{name}"
-    for name in ("papers", "gradient", "kernel_ridge", "plotting", "report", "cli")
+    for name in (
+        "papers",
+        "gradient",
+        "gaussian_process",
+        "kernel_ridge",
+        "plotting",
+        "report",
+        "cli",
+    )
 )
 """Packages above the search that register what they add; a plain search is to load none of them."""
 

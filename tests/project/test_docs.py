@@ -93,6 +93,40 @@ def test_what_one_search_gives_by_one_line_each(tmp_path, monkeypatch):
     assert (tmp_path / "report.html").exists()
 
 
+def test_the_example_of_the_readme_prints_what_is_shown(capsys, monkeypatch):
+    """But for its times; the machine decides these."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (_, source), (_, second), *_ = blocks(text)
+    names = {}
+    exec(source, names)
+    shown = text.partition(source)[2].partition("```text\n")[2].partition("```")[0]
+    printed = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert printed.splitlines()[:-1] == lines[:-1]
+    cost = re.compile(r"cost +[\d.]+ s, estimated [\d.]+ s, about \d+ MB per worker")
+    assert cost.fullmatch(printed.splitlines()[-1])
+    assert cost.fullmatch(lines[-1])
+    exec(second, names)
+    lines = text.partition(second)[2].partition("```text\n")[2].partition("```")[0].splitlines()
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in printed] == [line.split()[0] for line in lines]
+    assert printed[1] == lines[1]
+
+
+def test_times_of_the_readme_are_in_the_results():
+    """Both times of every row of its tables are in a file that a script has printed."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    files = (ROOT / "benchmarks" / "results").glob("*.txt")
+    results = " ".join(file.read_text(encoding="utf-8") for file in files)
+    printed = {float(number) for number in re.findall(r"\d+\.\d+|\d+", results)}
+    rows = re.findall(r"^\|.*\| ([\d.]+) s(?: \(scaled\))? (?:→|/) ([\d.]+) s \|", text, re.M)
+    assert len(rows) >= 15
+    for number in {number for row in rows for number in row}:
+        digits = len(number.partition(".")[2])
+        assert any(f"{value:.{digits}f}" == number for value in printed), number
+
+
 def test_the_main_pages_have_examples():
     for name in ("README.md", "CONTRIBUTING.md", *(f"docs/{n}.md" for n in MAIN)):
         assert list(blocks((ROOT / name).read_text(encoding="utf-8"))), name

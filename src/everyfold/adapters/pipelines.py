@@ -34,7 +34,7 @@ HELD_OUT = "The fit succeeded; only the rows that were held out could not be tra
 
 
 class MetadataError(ValueError):
-    """Metadata that an estimator's own ``fit`` would refuse as well: it fails, but nothing else."""
+    """Metadata that an estimator's own ``fit`` would refuse: only its own candidates fail."""
 
 
 def advice_on(names: Iterable[str]) -> str:
@@ -143,7 +143,7 @@ _BLIND = ("preprocessing", "decomposition", "impute", "random_projection", "kern
 
 
 def _is_blind(transformer: Estimator) -> bool:
-    """Whether a transformer is one of scikit-learn's that are fitted to the rows alone."""
+    """Whether a transformer is one of scikit-learn's that do not use y."""
     library, _, module = type(transformer).__module__.partition(".")
     is_known = library == "sklearn" and module.split(".")[0] in _BLIND
     return is_known and not _needs_y(transformer)
@@ -203,7 +203,7 @@ def warp_of(estimator: Estimator) -> Warp | None:
     return found
 
 
-def take_apart(estimator: Estimator, params: Params) -> Parts:
+def split_steps(estimator: Estimator, params: Params) -> Parts:
     """Split a Pipeline, nested or not, into transformers and the model at its end.
 
     Examples
@@ -211,7 +211,7 @@ def take_apart(estimator: Estimator, params: Params) -> Parts:
     >>> from sklearn.linear_model import Ridge
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> parts = take_apart(make_pipeline(StandardScaler(), Ridge()), {"ridge__sample_weight": [1]})
+    >>> parts = split_steps(make_pipeline(StandardScaler(), Ridge()), {"ridge__sample_weight": [1]})
     >>> parts.final, parts.params
     (Ridge(), {'sample_weight': [1]})
     """
@@ -239,7 +239,7 @@ def _unwrapped(estimator: TransformedTargetRegressor, params: Params) -> Estimat
     if params and get_config()["enable_metadata_routing"]:
         raise ValueError("metadata routed through TransformedTargetRegressor are not supported")
     regressor = _regressor(estimator)
-    inside = take_apart(regressor, {}).steps if type(regressor) is Pipeline else ()
+    inside = split_steps(regressor, {}).steps if type(regressor) is Pipeline else ()
     if not all(_is_blind(step.transformer) for step in inside):
         raise ValueError("steps within TransformedTargetRegressor may use the transformed y")
     return regressor

@@ -13,12 +13,14 @@ from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.svm import SVC, SVR
 from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold._typing import Estimator, Params
+from everyfold.adapters.process_kernels import process_model
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
 from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
@@ -125,14 +127,14 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
 
 
 def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
-    """Leave class weights that are no usual ones to scikit-learn, which takes some of them."""
+    """Refuse unusual class weights; scikit-learn itself accepts some of them."""
     given = estimator.class_weight
     for label, weight in given.items() if isinstance(given, dict) else ():
         is_number = isinstance(weight, Real) and not _is_extreme(weight)
         if not is_number or math.isnan(weight) or is_odd(float(weight)):
             raise ValueError(
-                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) has no "
-                "meaning that folds could share; use finite weights > 0"
+                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) "
+                "is not a weight that can be sped up; use finite weights > 0"
             )
 
 
@@ -294,6 +296,7 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     LogisticRegression: _logistic,
     SVC: _svc,
     SVR: _svr,
+    GaussianProcessRegressor: process_model,
 }
 
 _ADVICE = {
@@ -304,7 +307,6 @@ _ADVICE = {
     "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
-    "GaussianProcessRegressor": "KernelRidge with the same kernel",
 }
 
 

@@ -6,7 +6,7 @@ A search never calls ``fit`` for most candidates, so that nothing else would val
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from functools import cache
 from inspect import signature
 
@@ -30,51 +30,45 @@ from everyfold.kernels import check_precomputed
 _SCALARS = (type(None), bool, int, float, str, np.generic)
 
 
-class ParameterChecks:
-    """scikit-learn's constraints of parameters, checked once for each distinct value.
+# Values of parameters that have passed, by class and name. A check of all parameters of an
+# estimator takes 0.2 to 0.5 ms, more than the evaluation of a small candidate; searches of random
+# values would fill the memory without a limit.
+VALID: set[Hashable] = set()
+_MOST_VALID = 10_000
 
-    A check of all parameters of one estimator takes 0.2 to 0.5 ms, more than the evaluation of a
-    small candidate does.
+
+def check_parameters(estimator: Estimator) -> None:
+    """Raise what ``fit`` says of the parameters of a model, or of a Pipeline around it.
+
+    The constraints are scikit-learn's, checked once for each distinct value.
     """
-
-    def __init__(self) -> None:
-        self._valid: set[Hashable] = set()
-
-    def check(self, estimator: Estimator) -> None:
-        """Raise what ``fit`` says of the parameters of a model, or of a Pipeline around it."""
-        if get_config()["skip_parameter_validation"]:
-            return
-        for part in _around_and_final(estimator):
-            kind = original(type(part))
-            if kind.__module__.partition(".")[0] == "sklearn":
-                self._check(kind, part)
-
-    def _check(self, kind: type, estimator: Estimator) -> None:
+    if get_config()["skip_parameter_validation"]:
+        return
+    # The Pipelines and wrappers around a model, and the model itself.
+    parts = [estimator]
+    while type(parts[-1]) in (Pipeline, TransformedTargetRegressor):
+        last = parts[-1]
+        parts.append(last.steps[-1][1] if type(last) is Pipeline else last.regressor)
+    for part in parts:
+        kind = original(type(part))
+        if kind.__module__.partition(".")[0] != "sklearn":
+            continue
         constraints = getattr(kind, "_parameter_constraints", {})
-        unknown: Params = {}
-        keys = []
+        unknown = {}
         for name in constraints:
-            value = getattr(estimator, name, None)
+            value = getattr(part, name, None)
             # Nothing but the type and the number of axes of a larger value is constrained.
             content = value if isinstance(value, _SCALARS) else getattr(value, "ndim", 0)
             key = kind, name, type(value), content
-            if key not in self._valid:
-                unknown[name] = value
-                keys.append(key)
+            if key not in VALID:
+                unknown[key] = value
         if unknown:
             # What an older estimator has in its constraints only is no parameter of it.
-            given = {name: value for name, value in unknown.items() if hasattr(estimator, name)}
+            given = {key[1]: value for key, value in unknown.items() if hasattr(part, key[1])}
             validate_parameter_constraints(constraints, given, caller_name=kind.__name__)
-            self._valid.update(keys)
-
-
-def _around_and_final(estimator: Estimator) -> Iterator[Estimator]:
-    """The Pipelines and wrappers around a model, and the model itself."""
-    yield estimator
-    while type(estimator) in (Pipeline, TransformedTargetRegressor):
-        is_pipeline = type(estimator) is Pipeline
-        estimator = estimator.steps[-1][1] if is_pipeline else estimator.regressor
-        yield estimator
+            if len(VALID) > _MOST_VALID:
+                VALID.clear()
+            VALID.update(unknown)
 
 
 # Parameters that are valid one by one, but not with each other or with any kind of rows.
@@ -130,7 +124,7 @@ def objection(estimator: Estimator, target: Target, *, is_sparse: bool) -> Excep
 
 
 def check_kernel_matrix(kind: type, K: Matrix) -> None:
-    """Raise what ``fit`` of a class says of a kernel matrix of the user's own."""
+    """Raise the error that ``fit`` of a class raises for a precomputed kernel matrix."""
     if issparse(K) and original(kind) in (SVC, SVR):
         raise TypeError("Sparse precomputed kernels are not supported.")
     check_precomputed(K)

@@ -18,12 +18,20 @@ import typer
 import everyfold
 from everyfold._progress import pluralise, printable
 from everyfold._typing import Estimator, Matrix, Params
+from everyfold.cli import judging, output
 from everyfold.cli import model_file as modelfile
-from everyfold.cli import output
 from everyfold.cli.errors import BadInput, CommandFailure, UsageError, in_options, naming, say
 from everyfold.cli.folders import as_bad_input, is_folder, rows_of
 from everyfold.cli.models import central_gamma, parse_assignment
-from everyfold.cli.options import FitOptions, PredictOptions, SearchOptions, as_command, as_help
+from everyfold.cli.options import (
+    CompareOptions,
+    FitOptions,
+    JudgeOptions,
+    PredictOptions,
+    SearchOptions,
+    as_command,
+    as_help,
+)
 from everyfold.cli.readers import read_file
 from everyfold.cli.study import Job, StudyResult, read_job, read_model, run_rounds
 from everyfold.io.blocks import rows_at_a_time
@@ -292,11 +300,49 @@ def _answers(model: modelfile.SavedModel, X: Matrix, options: PredictOptions) ->
     return columns
 
 
+def judge(options: JudgeOptions) -> None:
+    r"""Say how good a saved model is on new rows, with an interval.
+
+    Cross-validates the model with its parameters on the rows of a file: the score is that of the
+    model fitted to all of them. If the parameters were selected on the same rows, it is a little
+    too good; the report of a search has a score without that bias.
+
+    \b
+    Examples:
+      everyfold judge model.skops train.csv
+      everyfold judge model.skops train.csv --scoring roc_auc --groups patient --report report.html
+    """
+    output.check_outputs({"report": options.report}, options.data)
+    case = judging.read_case([options.model_file], options.data, options)
+    judging.show_score(case, options)
+    if options.report is not None:
+        judging.write_case(case, options)
+        if not options.quiet:
+            say(f"wrote {options.report}")
+
+
+def compare(options: CompareOptions) -> None:
+    r"""Say which of two saved models is better, and how certain that is.
+
+    Cross-validates both on the same folds of the rows of a file. They may have been fitted to other
+    columns of it.
+
+    \b
+    Examples:
+      everyfold compare svc.skops lssvm.skops train.csv
+      everyfold compare with_age.skops without_age.skops train.csv --margin 0.01
+    """
+    case = judging.read_case([options.first, options.second], options.data, options)
+    judging.show_difference(case, options)
+
+
 app.callback(help=as_help(root))(root)
 app.command("search")(as_command(SearchOptions, search))
 app.command("plan")(as_command(SearchOptions, plan))
 app.command("fit")(as_command(FitOptions, fit))
 app.command("predict")(as_command(PredictOptions, predict))
+app.command("judge")(as_command(JudgeOptions, judge))
+app.command("compare")(as_command(CompareOptions, compare))
 
 
 def run() -> None:

@@ -51,7 +51,7 @@ _SPELLED = {
 
 _WHOLE = {
     **{"Dense()": "dense", "method='fast'": "--order inf", "operator:": "--operator:"},
-    **{"(keep_predictions)": "(--oof, --report)"},
+    **{"cv=LeaveOneOut()": "--cv loo", "(keep_predictions)": "(--oof, --report)"},
     **{"HuberSVC or QuadraticSVR": "--model huber-svc or quadratic-svr"},
 }
 

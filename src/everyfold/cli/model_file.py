@@ -15,12 +15,13 @@ import shlex
 import warnings
 import zipfile
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
+from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.kernel_ridge import KernelRidge
@@ -90,17 +91,26 @@ _NOT_NEGATIVE = {"alpha", "epsilon", "var_", "conformity_scores_", "_fold_of", "
 class SavedModel:
     """A fitted estimator, what its intervals come from, and where its features are found.
 
-    ``has_sparse_rows`` says whether it was fitted to a sparse matrix.
+    ``has_sparse_rows`` says whether it was fitted to a sparse matrix; ``model`` and ``parameters``
+    are what it was fitted by.
     """
 
     estimator: Estimator
     intervals: FastCrossConformalRegressor | None
     layout: Layout
     has_sparse_rows: bool
+    model: str = ""
+    parameters: Params = field(default_factory=dict)
+
+    @property
+    def unfitted(self) -> Estimator:
+        """The model as it was before it was fitted, without a calibration around it."""
+        is_calibrated = isinstance(self.estimator, FastCalibratedClassifierCV)
+        return clone(self.estimator.estimator if is_calibrated else self.estimator)
 
     def predict(self, X: Matrix) -> tuple[AnyArray, AnyArray]:
         """Predictions, and the values that they are decided by: for numbers the same."""
-        X, estimator = self._rows(X), self.estimator
+        X, estimator = self.as_fitted(X), self.estimator
         with warnings.catch_warnings():
             # Rows are arrays; the layout has found their columns by name.
             warnings.filterwarnings("ignore", "X does not have valid feature names")
@@ -114,7 +124,7 @@ class SavedModel:
         """A column for each class."""
         if not hasattr(self.estimator, "predict_proba"):
             raise BadInput("--proba: the model has no probabilities; fit and save it with --proba")
-        found = self.estimator.predict_proba(self._rows(X)).T
+        found = self.estimator.predict_proba(self.as_fitted(X)).T
         pairs = zip(self.estimator.classes_, found, strict=True)
         return {f"probability_{label}": column.tolist() for label, column in pairs}
 
@@ -125,10 +135,11 @@ class SavedModel:
             raise BadInput(f"--interval: the model has no intervals; {remedy}")
         check_level(level, len(self.intervals.conformity_scores_))
         self.intervals.confidence_level = level
-        _, found = self.intervals.predict_interval(self._rows(X))
+        _, found = self.intervals.predict_interval(self.as_fitted(X))
         return {"lower": found[:, 0, 0].tolist(), "upper": found[:, 1, 0].tolist()}
 
-    def _rows(self, X: Matrix) -> Matrix:
+    def as_fitted(self, X: Matrix) -> Matrix:
+        """The rows as those of the fit, sparse or dense."""
         return csr_matrix(X) if self.has_sparse_rows else X.toarray() if is_sparse(X) else X
 
 
@@ -195,6 +206,8 @@ def _build(record: Params) -> SavedModel:
             intervals=record.get("intervals"),
             layout=layout,
             has_sparse_rows=bool(record["is_sparse"]),
+            model=str(record["model"]),
+            parameters=dict(record["parameters"]),
         )
         _check_contents(record, layout)
         _try_out(model)
@@ -313,6 +326,10 @@ def _check_sizes(value: Any, layout: Layout) -> None:
             wanted[rows] = (len(own[coef]), width)
     if "_fold_of" in own:
         wanted["_fold_of"] = own["conformity_scores_"].shape
+    if isinstance(value, OneHotEncoder) and "categories_" in own:
+        counts = [len(words) for words in value.categories_]
+        if counts != value._n_features_outs:
+            raise ValueError("has categories without their columns")
     if isinstance(value, SVC | SVR) and "support_" in own:
         counts, n = value._n_support, len(value.support_)
         m = len(counts)

@@ -25,6 +25,9 @@ def _option(default: Any, flags: str, help: str, metavar: str | None = None) -> 
 
 _FILES = "CSV, Parquet, svmlight or NumPy file (also gzipped), or a folder; - reads CSV from stdin."
 _DATA = typer.Argument(..., metavar="DATA", help=_FILES)
+_MODEL = typer.Argument(..., metavar="MODEL", help="A file written by fit or search --save.")
+_SCORING = "A scorer of scikit-learn; by default accuracy or r2."
+_SAVED_TARGET = "Name or position of the target; by default that of the training."
 _HEADER = "Whether a CSV file has a header; detected by default."
 _SCALE = "Scale features to mean 0 and variance 1."
 _GROUPS = "Rows with the same value are held out together."
@@ -90,9 +93,7 @@ class SearchOptions(ModelOptions):
 
     cv: str | None = _option(None, "--cv", _CV, "FOLDS")
     grid: list[str] = _option([], "--grid -g", _GRID, "NAME=VALUES")
-    scoring: str | None = _option(
-        None, "--scoring", "A scorer of scikit-learn; by default accuracy or r2.", "NAME"
-    )
+    scoring: str | None = _option(None, "--scoring", _SCORING, "NAME")
     criterion: str | None = _option(None, "--criterion", _CRITERION, "NAME")
     operator: str = _option("auto", "--operator", _OPERATOR, "KIND")
     ridge_scaling: str = _option("sum", "--ridge-scaling", _SCALING, "HOW")
@@ -130,9 +131,7 @@ class FitOptions(ModelOptions):
 class PredictOptions(Common):
     """What ``predict`` takes."""
 
-    model_file: Path = typer.Argument(
-        ..., metavar="MODEL", help="A file written by fit or search --save."
-    )
+    model_file: Path = _MODEL
     data: Path = _DATA
     out: Path | None = _option(
         None, "--out -o", "Write predictions to a file instead of stdout.", "FILE.csv"
@@ -145,6 +144,38 @@ class PredictOptions(Common):
         None, "--interval", "Add bounds that cover this share of new rows, such as 0.9.", "SHARE"
     )
     decision: bool = _option(False, "--decision", "Add the decision values.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging(Common):
+    """What the commands that judge saved models take."""
+
+    target: str | None = _option(None, "--target -t", _SAVED_TARGET, "COLUMN")
+    groups: str | None = _option(None, "--groups", _GROUPS, "COLUMN")
+    scoring: str | None = _option(None, "--scoring", _SCORING, "NAME")
+    cv: int = _option(5, "--cv", "Number of folds, repeated where that helps.", "K")
+    level: float = _option(0.95, "--level", "Of the intervals.", "SHARE")
+    json: bool = _option(False, "--json", "Print JSON instead of words.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions(Judging):
+    """What ``judge`` takes."""
+
+    model_file: Path = _MODEL
+    data: Path = _DATA
+    report: Path | None = _option(None, "--report", "Write a report of the model.", "FILE.html")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(Judging):
+    """What ``compare`` takes."""
+
+    first: Path = typer.Argument(..., metavar="MODEL", help="A file written by --save.")
+    second: Path = typer.Argument(..., metavar="OTHER", help="Another one.")
+    data: Path = _DATA
+    seed: int = _option(0, "--seed", "Seed of the shuffled folds.", "N")
+    margin: float = _option(0.0, "--margin", "Differences up to this count as none.", "DIFFERENCE")
 
 
 Options = TypeVar("Options", bound=Common)

@@ -30,7 +30,7 @@ from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Params
 from everyfold.cli.encoding import is_number
 from everyfold.cli.errors import BadInput, in_options
-from everyfold.cli.study import Job, StudyResult
+from everyfold.cli.study import MOST_KEPT, Job, StudyResult
 from everyfold.engine.planning.costs import first_use
 from everyfold.io.disk import is_special, partial_file, remove_dead, writing
 from everyfold.judge.findings import findings_of, write_report
@@ -214,7 +214,12 @@ def show_json(job: Job, record: Params) -> None:
         "target": job.data.layout.target,
         "scoring": job.judged_by,
     }
-    text = json.dumps(_plain({**known, **record}), allow_nan=False, indent=2)
+    show_record({**known, **record})
+
+
+def show_record(record: Params) -> None:
+    """Print a record as JSON."""
+    text = json.dumps(_plain(record), allow_nan=False, indent=2)
     sys.stdout.write(f"{text}\n")
 
 
@@ -305,6 +310,8 @@ def write_page(path: Path, outcome: StudyResult) -> str:
     found = replace(found, call=call, remarks=remarks, plans=outcome.plans)
     if len(outcome.plans) > 1:
         found = replace(found, honest="the grid grew as it was searched")
+    elif len(job.data.y) > MOST_KEPT:
+        found = replace(found, honest=f"it is computed for up to {MOST_KEPT} rows")
     write_report(path, outcome.search, found)
     return pluralise(len(outcome.search.cv_results_["params"]), "candidate")
 

@@ -340,7 +340,7 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
         "random_state": options.seed,
     }
     if options.scoring is not None:
-        _check_scoring(options.scoring, choice.task, data.y)
+        check_scoring(options.scoring, choice.task, data.y)
     if options.criterion is not None:  # takes the place of folds and of their scores
         return settings
     # One held-out row has no R².
@@ -357,7 +357,7 @@ def read_settings(options: SearchOptions, choice: ChosenModel, data: TableData) 
     }
 
 
-def _check_scoring(name: str, task: str, y: Column) -> None:
+def check_scoring(name: str, task: str, y: Column) -> None:
     """Raise if the scorer has nothing to say of such a target, whatever is predicted."""
     is_of_numbers = _OF_NUMBERS.match(name) is not None
     if is_of_numbers and task == "classification":

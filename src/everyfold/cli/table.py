@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -277,6 +277,20 @@ class InputTable:
         places = every if width == layout.n_features else layout.positions or every
         return self._matrix(places, layout)
 
+    def judged(self, layout: Layout, roles: Roles) -> TableData:
+        """Rows as a model takes them, and the target and groups to judge it by."""
+        wanted = {"target": roles.target or layout.target, "groups": roles.groups}
+        found = {
+            role: find_column(self.names or (), len(self.columns), f"--{role}", name)
+            for role, name in wanted.items()
+            if name is not None
+        }
+        goal = found["target"]
+        y = _check_complete(self.columns[goal], f"the target, {self._call(goal)},")
+        groups = self._beside("groups", found["groups"]) if "groups" in found else None
+        named = replace(layout, target=self._name(goal))
+        return TableData(self.rows(layout), y, named, groups=groups)
+
     def _unique_names(self, positions: Sequence[int]) -> tuple[str, ...] | None:
         """The names of columns; None if two are equal, so that only positions are unique."""
         if self.names is None:
@@ -354,6 +368,10 @@ def assign_columns(
     if not left:
         raise BadInput("no columns are left; give fewer --drop")
     goal = left[-1]
+    last = max(i for i in range(n) if i not in dropped)
+    for role in (role for role, i in beside.items() if i == last and roles.target is None):
+        words = "is the last column, which is the target unless --target names another"
+        raise BadInput(f"--{role} {named[role]!r} {words}; give --target")
     if roles.target is not None:
         goal = find_column(names, n, "--target", roles.target)
     for role in (role for role, i in beside.items() if i == goal):
@@ -404,6 +422,10 @@ class InputMatrix:
             was = f"the model was fitted on {layout.n_features}"
             raise BadInput(f"the data have {X.shape[1]} features, but {was}")
         return X
+
+    def judged(self, layout: Layout, roles: Roles) -> TableData:
+        """Rows as a model takes them, and their target."""
+        return replace(self.training(roles, Encoding()), X=self.rows(layout), layout=layout)
 
     def ids(self, layout: Layout, name: str | None) -> None:
         """There are none."""

@@ -95,11 +95,12 @@ class ClosedFormCV(CrossValMethod):
         if folds.odd:
             raise ValueError(
                 f"cv: split {min(folds.odd)} is not a removal of rows (a test row is in the "
-                "training set, or a training row repeats), so no single fit contains it; use Refit"
+                "training set, or a training row repeats), so it cannot be computed from one fit; "
+                "use Refit"
             )
         if operator.outline.predicts_by_split:
             raise ValueError(
-                "models of this operator predict by another matrix than they are fitted with "
+                "models of this operator do not predict with the matrix that they are fitted with "
                 "(predicts_with='kernel'), so a single fit has no held-out values; use Refit"
             )
         if not problem.loss.has_constant_curvature:

@@ -405,7 +405,7 @@ class _Block:
             r -= s * (_dots(s, r) / self._weight[checked])
         r -= Q.T[checked].T
         norm = np.sqrt(_dots(r, r))
-        # Rounding has the last word where a new start no longer halves the residual.
+        # If a restart no longer halves the residual, rounding errors prevent further progress.
         leaves = (norm <= self._limit(checked)) | ~(norm <= 0.5 * self._best[checked]) | is_last
         self._best[checked] = norm
         self.R.T[checked] = r.T

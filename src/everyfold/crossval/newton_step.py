@@ -27,7 +27,7 @@ from everyfold.operators.base import SupportsResponse
 from everyfold.operators.response import DualModel, Response, Solution, influence_series
 from everyfold.solvers import Fit, NewtonModel, Problem, has_flat_intercept, solve_path
 
-# Up to this many folds the certificate is worked out by default; it costs a product for each.
+# The certificate is computed by default for at most so many folds; it costs a product for each.
 CERTIFIED_FOLDS = 100
 
 # Forces that differ by less than this share of the largest are equal: the row is still on the piece

@@ -22,6 +22,7 @@ from everyfold.linalg.symmetric import EPS
 from everyfold.operators.base import SupportsResponse, SupportsSplit, TrainTestKernel
 from everyfold.operators.response import RidgeModels, Solution, StructureError
 from everyfold.solvers import Problem, solve_path
+from everyfold.svm.paths import SHORT
 
 # What a solver makes once for all training sets.
 Shared = TypeVar("Shared")
@@ -55,7 +56,7 @@ class FoldAnswer:
 
 @dataclass(frozen=True)
 class Stage(Generic[Shared]):
-    """Some of the ridges once more, by a more exact solver that starts from what is known."""
+    """Some of the ridges again, by a more exact solver that starts from the known solutions."""
 
     solver: FoldSolver[Shared]
     chosen: Sequence[int]
@@ -101,7 +102,7 @@ class FoldSolver(CrossValMethod, Generic[Shared]):
     def next_stage(
         self, problems: Sequence[Problem], folds: Folds, records: Sequence[OutOfFold]
     ) -> Stage[Shared] | None:
-        """What to do again more exactly, given what all folds say; by default nothing."""
+        """The ridges to solve again better, given the results of all folds; by default none."""
         return None
 
     def evaluate(
@@ -250,12 +251,12 @@ def _run_stage(
                 table.coefs[i] = answer.coef
 
     folds = range(len(table.folds))
-    if not solver.uses_threads:
+    # A compiled solver of few rows calls back often enough to see signals in this thread.
+    if not solver.uses_threads or (threads == 1 and table.folds.n <= SHORT):
         for i in tracked(folds):
             fit_fold(i)
         return
-    # Compiled solvers work in threads while this one waits for signals: one that came while
-    # compiled code calls back would be missed here.
+    # Else it works in threads, while this one waits for signals.
     with ThreadPoolExecutor(max_workers=threads) as pool:
         futures = [pool.submit(fit_fold, i) for i in folds]
         try:

@@ -47,7 +47,7 @@ from everyfold.svm.paths import PairPaths, PairProblems, PathResults, Stop, pair
 # by this width, and never called exact.
 SMOOTHING = 0.05
 
-# How much looser than libsvm's the tolerance of a fit may be that rows are only left out of.
+# By how much the tolerance of a fit may exceed libsvm's, if rows are only left out of that fit.
 LOOSER = 10.0
 
 # Where C times the largest entry of the kernel is above this, its last digits turn labels: the
@@ -413,7 +413,7 @@ def _is_undecided(problem: Problem, values: Array, tolerance: float) -> Mask:
     if not problem.loss.is_margin or values.shape[1] == 0:
         return np.zeros(len(values), dtype=bool)
     size = np.abs(values)
-    # Counting takes a fifth of the time of a median, and nearly always is enough.
+    # Counting is mostly enough, and takes a fifth of the time of a median.
     is_undecided: Mask = 2 * np.count_nonzero(size <= tolerance, axis=1) >= values.shape[1]
     if is_undecided.any():
         is_undecided[is_undecided] = np.median(size[is_undecided], axis=1) <= tolerance
@@ -618,7 +618,7 @@ class ClassKernel:
     def of(cls, kernel: Kernel32, codes: Index) -> ClassKernel:
         """Sort the rows of a kernel by their classes."""
         order = np.argsort(codes, kind="stable")
-        return cls(kernel.among(order), np.argsort(order))
+        return cls(kernel.restrict(order), np.argsort(order))
 
 
 @dataclass(frozen=True)

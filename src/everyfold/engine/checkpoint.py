@@ -38,7 +38,7 @@ from everyfold.io.disk import lock, sync_folder
 Result = TypeVar("Result")
 
 _NAME = b"everyfold-journal-"
-_MAGIC = _NAME + b"2 "
+_MAGIC = _NAME + b"3 "
 
 
 class Checkpoint:
@@ -140,7 +140,7 @@ class Checkpoint:
                 line = line[self._file.write(line) :]
             os.fsync(self._file.fileno())
         except OSError as error:
-            # Half a line would be in the way of the next one.
+            # An incomplete last line would spoil the line after it.
             with suppress(OSError):
                 self._file.truncate(place)
             words = f"checkpoint={str(self._path)!r} cannot be written ({error.strerror or error})"
@@ -231,7 +231,7 @@ def opened_file(
             f"checkpoint={str(path)!r}: there is no folder {str(path.parent)!r}; create it first"
         )
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
-    # Without a buffer, which a full disk would leave something in.
+    # Unbuffered: after an error (a full disk) nothing is left to be written later.
     with FileIO(descriptor, "r+b") as file:
         try:
             lock(file)
@@ -360,7 +360,7 @@ def unit_key(unit: Unit) -> str:
         for g in kernel
     ]
     shape = [len(kernel) for kernel in unit.groups]
-    how = unit.structure, unit.shared, unit.order, unit.look, unit.landmarks, unit.drawn
+    how = unit.structure, unit.shared, unit.order, unit.pilot, unit.landmarks, unit.drawn
     return Digests().of((groups, shape, unit.folds, *how))
 
 

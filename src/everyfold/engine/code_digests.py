@@ -47,7 +47,7 @@ from sklearn.base import BaseEstimator
 
 from everyfold._typing import AnyArray, Matrix, Params
 
-# Something of any kind, which is asked for its kind.
+# An object of any type; what is done depends on the type.
 Value: TypeAlias = Any
 
 # Of a module, what its globals are.
@@ -67,7 +67,7 @@ _BUILT_IN = (
     *(MethodDescriptorType, WrapperDescriptorType, ClassMethodDescriptorType),
 )
 _CACHING = type(cache(len))
-# Types whose values decide nothing that is computed: locks, and what is kept for a while.
+# Types that cannot change a result: locks and caches.
 _WITHOUT_MEANING = (type(Lock()), type(RLock()), WeakKeyDictionary, WeakValueDictionary, WeakSet)
 
 # Those that are needed, wherever they are installed.
@@ -122,8 +122,8 @@ class Digests:
         except Exception as error:
             raise CheckpointError(
                 f"a checkpoint cannot recognise {name}, a {type(value).__name__}, again in another "
-                f"process ({_short(error)}); leave journal out, or pass functions and objects that "
-                "can be pickled"
+                f"process ({_short(error)}); leave checkpoint out, or pass functions and objects "
+                "that can be pickled"
             ) from error
         return hasher.hexdigest()
 
@@ -139,8 +139,8 @@ class Digests:
                 reason = _short(error.__cause__ or error)
                 raise CheckpointError(
                     f"a checkpoint cannot tell whether {name} is the same in another process "
-                    f"({reason}){f', but {reader} uses it' if reader else ''}; leave journal out, "
-                    "or create what cannot be pickled inside of the function that needs it"
+                    f"({reason}){f', but {reader} uses it' if reader else ''}; leave checkpoint "
+                    "out, or create what cannot be pickled inside the function that uses it"
                 ) from error
         return found
 
@@ -305,7 +305,8 @@ class Digests:
             version = getattr(sys.modules.get(package), "__version__", None)
             if isinstance(version, str) and package not in sys.stdlib_module_names:
                 self.packages[package] = version
-            # A function made while the program runs, by a decorator say, is not known by its name.
+            # A function that was made at run time, by a decorator for example, cannot be found by
+            # name.
             is_lasting = kind != "function" or (_is_installed(home) and _found(home, own) is item)
             return (home, own) if is_lasting else (home, own, self._function(item))
         if id(item) not in self._names:
@@ -336,7 +337,7 @@ class Digests:
     def _class(self, item: type) -> object:
         """Its bases, its metaclass and its own attributes; methods have names of their own."""
         home = sys.modules.get(item.__module__)
-        # Nothing in a compiled class can be read: the file of its module counts.
+        # The source of a compiled class cannot be read: hash the file of its module instead.
         if home is not None and _is_compiled(home):
             return self._referred(home)
         own = {name: part for name, part in vars(item).items() if name not in _OF_CLASSES}

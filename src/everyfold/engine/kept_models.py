@@ -124,7 +124,7 @@ def keep_folds(request: Request) -> KeptFolds:
         check_partition(folds, request.cv)
         return _refitted(request, folds)
     (candidate,) = data.candidates.values()
-    if _follow_from_one(candidate.model):
+    if follow_from_one(candidate.model):
         kind = choose_preprocessing(data, request.options)
         data = data.prepared(kind)
         if kind != "per_fold" and are_complements(data.tasks[0].folds):
@@ -134,7 +134,7 @@ def keep_folds(request: Request) -> KeptFolds:
     return _refitted(request, data.tasks[0].folds)
 
 
-def _follow_from_one(model: Model) -> bool:
+def follow_from_one(model: Model) -> bool:
     """Whether the models of all folds follow from one fit, if they have the same rows."""
     is_squared = model.loss.has_constant_curvature and not model.chooses_ridge
     if model.warp is not None:  # each fold's model has targets, and a way back, of its own
@@ -208,7 +208,7 @@ def _shared_classifiers(request: Request) -> list[Estimator] | None:
     (candidate,), task = data.candidates.values(), data.tasks[0]
     model, target, folds = candidate.model, task.target, task.folds
     ridges = model.columns_of_ridges(target.columns.shape[1])
-    is_same = _follow_from_one(model) and not target.has_pairs and len(ridges) == 1
+    is_same = follow_from_one(model) and not target.has_pairs and len(ridges) == 1
     if not is_same or model.class_weight == "balanced" or model.choice.is_precomputed:
         return None
     if not are_complements(folds) or target.incomplete(folds):

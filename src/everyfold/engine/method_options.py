@@ -65,7 +65,7 @@ HOW_TO_FILTER = (
 
 @dataclass(frozen=True, repr=False)
 class MethodOptions:
-    """A way to compute out-of-fold values that is none of the named ones.
+    """How out-of-fold values are computed, where the names of ``method`` do not say it.
 
     The factories of :mod:`everyfold.papers` make these with the conventions of a publication.
 
@@ -266,9 +266,11 @@ class RenamedParameters:
         old = given["deprecated"]
         new = {k: v for k, v in given.items() if k not in ("self", "deprecated", "__class__")}
         old = {name: value for name, value in old.items() if name not in self._without_effect}
-        allowed = renamed(old, new, self._method_name)
-        check_names(type(self).__init__, allowed)
-        for name, value in {**new, **allowed}.items():
+        if old:
+            allowed = renamed(old, new, self._method_name)
+            check_names(type(self).__init__, allowed)
+            new |= allowed
+        for name, value in new.items():
             setattr(self, name, value)
 
     def set_params(self, **params: Any) -> Any:

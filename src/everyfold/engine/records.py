@@ -18,6 +18,7 @@ import numpy as np
 from everyfold._progress import ProgressListener
 from everyfold._typing import Array, Estimator, Index, Label, Mask, Matrix, Score, Targets
 from everyfold.adapters.pipelines import Parts, freeze
+from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
@@ -369,6 +370,15 @@ class Data:
         """Those of all folds."""
         return [self.split(number) for number in range(self.n_folds)]
 
+    def has_stand_in(self, candidate: Candidate) -> bool:
+        """Whether the library's own estimator is fitted in the place of scikit-learn's.
+
+        That takes no source of rows, and always makes the full kernel matrix, which may not fit.
+        """
+        if is_ours(candidate.parts.final):
+            return False
+        return not self.in_memory or candidate.model.is_too_large(self.n)
+
     @property
     def n_weighted(self) -> int:
         """The number of rows with positive weight."""
@@ -474,7 +484,7 @@ class Outcome:
         Whether every fold has one solution.
     is_refit : bool
         Whether scores are those of the estimator itself, refitted on every fold to confirm others.
-    look : int
+    pilot : int
         The number of the pilot split of the scores, from 1 on; 0 for scores of all folds.
     errors : array, optional
         The errors of a pilot split on each part of its rows, by which candidates are compared.
@@ -513,7 +523,7 @@ class Outcome:
     is_identity: Annotated[bool, all] = False
     is_unique: Annotated[bool, all] = True
     is_refit: Annotated[bool, any] = False
-    look: Annotated[int, max] = 0
+    pilot: Annotated[int, max] = 0
     errors: Annotated[Array | None, concatenated] = None
     is_restated: Annotated[bool, any] = False
     only_label: Annotated[tuple[Label] | None, agreed] = None

@@ -215,7 +215,7 @@ class Options:
         }
 
     def check_fallback(self, error: Exception) -> None:
-        """Raise why something is not sped up, unless the estimator itself may be refitted for it.
+        """Raise an error that says why nothing is sped up, unless the estimator may be refitted.
 
         It may not where an option asks for what no such refit has.
         """
@@ -399,7 +399,8 @@ class Request:
         if isinstance(self.cv, Iterator):  # read more than once
             object.__setattr__(self, "cv", list(self.cv))
         object.__setattr__(self, "is_source", isinstance(self.X, RowSource))
-        if (given.fit or given.split or given.score) and not self.is_source:
+        values = (*given.fit.values(), *given.split.values(), *given.score.values())
+        if any(isinstance(value, Real) for value in values) and not self.is_source:
             object.__setattr__(self, "metadata", self.metadata.weighing(self.X))
 
     def check_combinations(self) -> None:

@@ -71,7 +71,7 @@ def tabulate(
     fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
     if fits:
-        tell_failures(fits, request.options.error_score)
+        warn_of_failures(fits, request.options.error_score)
     if callable(scoring):
         insert_error_scores(out, request.options.error_score)
     with warnings.catch_warnings(), np.errstate(invalid="ignore"):
@@ -148,7 +148,7 @@ def sizes_of(data: Data, outcomes: Mapping[int, Outcome]) -> list[int]:
 def entries_of(
     request: Request, data: Data, outcome: Outcome | None, number: int, sizes: list[int]
 ) -> list[Params]:
-    """What scikit-learn's table wants to know of each fold of one candidate."""
+    """What scikit-learn's table needs for each fold of one candidate."""
     failed = failed_score(request)
     with_train = request.wants.train_scores
     if outcome is None:
@@ -225,11 +225,10 @@ def condensed(
     request: Request, data: Data, outcome: Outcome | None, number: int, size: int
 ) -> Condensed:
     """All folds of a candidate, ``size`` of them, as one entry."""
-    failed = failed_score(request)
     sides = ("test", "train") if request.wants.train_scores else ("test",)
     if outcome is None:
-        lost = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
-        return Condensed(lost | {f"{side}_scores": failed for side in sides})
+        nothing = {"fit_error": data.refused[number].trace, "fit_time": 0.0, "score_time": 0.0}
+        return Condensed(nothing | {f"{side}_scores": failed_score(request) for side in sides})
     columns: dict[str, Array] = {}
     entry: Params = {}
     for k, name in enumerate(("fit_time", "score_time")):
@@ -242,7 +241,7 @@ def condensed(
         scores = outcome.scores if side == "test" else outcome.train_scores or ()
         found = {} if all_failed else _columns(scores, outcome.failures, request)
         means: Score = {name: _mean(values) for name, values in found.items()}
-        entry[f"{side}_scores"] = failed if all_failed else means.get("score", means)
+        entry[f"{side}_scores"] = failed_score(request) if all_failed else means.get("score", means)
         columns |= {f"{side}_{name}": values for name, values in found.items()}
     return Condensed(entry, columns)
 
@@ -280,7 +279,7 @@ def read_fold(results: Params, kept: Mapping[str, Sequence[Array]], name: str, i
 def fit_errors(
     outcomes: Sequence[Outcome | None], refused: Sequence[Failure], size: int
 ) -> list[Params]:
-    """Why fits failed, as scikit-learn wants to know it; nothing if none has."""
+    """Why fits failed, in the form that scikit-learn reports; empty if none failed."""
     if not refused and not any(outcome is not None and outcome.failures for outcome in outcomes):
         return []
     fine: Params = {"fit_error": None}
@@ -293,7 +292,7 @@ def fit_errors(
     return entries
 
 
-def tell_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
+def warn_of_failures(entries: Sequence[Params], error_score: ErrorScore) -> None:
     """Warn of failed folds, or raise if all fits have failed, as scikit-learn does.
 
     A fold whose fit succeeded, but whose held-out rows could not be transformed, has no score and
@@ -405,12 +404,12 @@ def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:
     if not has_folds:
         raise ValueError(
             f"refit={refit!r} needs scores of folds, which a criterion without folds does not "
-            "have; use refit=True, or criterion=None"
+            "have; use refit=True, or a method with folds"
         )
 
 
 def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
-    """Refuse the rule of one standard error where folds have one score, or nobody a ridge."""
+    """Refuse the rule of one standard error if scores are pooled, or a ridge is not known."""
     if refit != ONE_STANDARD_ERROR:
         return
     if pooled:
@@ -428,7 +427,7 @@ def check_spread(refit: Refit, pooled: Sequence[str], data: Data) -> None:
 def best_index(
     refit: Refit, metric: str, results: Params, n_splits: int, ridges: Sequence[float]
 ) -> int:
-    """The index of the winner in the table of results, which has a score at least.
+    """The index of the best candidate in the table of results, which has at least one score.
 
     ``ridges`` are those of the candidates, in the order of the table.
     """

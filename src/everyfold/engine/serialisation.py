@@ -36,7 +36,7 @@ def encoded(value: Json) -> Json:
     if type(value).__name__ in _RECORDS:
         own = {f.name: encoded(getattr(value, f.name)) for f in fields(value) if f.init}
         return {type(value).__name__: own}
-    # Of an error only the words: unpickling it would run code.
+    # Only the message of an error is stored: unpickling the error itself would run code.
     if isinstance(value, Failure):
         return {"Failure": [f"{type(value.error).__name__}: {value.error}", value.trace]}
     if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
@@ -87,7 +87,7 @@ def check_outcomes(
             if not _is_of(getattr(outcome, name), hint):
                 raise ValueError(f"{name} is of another type")
         count = len(unit.folds) if unit.folds is not None else folds_of(outcome.number)
-        if unit.look or count is None:
+        if unit.pilot or count is None:
             count = len(outcome.folds)
         # There is one of everything for every fold.
         own = outcome.folds, outcome.scores, outcome.is_exact, outcome.condition, outcome.radius

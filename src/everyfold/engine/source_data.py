@@ -14,7 +14,7 @@ from everyfold.engine.planning.costs import SummedKernel
 from everyfold.engine.planning.units import gather
 from everyfold.engine.records import Candidate, Data
 from everyfold.engine.scoring.fold_scorers import by_name
-from everyfold.engine.scoring.metrics import Metric, find_metric, is_of_sums
+from everyfold.engine.scoring.metrics import Metric, find_metric
 from everyfold.estimators.sources import Reader, View, choose_map, reduced, structure_of
 from everyfold.io import RowSource
 from everyfold.io.base import Result
@@ -161,10 +161,11 @@ class SourceData(Data):
         return {name: find_metric(scorer, target) for name, scorer in known.items()}
 
     @property
-    def passes(self) -> int:
-        """How many passes it should take: one where scores follow from sums of errors."""
-        is_of_numbers = self.reader.classes is None and self.scorer is not None
-        return 1 if is_of_numbers and all(map(is_of_sums, self.metrics.values())) else 2
+    def takes_weights(self) -> bool:
+        """Whether scikit-learn would hand weights of rows on: if any scorer takes them."""
+        scorers = {} if self.scorer is None else by_name(self.scorer)
+        asked = [getattr(own, "_accept_sample_weight", None) for own in scorers.values()]
+        return any(accepts is not None and accepts() for accepts in asked)
 
     @property
     def is_multimetric(self) -> bool:

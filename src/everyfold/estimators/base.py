@@ -114,7 +114,8 @@ class KernelMachine(BaseEstimator):  # type: ignore[misc]
             )
         if isinstance(self.loss, Loss):
             return found
-        return find_loss(self.loss, **{name: getattr(self, name) for name in found.parameters})
+        own = [name for name in found.parameters if hasattr(self, name)]
+        return find_loss(self.loss, **{name: getattr(self, name) for name in own})
 
     def _voting(self) -> Voting | None:
         if self.multi_class not in ("ovr", "ovo"):

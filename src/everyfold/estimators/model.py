@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from numbers import Real
 from typing import Literal
 
@@ -129,7 +130,7 @@ class Model:
     seed: int = 0
     """Of random choices that "auto" makes."""
 
-    @property
+    @cached_property
     def reading(self) -> Reading:
         """How y is read: models that share it share the target."""
         return Reading(

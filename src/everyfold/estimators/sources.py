@@ -12,7 +12,7 @@ from operator import add, or_
 
 import numpy as np
 
-from everyfold._progress import tell
+from everyfold._progress import report_share
 from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Targets
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Labels, Numbers, Target
@@ -215,7 +215,7 @@ class FoldedBlocks:
         for block in source.blocks(self.height):
             yield block, self.rule.numbers(block)
             if source.n_rows:
-                tell(min(1.0, (block.start + len(block)) / source.n_rows))
+                report_share(min(1.0, (block.start + len(block)) / source.n_rows))
 
 
 @dataclass(frozen=True)

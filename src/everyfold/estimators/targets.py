@@ -48,12 +48,12 @@ class Target(ABC):
         """The values in the shape scikit-learn gives ``decision_function`` or ``predict``."""
 
     @abstractmethod
-    def among(self, rows: Index) -> Self:
+    def restrict(self, rows: Index) -> Self:
         """The same target of some of the rows; labels keep all their classes."""
 
     def permuted(self, order: Index) -> Self:
         """The same with its rows in another order, and weights as they are."""
-        return self.among(order)
+        return self.restrict(order)
 
     def learnt_with(self, weights: Array) -> Self:
         """The same for models that are fitted with these weights of the rows."""
@@ -69,7 +69,7 @@ class Target(ABC):
 
     def emptied(self) -> Self:
         """The same without its rows, to decide about others."""
-        return self.among(np.empty(0, dtype=np.intp))
+        return self.restrict(np.empty(0, dtype=np.intp))
 
     @property
     def truth(self) -> AnyArray:
@@ -138,7 +138,7 @@ class Numbers(Target):
 
     decide = predict
 
-    def among(self, rows: Index) -> Self:
+    def restrict(self, rows: Index) -> Self:
         """See base class."""
         return replace(self, columns=self.columns[rows])
 
@@ -215,7 +215,7 @@ class Labels(Target):
         scaled: Array = positive / positive.sum(axis=1, keepdims=True)
         return scaled
 
-    def among(self, rows: Index) -> Self:
+    def restrict(self, rows: Index) -> Self:
         """See base class."""
         return replace(
             self,
@@ -226,7 +226,7 @@ class Labels(Target):
 
     def permuted(self, order: Index) -> Self:
         """See base class."""
-        return replace(self.among(order), counted=self.counted)
+        return replace(self.restrict(order), counted=self.counted)
 
     def learnt_with(self, weights: Array) -> Self:
         """See base class."""
@@ -370,9 +370,9 @@ class Pairs(Labels):
         """See base class."""
         return [(self.columns[:, [k]], self.takes_part[:, k]) for k in range(self.columns.shape[1])]
 
-    def among(self, rows: Index) -> Self:
+    def restrict(self, rows: Index) -> Self:
         """See base class."""
-        return replace(super().among(rows), takes_part=self.takes_part[rows])
+        return replace(super().restrict(rows), takes_part=self.takes_part[rows])
 
     def _sums(self, of_first: AnyArray, of_second: AnyArray) -> Array:
         """What the pairs give to the first and to the second of their classes, by class."""

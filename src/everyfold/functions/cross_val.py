@@ -49,7 +49,7 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Data, Outcome
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of, sizes_of, tell_failures, warn_if_inexact
+from everyfold.engine.results import entries_of, sizes_of, warn_if_inexact, warn_of_failures
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.estimators.targets import Target
 from everyfold.folds import Folds
@@ -83,6 +83,7 @@ def cross_val_predict(
     operator: OperatorChoice = "auto",
     preprocessing: Preprocessing = "per_fold",
     random_state: RandomState = None,
+    return_std: bool = False,
 ) -> AnyArray:
     """Out-of-fold predictions equal to those of refitting, from one factorisation.
 
@@ -115,10 +116,16 @@ def cross_val_predict(
         The ``method`` of :class:`FastGridSearchCV`, as the name is scikit-learn's own here.
     operator, preprocessing, random_state
         As in :class:`FastGridSearchCV`.
+    return_std : bool, default=False
+        Whether to return standard deviations as well, for estimators whose ``predict`` has
+        ``return_std``. Those of a ``GaussianProcessRegressor(optimizer=None)`` come from one
+        factorisation; its ``alpha`` may have a number for each row.
 
     Returns
     -------
     predictions : array of shape (n_samples,), (n_samples, n_targets) or (n_samples, n_classes)
+    std : array of the same shape
+        With ``return_std=True``.
 
     Warns
     -----
@@ -142,6 +149,14 @@ def cross_val_predict(
     >>> cross_val_predict(KernelRidge(alpha=0.1, kernel="rbf"), X, y, cv=5).shape
     (442,)
     """
+    if return_std:
+        from everyfold.gaussian_process.held_out_gaussians import (
+            DistributionFolds,
+            predict_with_std,
+        )
+
+        folds = DistributionFolds(estimator, X, y, groups, cv, params)
+        return predict_with_std(folds)  # type: ignore[return-value]  # a pair, if asked for one
     options = Options.of_method(
         cv_method,
         operator,
@@ -230,6 +245,8 @@ def cross_val_score(
     >>> cross_val_score(Ridge(alpha=0.1), X, y, cv=3).round(2)
     array([0.46, 0.5 , 0.51])
     """
+    if hasattr(scoring, "of_folds"):  # a score of distributions, which values alone do not have
+        return scores_of_distributions(scoring, estimator, X, y, groups, cv, params)
     scoring, pools = read_pooled(scoring)
     scorer = check_scoring(estimator, scoring=scoring)
     options = Options.of_method(
@@ -347,6 +364,20 @@ def parted(estimator: Estimator, params: Params) -> Metadata:
 def _takes_groups(estimator: Estimator) -> bool:
     is_named = "groups" in signature(estimator.fit).parameters
     return is_named or isinstance(estimator, BaseSearchCV)
+
+
+def takes_groups(splitter: Splitter) -> bool:
+    """Whether a splitter needs groups: others ignore them with a warning.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import GroupKFold
+    >>> takes_groups(GroupKFold(3)), takes_groups(3)
+    (True, False)
+    """
+    if not hasattr(splitter, "get_metadata_routing"):
+        return False
+    return splitter.get_metadata_routing().split.requests.get("groups") is True
 
 
 def route(
@@ -480,7 +511,7 @@ def cross_validate(
 
 def _together(entries: list[Params], error_score: ErrorScore, *, is_callable: bool) -> Params:
     """The times of all folds; failures are told, and get their score."""
-    tell_failures(entries, error_score)
+    warn_of_failures(entries, error_score)
     if is_callable:
         insert_error_scores(entries, error_score)
     return {
@@ -515,3 +546,19 @@ def _fit(request: Request, train: Index) -> Estimator:
         if request.options.error_score == "raise":
             raise
         return estimator
+
+
+def scores_of_distributions(
+    scoring: Scorer,
+    estimator: Estimator,
+    X: Matrix,
+    y: Targets,
+    groups: ArrayLike | None,
+    cv: Splitter,
+    params: Params | None,
+) -> Array:
+    """The scores of all folds by a scorer of :mod:`everyfold.gaussian_process`."""
+    from everyfold.gaussian_process.held_out_gaussians import DistributionFolds
+
+    found: Array = scoring.of_folds(DistributionFolds(estimator, X, y, groups, cv, params))
+    return found

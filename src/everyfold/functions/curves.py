@@ -33,7 +33,7 @@ from everyfold.engine.method_options import MethodChoice
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import Data
 from everyfold.engine.request import Options, Request, RequestedOutputs
-from everyfold.engine.results import entries_of, tell_failures, warn_if_inexact
+from everyfold.engine.results import entries_of, warn_if_inexact, warn_of_failures
 from everyfold.functions.cross_val import route
 from everyfold.functions.fallback import check_sped_up, falls_back, planned
 from everyfold.io.base import check_in_memory
@@ -143,7 +143,7 @@ def learning_curve(
     if verbose > 0:
         print(f"[learning_curve] Training set sizes: {sizes}")
     rows = _entries(request, data, made)
-    tell_failures([entry for row in rows for entry in row], error_score)
+    warn_of_failures([entry for row in rows for entry in row], error_score)
     names = ["train_scores", "test_scores", *(["fit_time", "score_time"] if return_times else [])]
     return sizes, *(np.array([_column(row, name) for row in rows]) for name in names)
 

@@ -23,7 +23,7 @@ from everyfold.operators.base import SupportsResponse, require
 from everyfold.solvers import Problem
 
 # How far the logarithms of a gamma and of the ridge may go from where they start. A gamma may
-# shrink further than it may grow: a feature that only disturbs is to be switched off.
+# shrink further than it may grow: a feature that is only noise should be switched off.
 GAMMA_BOUNDS = (-14.0, 6.0)
 RIDGE_BOUNDS = (-9.0, 9.0)
 
@@ -105,7 +105,7 @@ class Descent:
 
     def restrict(self, rows: Index) -> Descent:
         """The same on some of the rows, with the folds that are left."""
-        problem, folds = self.problem.restrict(rows), self.folds.among(rows)
+        problem, folds = self.problem.restrict(rows), self.folds.restrict(rows)
         return replace(self, problem=problem, X=self.X[rows], folds=folds)
 
     def kernel(self, gamma: Array) -> Kernel:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from everyfold.engine.execution.workers import local_threads
 from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, feature_seconds
 from everyfold.engine.planning.plan import SearchPlan
-from everyfold.engine.planning.squared_loss import squared
+from everyfold.engine.planning.squared_loss import METHODS
 from everyfold.linalg.memory import check_workers
 
 # Gradients of a descent that an estimate assumes: descents end after 3 or more, and after the most
@@ -21,7 +21,7 @@ TYPICAL_GRADIENTS = 8
 def gradient_cost(work: Workload, features: int, cost: CostModel = COSTS) -> Cost:
     """One error with its gradient: a candidate, and products with a column a fold and feature."""
     made = feature_seconds(work.n, work.rank, features, cost)
-    judged = squared(work, "cholesky" if not work.is_low_rank else "eigen", cost)
+    judged = METHODS["eigen" if work.is_low_rank else "cholesky"].cost(work, cost)
     columns = 3 * work.n_folds * work.targets + features
     products = work.n * work.rank * (columns * cost.cube_gram + 4 * cost.stream)
     wide = 2 * work.rank + 4 * work.n_folds * work.targets + 3 * features

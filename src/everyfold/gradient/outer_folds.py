@@ -80,7 +80,7 @@ def _sets(folds: Folds, random: np.random.RandomState) -> list[Outer]:
 def _has_inner(folds: Folds, outer: Outer) -> bool:
     """Whether folds test rows that an outer fold does not leave out, and all of them train."""
     left = np.setdiff1d(np.arange(folds.n), outer.held)
-    sizes = folds.among(left).sizes if left.size else np.empty(0, dtype=np.intp)
+    sizes = folds.restrict(left).sizes if left.size else np.empty(0, dtype=np.intp)
     return bool(sizes.size) and int(sizes.max()) < left.size
 
 
@@ -226,7 +226,7 @@ class OuterDescents:
         groups = [self.rows.splits]
         for outer in outers:
             rows = self.others(outer.held)
-            groups.append([(rows[f.train], rows[f.test]) for f in folds.among(rows)])
+            groups.append([(rows[f.train], rows[f.test]) for f in folds.restrict(rows)])
         smallest = min(len(test) for splits in groups for _, test in splits)
         return groups if smallest > 1 else None  # single rows may have other scores
 

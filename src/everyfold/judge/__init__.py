@@ -2,21 +2,41 @@
 
 from everyfold.judge.differences import Comparison, compare, significantly_worse
 from everyfold.judge.findings import report
-from everyfold.judge.fitted import fold_scores
+from everyfold.judge.fitted import fold_results, fold_scores
 from everyfold.judge.honest import HonestScore, honest_score
 from everyfold.judge.intervals import ScoreInterval, score_interval
+from everyfold.judge.leaks import equal_rows
+from everyfold.judge.row_influence import Influence, influence
+from everyfold.judge.splitters import (
+    BufferedLeaveOneOut,
+    LeavePairOut,
+    PurgedTimeSeriesSplit,
+    RebalancedLeaveOneOut,
+)
 from everyfold.judge.threshold import TunedThreshold, tune_threshold
+from everyfold.judge.verdicts import Verdict, VerdictLine, verdict
 
 __all__ = [
+    "BufferedLeaveOneOut",
     "Comparison",
     "HonestScore",
+    "Influence",
+    "LeavePairOut",
+    "PurgedTimeSeriesSplit",
+    "RebalancedLeaveOneOut",
     "ScoreInterval",
     "TunedThreshold",
+    "Verdict",
+    "VerdictLine",
     "compare",
+    "equal_rows",
+    "fold_results",
     "fold_scores",
     "honest_score",
+    "influence",
     "report",
     "score_interval",
     "significantly_worse",
     "tune_threshold",
+    "verdict",
 ]

@@ -7,24 +7,32 @@ words where it is not known. The page itself is made by ``everyfold.report``.
 from __future__ import annotations
 
 import os
+import warnings
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 
 from everyfold._typing import AnyArray, Estimator, Search
 from everyfold.engine.checkpoint import versions
+from everyfold.engine.method_options import MethodOptions
+from everyfold.engine.results import is_rule
 from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates
 from everyfold.judge.fitted import check_table, is_ours
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.verdicts import verdict
 
 if TYPE_CHECKING:
     from everyfold.report.page import Findings
+
+# Up to which a search is repeated for its report: bootstraps take as long as there are rows.
+MOST_ROWS, MOST_SECONDS = 5000, 10.0
 
 # Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn
 # prints estimators.
@@ -57,8 +65,9 @@ def report(
         Names of the rows; by default the index of X if it was a data frame, otherwise numbers
         from 0.
     honest : HonestScore, optional
-        A result of ``honest_score``. By default that of "bbc" is computed, which needs
-        ``MethodOptions(keeps="all")``.
+        A result of ``honest_score``. By default that of "bbc" is computed. It needs the held-out
+        values of all candidates (``MethodOptions(keeps="all")``): a search of up to 5000 rows
+        that took up to 10 seconds is repeated if it did not keep them.
     title : str, optional
 
     Returns
@@ -99,10 +108,11 @@ def findings_of(
     return Findings(
         title=f"Search of {_name(search.estimator)}" if title is None else title,
         call=_call(search),
-        honest=(held or _or_words(partial(honest_score, search))) if honest is None else honest,
+        honest=(held or _or_words(partial(_honest, search))) if honest is None else honest,
         is_worse=_or_words(partial(worse_candidates, search)),
         held=held,
         remarks=search._said if is_ours(search) else (),
+        verdict=[(line.topic, line.words, line.remedy) for line in verdict(search).lines],
         plans=(search.plan_,) if is_ours(search) else (),
         ids=_read_ids(ids, search),
         versions=versions(),
@@ -119,6 +129,29 @@ def _why_no_values(search: Search) -> str:
         return "rows of a source are read in blocks, and no values of them are kept"
     found = _or_words(search.out_of_fold)
     return found if isinstance(found, str) else ""
+
+
+def _honest(search: Search) -> HonestScore:
+    """The score without selection bias; a small search is repeated for the values it needs."""
+    if not is_ours(search):
+        return honest_score(search)
+    method, rows = MethodOptions.of(search.method), search._given.rows
+    is_small = search.plan_.rows <= MOST_ROWS and search.plan_.seconds <= MOST_SECONDS
+    if method.keeps != "best" or rows is None or not is_small or is_rule(search.refit):
+        return honest_score(search)
+    given = search._given.params
+    if search._given.differences(*rows, given):  # changed in place since
+        return honest_score(search)
+    again = clone(search).set_params(checkpoint=None, verbose=0)
+    again.method = replace(method, keeps="all")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # all was said by the search itself
+        again.fit(*rows, **given)
+    names = [key for key in search.cv_results_ if key.startswith("mean_test_")]
+    one, two = (np.array([own.cv_results_[name] for name in names]) for own in (search, again))
+    # Candidates or folds that are drawn anew in every call are those of another search.
+    is_same = one.shape == two.shape and np.allclose(one, two, 1e-6, 1e-12, equal_nan=True)
+    return honest_score(again if is_same else search)
 
 
 def _or_words(ask: Any) -> Any:

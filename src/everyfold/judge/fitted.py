@@ -7,10 +7,10 @@ read from ``cv_results_`` is computed from ``X`` and ``y`` if they are passed, o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, is_classifier
 from sklearn.model_selection import (
     GroupKFold,
     KFold,
@@ -24,9 +24,11 @@ from sklearn.model_selection import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from everyfold._typing import Array, Index, Matrix, Params, Search, Targets
+from everyfold._sklearn_private import num_samples
+from everyfold._typing import AnyArray, Array, Index, Matrix, Params, Search, Targets
 from everyfold.engine.records import REFITTED
 from everyfold.engine.results import read_fold
+from everyfold.functions.cross_val import takes_groups
 
 # What is drawn or held out as a whole.
 Unit = Literal["row", "group"]
@@ -104,6 +106,95 @@ def fold_scores(search: Search, candidate: int | None = None, name: str | None =
         is_named = search.multimetric_ and isinstance(search.refit, str)
         name = f"test_{search.refit if is_named else 'score'}"
     return read_fold(search.cv_results_, getattr(search, "_by_fold", {}), name, index)
+
+
+class AnswersOfFold(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Stands in for the classifier of a fold: it knows what that said of its test rows only."""
+
+    def __init__(self, classes: AnyArray, labels: AnyArray, values: AnyArray) -> None:
+        self.classes = classes
+        self.labels = labels
+        self.values = values
+
+    @property
+    def classes_(self) -> AnyArray:
+        """The labels, in order."""
+        return self.classes
+
+    def fit(self, X: Matrix, y: Targets = None) -> NoReturn:
+        """Refuse: scikit-learn knows estimators by this method."""
+        raise ValueError("answers of a fold cannot be fitted; fit search.best_estimator_")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def _known(self, X: Matrix, answers: AnyArray) -> AnyArray:
+        if num_samples(X) != len(answers):
+            raise ValueError(
+                f"X has {num_samples(X)} rows, but only the answers for the {len(answers)} test "
+                "rows of a fold are known; use search.best_estimator_ for other rows"
+            )
+        return answers
+
+    def predict(self, X: Matrix) -> AnyArray:
+        """The labels of the test rows."""
+        return self._known(X, self.labels)
+
+    def decision_function(self, X: Matrix) -> AnyArray:
+        """The decision values of the test rows."""
+        return self._known(X, self.values)
+
+
+def fold_results(search: Search, X: Matrix, y: Targets, *, groups: Targets = None) -> Params:
+    """What scikit-learn's displays read of a cross-validation, from held-out values.
+
+    Nothing is fitted: the estimators stand in for those of the folds, and answer for their test
+    rows only.
+
+    Parameters
+    ----------
+    search : fitted search
+        Of a classifier, one of this library, with folds that test every row once.
+    X, y, groups
+        The data of ``fit``.
+
+    Returns
+    -------
+    results : dict
+        As that of :func:`cross_validate` with ``return_estimator=True`` and
+        ``return_indices=True``: "estimator", "indices" and "test_score".
+
+    Examples
+    --------
+    >>> from everyfold import FastGridSearchCV
+    >>> from everyfold.judge import fold_results
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.svm import SVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = FastGridSearchCV(SVC(), {"C": [1.0, 10.0]}, cv=3).fit(X, y)
+    >>> results = fold_results(search, X, y)
+    >>> len(results["estimator"]), len(results["indices"]["test"][0])
+    (3, 190)
+    """
+    check_table(search)
+    if not (is_ours(search) and is_classifier(search)):
+        raise ValueError(
+            f"{type(search).__name__}: results of folds need the held-out values of a classifier "
+            "of this library; use scikit-learn's cross_validate with return_estimator=True"
+        )
+    labels, values = search.out_of_fold(), search.out_of_fold(method="decision_function")
+    if np.any(labels.repeats != 1):
+        raise ValueError(
+            "cv holds rows out several times or never, so that the values of folds are not known "
+            "apart; use a cv that tests every row once"
+        )
+    splitter = check_cv(search.cv, y, classifier=True)
+    given = groups if groups is not None else given_params(search).get("groups")
+    splits = list(splitter.split(X, y, given if takes_groups(splitter) else None))
+    classes = np.unique(labels.truth)
+    models = [AnswersOfFold(classes, labels.values[b], values.values[b]) for _, b in splits]
+    indices = {"train": tuple(a for a, _ in splits), "test": tuple(b for _, b in splits)}
+    return {"estimator": models, "indices": indices, "test_score": fold_scores(search)}
 
 
 def score_table(search: Search, metric: str | None) -> Array:

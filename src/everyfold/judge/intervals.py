@@ -82,7 +82,7 @@ def score_interval(
     ----------
     search_or_estimator : estimator or search
         With scikit-learn's interface. A search is repeated on the training rows of every fold, so
-        that the score is that of selecting and refitting; one that is fitted to the same rows and
+        that the score is that of selecting and refitting. One that is fitted to the same rows and
         kept all held-out values (``MethodOptions(keeps="all")``) need not be.
     X, y
     cv : int, splitter or iterable of splits, default=5

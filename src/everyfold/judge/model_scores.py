@@ -22,7 +22,7 @@ from everyfold._sklearn_private import num_samples
 from everyfold._typing import AnyArray, Array, Estimator, Index, Matrix, Scorer, Splitter, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
-from everyfold.functions.cross_val import cross_val_score
+from everyfold.functions.cross_val import cross_val_score, takes_groups
 from everyfold.functions.nested import is_search
 from everyfold.io import RowSource
 from everyfold.io.base import is_lazy
@@ -38,7 +38,7 @@ from everyfold.judge.interval_methods import (
     of_pairs,
     plain_normal,
 )
-from everyfold.judge.responses import FoldResponses, Split, fold_responses, takes_groups, truth_of
+from everyfold.judge.responses import FoldResponses, Split, fold_responses, truth_of
 from everyfold.judge.row_scores import RowMetric, read_metric
 
 RowMethod = Literal["corrected-t", "conservative-z", "nested", "normal", "delong", "pairs"]
@@ -52,9 +52,10 @@ _SEARCH_REPEATS = 3
 # folds are cheap, but not free (20 µs each for squared loss).
 MOST_PAIRS = 10_000
 
-# With more rows than that, models of different folds are so alike that the plain interval is right
-# within two points (``benchmarks/coverage.py``), and many folds are not worth their time.
-MANY_ROWS = 1000
+# From so many rows on "auto" takes the plain interval, because many folds take too long. It is the
+# narrowest, also there: at 2000 rows it contained the truth in 86 of 100 cases at nominal 90 %,
+# corrected t in 88, nested in 91 (``benchmarks/coverage.py --sizes 2000``).
+MANY_ROWS = 5000
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class ModelScores:
         count = REPEATS.get(method, 1)
         return min(count, _SEARCH_REPEATS) if self.has_search else count
 
-    def _partitions(self, count: int, rows: Index | None = None) -> list[list[Split]]:
+    def partitions(self, count: int, rows: Index | None = None) -> list[list[Split]]:
         """Repetitions of the folds: shuffled anew, or those that were given."""
         if not self.has_number:
             return self.given
@@ -273,7 +274,7 @@ class ModelScores:
 
     def _normal(self, level: float) -> Judged:
         metric = self._need("normal")
-        parts = self._partitions(1)
+        parts = self.partitions(1)
         splits = [split for part in parts for split in part]
         bounds = [self.n * k for k in range(len(parts) + 1)]
         answers = self._ask(splits)
@@ -333,7 +334,7 @@ class ModelScores:
 
     def _nested(self, level: float) -> Judged:
         metric = self._need("nested")
-        parts = self._partitions(self.repeats("nested"))
+        parts = self.partitions(self.repeats("nested"))
         n_folds = len(parts[0])
         if n_folds < 3 or any(len(part) != n_folds for part in parts):
             raise ValueError(
@@ -385,29 +386,33 @@ class ModelScores:
         return of_rows(truth, own.values)
 
     def _corrected_t(self, level: float) -> Judged:
-        parts = self._partitions(self.repeats("corrected-t"))
+        parts = self.partitions(self.repeats("corrected-t"))
         splits = [split for part in parts for split in part]
         if len(splits) < 2:
             raise ValueError(f"cv={self.cv!r} has one fold; an interval needs at least 2")
-        scores, is_exact = self._fold_scores(splits)
+        rows, is_exact = None, True
+        if self.metric is None:
+            own = {"scoring": self.scoring, "cv": splits}
+            table = [np.asarray(cross_val_score(m, self.X, self.y, **own)) for m in self.models]
+        else:
+            answers = self._ask(splits)
+            table = [self._scores_of(answer) for answer in answers]
+            rows = self._rows_if_known(self.metric, answers, len(parts))
+            is_exact = all(answer.is_exact for answer in answers)
+        scores = self._finite(self._minus(table))
         ratio, _ = ratio_of_splits(splits, self.units)
         words = f"the corrected variance of the scores of {len(splits)} folds"
         words += f", {len(parts)} times {len(splits) // len(parts)}" if len(parts) > 1 else ""
-        return Judged(corrected_t(scores, ratio, level), words, is_exact)
+        return Judged(corrected_t(scores, ratio, level), words, is_exact, rows)
 
-    def _fold_scores(self, splits: Sequence[Split]) -> tuple[Array, bool]:
-        """The score of every fold, and whether all are exact."""
-        if self.metric is None:
-            found = [
-                np.asarray(
-                    cross_val_score(m, self.X, self.y, scoring=self.scoring, cv=list(splits))
-                )
-                for m in self.models
-            ]
-            return self._finite(self._minus(found)), True
-        answers = self._ask(splits)
-        table = [self._scores_of(own) for own in answers]
-        return self._finite(self._minus(table)), all(own.is_exact for own in answers)
+    def _rows_if_known(
+        self, metric: RowMetric, answers: Sequence[FoldResponses], count: int
+    ) -> Array | None:
+        """What rows contribute, if every row is tested as often and that takes no time."""
+        if not self.is_partition or metric.linearised(self.truth, self.truth) is None:
+            return None
+        bounds = [self.n * k for k in range(count + 1)]
+        return self._minus([self._rows_of(metric, own, bounds) for own in answers])
 
     def _scores_of(self, own: FoldResponses) -> Array:
         assert self.metric is not None
@@ -429,13 +434,13 @@ class ModelScores:
                 "method='conservative-z' makes folds of halves of the rows, so that cv is a number "
                 f"of folds; got {self.cv!r}"
             )
-        parts, count = self._partitions(1), self.repeats("conservative-z")
+        parts, count = self.partitions(1), self.repeats("conservative-z")
         halves = [
             own
             for k in range(count)
             for own in _halves(self.n, self.units, self.truth if self.is_classifier else None, k)
         ]
-        parts += [self._partitions(1, own)[0] for own in halves]
+        parts += [self.partitions(1, own)[0] for own in halves]
         splits = [split for part in parts for split in part]
         answers = self._ask(splits)
         ends = np.cumsum([0, *(len(part) for part in parts)])
@@ -468,7 +473,10 @@ def choose(scores: ModelScores) -> tuple[RowMethod, str]:
     if not scores.is_partition:
         return "corrected-t", "the folds do not test every row once"
     if n >= MANY_ROWS:
-        return "normal", f"with {n} rows models of different folds are nearly the same"
+        return (
+            "normal",
+            f"with {n} rows other methods would take long, and models of folds are much alike",
+        )
     is_known = metric.linearised(scores.truth, scores.truth) is not None
     if scores.shares_folds and is_known and scores.has_many_folds:
         return "nested", "all its folds follow from one fit, and it is the most faithful"

@@ -13,13 +13,13 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 
 from everyfold._sklearn_private import safe_split
-from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Splitter, Targets
+from everyfold._typing import AnyArray, Estimator, Index, Label, Matrix, Targets
 from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import read_estimator
 from everyfold.engine.kept_models import fit_to
 from everyfold.engine.reading.reader import not_sped_up
 from everyfold.engine.request import Options, Request, RequestedOutputs
-from everyfold.functions.cross_val import evaluate, parted
+from everyfold.functions.cross_val import evaluate, parted, takes_groups
 from everyfold.functions.fallback import NotSpedUp
 from everyfold.functions.nested import is_search
 
@@ -106,20 +106,6 @@ def fold_responses(
     return FoldResponses(rows, bounds, values, is_exact)
 
 
-def takes_groups(splitter: Splitter) -> bool:
-    """Whether a splitter needs groups: others ignore them with a warning.
-
-    Examples
-    --------
-    >>> from sklearn.model_selection import GroupKFold
-    >>> takes_groups(GroupKFold(3)), takes_groups(3)
-    (True, False)
-    """
-    if not hasattr(splitter, "get_metadata_routing"):
-        return False
-    return splitter.get_metadata_routing().split.requests.get("groups") is True
-
-
 def _from_engine(request: Request, method: str) -> tuple[AnyArray, bool]:
     """Those of folds that share work."""
     if not is_search(request.estimator):
@@ -172,7 +158,7 @@ def _of_positive(shares: AnyArray) -> AnyArray:
 def truth_of(estimator: Estimator, y: Targets) -> AnyArray:
     """The targets as responses are compared with them."""
     found = np.asarray(y)
-    is_column = found.ndim == 2 and found.shape[1] == 1
-    if is_column and (is_classifier(estimator) or found.dtype.kind in "biuf"):
-        return found.ravel()
-    return found
+    if found.ndim == 2 and found.shape[1] == 1:
+        found = found.ravel()
+    is_number = not is_classifier(estimator) and found.dtype.kind in "biuf"
+    return found.astype(np.float64) if is_number else found

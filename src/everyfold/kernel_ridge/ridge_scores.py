@@ -2,7 +2,8 @@
 
 Held-out values are linear in the targets. With more targets than rows, those of the unit vectors
 are computed once for each ridge, and the targets pass by in batches; a table of rows, targets and
-ridges never exists.
+ridges never exists. The maps of many ridges are combinations of those of a few, which alone are
+multiplied with the targets.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Numbers, Target
 from everyfold.linalg.blas import product
-from everyfold.linalg.memory import check_workers
+from everyfold.linalg.columns import basis_of_rows
+from everyfold.linalg.memory import SHARE_OF_MEMORY, available_memory, check_workers
 from everyfold.linalg.symmetric import CHUNK, NotPositiveDefiniteError
 from everyfold.operators.base import SupportsResponse
 from everyfold.solvers import Problem
@@ -148,7 +150,7 @@ def score_ridges(
     >>> problem = Problem(y, np.ones(3), Squared(), intercept=True)
     >>> found = score_ridges(problem, Dense().bind(Linear(), X), [1e-3, 1.0], judge)
     >>> found.scores.round(3).ravel()
-    array([-0.   , -2.361])
+    array([-0.   , -2.667])
     """
     n, q = problem.y.shape
     is_wide = q > n and judge.splits_targets and not keeps_values
@@ -159,16 +161,22 @@ def score_ridges(
     scores: list[Array | None] = [None] * len(rhos)
     is_exact = np.zeros(len(rhos), dtype=bool)
     kept: list[Array | None] = [None] * len(rhos)
-    batches = _batches(judge, problem.y - base, base) if is_wide else []
+    maps: dict[int, Array] = {}
     for k, record in _records(shared, operator, rhos, judge.folds):
         is_exact[k] = bool(record.is_exact.all())
+        if not np.isfinite(record.values).all():
+            continue
         if is_wide:
-            parts = [part(product(record.values, y) + mean) for part, y, mean in batches]
-            scores[k] = np.concatenate(parts)
+            maps[k] = record.values
+            if len(maps) == _maps_at_a_time(record.values):
+                _score_maps(maps, problem.y - base, base, judge, scores)
+                maps = {}
             continue
         values = record.values + base
-        scores[k] = judge(values) if np.isfinite(values).all() else None
+        scores[k] = judge(values)
         kept[k] = values if keeps_values else None
+    if maps:
+        _score_maps(maps, problem.y - base, base, judge, scores)
     width = max((len(found) for found in scores if found is not None), default=1)
     table = np.stack([np.full(width, np.nan) if own is None else own for own in scores])
     return RidgeScores(rhos, table, is_exact, _stacked(kept) if keeps_values else None)
@@ -181,11 +189,39 @@ def _mean(problem: Problem) -> Array:
     return np.asarray(np.average(problem.y, axis=0, weights=problem.w))
 
 
-def _batches(judge: Judge, y: Array, base: Array) -> list[tuple[Judge, Array, Array]]:
-    """Some targets at a time, with their judge: about 64 MB of held-out values."""
-    step = max(1, CHUNK // len(judge.folds.test_rows))
-    parts = [slice(k, k + step) for k in range(0, y.shape[1], step)]
-    return [(judge.among(part), np.asfortranarray(y[:, part]), base[part]) for part in parts]
+# The relative error at which the map of a ridge counts as a combination of others, a hundredth of
+# what tests allow. Each digit more costs about one product.
+_SAME = 1e-11
+
+
+def _maps_at_a_time(values: Array) -> int:
+    """How many ridges are scored together: their maps exist twice."""
+    return max(1, int(SHARE_OF_MEMORY * available_memory()) // (2 * values.nbytes))
+
+
+def _score_maps(
+    maps: dict[int, Array], y: Array, base: Array, judge: Judge, scores: list[Array | None]
+) -> None:
+    """Score all targets by the maps from targets to held-out values of some ridges, by number.
+
+    About 64 MB of held-out values exist at a time.
+    """
+    numbers, rows = list(maps), len(next(iter(maps.values())))
+    stacked = np.stack([maps[k].ravel() for k in numbers])
+    chosen, combine = basis_of_rows(stacked, _SAME)
+    del stacked
+    each = np.concatenate([maps[numbers[k]] for k in chosen])
+    found: list[list[Array]] = [[] for _ in numbers]
+    step = max(1, CHUNK // (rows * (len(numbers) + len(chosen))))
+    for part in (slice(k, k + step) for k in range(0, y.shape[1], step)):
+        own = judge.among(part)
+        # Products come in Fortran order: a transposed one has the values of a ridge side by side.
+        few = product(y[:, part].T, each.T).T.reshape(len(chosen), -1)
+        values = (combine @ few).reshape(len(numbers), rows, -1)
+        for one, values_of_ridge in zip(found, values, strict=True):
+            one.append(own(values_of_ridge + base[part]))
+    for k, parts in zip(numbers, found, strict=True):
+        scores[k] = np.concatenate(parts)
 
 
 def _stacked(kept: Sequence[Array | None]) -> Array:

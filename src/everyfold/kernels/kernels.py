@@ -11,9 +11,11 @@ float32 or float64; the arithmetic is float64 throughout. Inputs are expected to
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import ClassVar
 
 import numpy as np
@@ -40,9 +42,6 @@ from everyfold.kernels.pairwise import (
     squared_norms,
 )
 from everyfold.kernels.precomputed import (
-    check_coef0,
-    check_degree,
-    check_gamma,
     finite,
     symmetrised,
 )
@@ -141,6 +140,33 @@ class _OfProducts(Kernel):
     def base_diagonal(self, X: Matrix) -> Array:
         """Squared norms."""
         return squared_norms(operands(X, None)[0])
+
+
+def check_gamma(gamma: float) -> None:
+    """Refuse a gamma that no kernel takes."""
+    if not isinstance(gamma, Real) or not 0.0 <= gamma < math.inf:
+        raise ValueError(
+            f"gamma={gamma!r} is not allowed: it must be a finite number >= 0; "
+            "1 / n_features is a good start for standardised features."
+        )
+
+
+def check_degree(degree: int) -> None:
+    """Refuse a degree that no polynomial kernel takes."""
+    if not isinstance(degree, Real) or not float(degree).is_integer() or degree < 0:
+        raise ValueError(
+            f"degree={degree!r} is not allowed: it must be a whole number >= 0, as a polynomial "
+            "kernel is positive semi-definite for no other; use 2 or 3."
+        )
+
+
+def check_coef0(coef0: float) -> None:
+    """Refuse a coef0 that no polynomial kernel takes."""
+    if not isinstance(coef0, Real) or not 0.0 <= coef0 < math.inf:
+        raise ValueError(
+            f"coef0={coef0!r} is not allowed: it must be a finite number >= 0, as the polynomial "
+            "kernel is not positive semi-definite otherwise; use 0 or 1."
+        )
 
 
 @dataclass(frozen=True)
@@ -551,11 +577,10 @@ def check_width(n_gammas: int, X: Matrix) -> None:
 
 
 # -- Derivatives of kernels in the logarithm of each feature's gamma, summed with given weights ---
-# With :math:`\gamma_j` the gamma of feature j, each function gives the numbers
-# :math:`\sum_{ik} H_{ik}\,t_j(x_i, y_k)` for all features j, where :math:`t_j` is the share of
-# feature j in a distance or an inner product. H need not be symmetric. **Cost** 2 n m d flops for
-# n
-# and m rows, in matrix products; Manhattan distances are taken in blocks of rows.
+# With :math:`\gamma_j` the gamma of feature j, each function gives the numbers :math:`\sum_{ik}
+# H_{ik}\,t_j(x_i, y_k)` for all features j, where :math:`t_j` is the share of feature j in a
+# distance or an inner product. H need not be symmetric. **Cost** 2 n m d flops for n and m rows, in
+# matrix products; Manhattan distances are taken in blocks of rows.
 
 
 def sum_products(H: Array, X: Array, Y: Array) -> Array:

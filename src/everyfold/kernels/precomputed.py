@@ -1,4 +1,4 @@
-"""Checks of kernel matrices that users bring, and of the parameters of kernels.
+"""Checks of kernel matrices that users bring.
 
 A matrix must be square, finite and symmetric up to rounding; it is made exactly symmetric.
 """
@@ -6,7 +6,6 @@ A matrix must be square, finite and symmetric up to rounding; it is made exactly
 from __future__ import annotations
 
 import math
-from numbers import Real
 
 import numpy as np
 
@@ -77,33 +76,6 @@ def noise_of(K: Array) -> float:
     """
     asymmetry, largest = _asymmetry(K), _largest(K)
     return asymmetry / largest if asymmetry > SYMMETRY_TOLERANCE * largest else 0.0
-
-
-def check_gamma(gamma: float) -> None:
-    """Refuse a gamma that no kernel takes."""
-    if not isinstance(gamma, Real) or not 0.0 <= gamma < math.inf:
-        raise ValueError(
-            f"gamma={gamma!r} is not allowed: it must be a finite number >= 0; "
-            "1 / n_features is a good start for standardised features."
-        )
-
-
-def check_degree(degree: int) -> None:
-    """Refuse a degree that no polynomial kernel takes."""
-    if not isinstance(degree, Real) or not float(degree).is_integer() or degree < 0:
-        raise ValueError(
-            f"degree={degree!r} is not allowed: it must be a whole number >= 0, as a polynomial "
-            "kernel is positive semi-definite for no other; use 2 or 3."
-        )
-
-
-def check_coef0(coef0: float) -> None:
-    """Refuse a coef0 that no polynomial kernel takes."""
-    if not isinstance(coef0, Real) or not 0.0 <= coef0 < math.inf:
-        raise ValueError(
-            f"coef0={coef0!r} is not allowed: it must be a finite number >= 0, as the polynomial "
-            "kernel is not positive semi-definite otherwise; use 0 or 1."
-        )
 
 
 def finite(K: Array, owner: str) -> Array:

@@ -24,10 +24,10 @@ from everyfold.kernels.kernels import (
     Polynomial,
     Precomputed,
     Scaled,
+    check_gamma,
     check_width,
 )
 from everyfold.kernels.pairwise import variance
-from everyfold.kernels.precomputed import check_gamma
 
 # One number for all features, a rule that gives it, or a number for each.
 Gamma: TypeAlias = float | Literal["scale", "auto"] | Sequence[float] | Array | None

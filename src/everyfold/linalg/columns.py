@@ -12,9 +12,9 @@ different size nor a small ridge do harm; what counts is how nearly dependent th
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack, qr, solve_triangular
 
-from everyfold._typing import Array
+from everyfold._typing import Array, Index
 from everyfold.linalg.symmetric import EPS
 
 
@@ -26,6 +26,35 @@ def singular_values(V: Array) -> Array:
 def orthonormal_basis(V: Array) -> Array:
     """Orthonormal columns that span those of V."""
     return np.asarray(np.linalg.qr(V)[0])
+
+
+def basis_of_rows(M: Array, tolerance: float) -> tuple[Index, Array]:
+    """Some of the r rows by number, k of them, and the combinations (r, k) that give all rows.
+
+    The interpolative decomposition by a pivoted QR of some columns, drawn at random: rows that are
+    combinations of others there, up to the tolerance, are so everywhere unless the columns are of
+    different kinds.
+
+    Examples
+    --------
+    >>> rows, C = basis_of_rows(np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]]), 1e-10)
+    >>> rows, C.ravel()
+    (array([1]), array([0.5, 1. ]))
+    """
+    r, c = M.shape
+    drawn = np.random.default_rng(0).choice(c, min(c, _DRAWN * r), replace=False)
+    T, order = qr(M[:, drawn].T, mode="r", pivoting=True)
+    T = T[:r]
+    sizes = np.abs(T.diagonal())
+    k = max(1, int(np.count_nonzero(sizes > tolerance * sizes[0])))
+    C = np.zeros((r, k))
+    C[order[:k]] = np.eye(k)
+    C[order[k:]] = solve_triangular(T[:k, :k], T[:k, k:]).T if sizes[0] > 0.0 else 0.0
+    return order[:k].astype(np.intp), C
+
+
+# Columns that are drawn for each row.
+_DRAWN = 200
 
 
 def inverse_of_lower(L: Array) -> Array:

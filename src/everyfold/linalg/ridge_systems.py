@@ -363,6 +363,7 @@ class CholeskySystem(RidgeSystem):
         self.rho = rho
         self.condition = 1.0
         self._L = np.zeros((0, 0))
+        self._inverse: Array | None = None
         if K.size == 0:  # a Newton step in which no row has curvature
             return
         # K is symmetric: a copy without turning. A C-ordered one may be overwritten.
@@ -435,6 +436,11 @@ class CholeskySystem(RidgeSystem):
         """See base class; at most n m² flops each."""
         if rows.shape[1] == 1:
             return self.diagonal()[rows][:, :, None]
+        if rows.size > len(self._L) or self._inverse is not None:
+            # Sets that overlap, as pairs do, are taken from G.
+            self._inverse = self.inverse() if self._inverse is None else self._inverse
+            gathered: Array = self._inverse[rows[:, :, None], rows[:, None, :]]
+            return gathered
         if rows.shape[1] <= 2 * SMALL_BLOCK:
             wide = self.columns[rows]
             products: Array = wide @ wide.transpose(0, 2, 1)

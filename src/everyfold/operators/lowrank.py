@@ -62,7 +62,7 @@ class Mapped(Structure):
     def raw_width_for(self, n_rows: int, n_features: int) -> int:
         """The number of raw columns of a map for rows of this shape, at most."""
 
-    def looks_at(self, n_rows: int, most: int) -> int:
+    def rows_sampled(self, n_rows: int, most: int) -> int:
         """How many rows are held while a map is made, if that may be ``most`` of them."""
         return 0
 
@@ -504,6 +504,12 @@ class LowRankResponse(Response):
 
     def residual_blocks(self, rows: Index) -> Array:
         """See base class; c m² flops each."""
+        if (
+            rows.shape[1] == 1
+        ):  # thousands of products of two vectors, which matmul takes one by one
+            s, G = self._quadratic.s[rows], self.G[rows[:, 0]]
+            alone: Array = 1.0 - s**2 * np.einsum("ij,ij->i", G, G)[:, None]
+            return alone[:, :, None]
         Q = self.G[rows] * self._quadratic.s[rows][:, :, None]
         blocks: Array = -(Q @ Q.transpose(0, 2, 1))
         steps = np.arange(rows.shape[1])

@@ -199,7 +199,7 @@ class Nystrom(Mapped):
         """See base class."""
         return self.count(n_rows)
 
-    def looks_at(self, n_rows: int, most: int) -> int:
+    def rows_sampled(self, n_rows: int, most: int) -> int:
         """See base class."""
         return min(n_rows, self.count(n_rows) + PROBE if self.sampling == "uniform" else most)
 

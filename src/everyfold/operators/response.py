@@ -188,6 +188,11 @@ class Response(ABC):
     def residual_blocks(self, rows: Index) -> Array:
         """The blocks R_SS, (t, m, m), of t sets of m *active* rows given as an array (t, m)."""
 
+    def residual_matrix(self) -> Array:
+        """R itself, n² numbers; every row must be active."""
+        R: Array = self.residual_blocks(np.arange(len(self.curvature))[None])[0]
+        return R
+
     def residual_matmat(self, B: Array) -> Array:
         """R B on the active rows for an (n, k) matrix, 0 elsewhere.
 

@@ -1,5 +1,6 @@
 """Plots of a finished search, in the style of scikit-learn's displays. They need matplotlib."""
 
+from everyfold.plotting.influence_plots import InfluenceDisplay
 from everyfold.plotting.prediction_plots import (
     FeatureWeightsDisplay,
     IntervalDisplay,
@@ -12,6 +13,7 @@ __all__ = [
     "CVCurveDisplay",
     "CVSurfaceDisplay",
     "FeatureWeightsDisplay",
+    "InfluenceDisplay",
     "IntervalDisplay",
     "OutOfFoldDisplay",
     "RankCurveDisplay",

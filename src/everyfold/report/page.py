@@ -68,6 +68,8 @@ class Findings:
         The candidates that are significantly worse than the best; or why that is not known.
     remarks : sequence of str
         What else is to be said of the winner.
+    verdict : sequence of (str, str, str)
+        What can be trusted: topics, what was found, and what repairs it.
     plans : sequence of SearchPlan
     ids : array, optional
         The names of the rows.
@@ -82,6 +84,7 @@ class Findings:
     honest: Any
     is_worse: Mask | str
     remarks: Sequence[str]
+    verdict: Sequence[tuple[str, str, str]]
     plans: Sequence[SearchPlan]
     ids: AnyArray | None
     held: str
@@ -131,6 +134,7 @@ def page(search: Search, findings: Findings) -> str:
         scores=_pictures(_of_scores(search, found), "s"),
         held=_held_out(search, findings),
         candidates=_candidates(found, findings.is_worse),
+        trust=findings.verdict,
         plans=findings.plans,
         call=findings.call,
         versions=", ".join(f"{name} {version}" for name, version in findings.versions.items()),
@@ -164,7 +168,9 @@ def _verdict(search: Search, findings: Findings, found: ScoreTable) -> str:
     if found.best is None:
         return f"There is no winner: {_NO_WINNER} (refit=False)."
     best, score, error = next(_score_cards(search, findings, found))
-    words = f"{params_words(search.best_params_)} won. {best}: {score} ({error})"
+    is_alone = len(found.mean) == 1
+    words = f"{params_words(search.best_params_)}{'' if is_alone else ' won'}. "
+    words += f"{best}: {score} ({error})"
     honest = findings.honest
     if isinstance(honest, str) or len(found.mean) == 1:
         return f"{words}."

@@ -29,8 +29,7 @@ from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
 from everyfold.engine.method_options import MethodOptions, RenamedParameters
-from everyfold.engine.planning.pass_sizes import has_stand_in
-from everyfold.engine.planning.plan import SearchPlan, SingleRound
+from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_score
@@ -96,12 +95,7 @@ class _Run:
         return frozenset(self.plan.refitted)
 
     @property
-    def climbs(self) -> bool:
-        """Whether a candidate may be evaluated several times, as the plan has several rounds."""
-        return isinstance(self.metric, str) and not isinstance(self.plan.rounds, SingleRound)
-
-    @property
-    def climbed(self) -> list[tuple[int, int, float]]:
+    def ranked_twice(self) -> list[tuple[int, int, float]]:
         """The rungs of candidates with several ranks, by their places in the table."""
         place = {number: k for k, number in enumerate(self.finished)}
         several = Counter(number for number, _ in {rung[:2] for rung in self.rungs})
@@ -291,11 +285,11 @@ class FastSearchCV(
             return
         new = [o.number for o in outcomes if o.number not in state.history]
         for outcome in outcomes:
-            if outcome.failure is not None and self.error_score == "raise":
+            if self.error_score == "raise" and outcome.failure is not None:
                 raise outcome.failure.error
             found = state.refits if outcome.is_refit else state.history
             found[outcome.number] = drop_values(outcome)
-            if outcome.rank and state.climbs:
+            if outcome.rank and isinstance(state.metric, str):
                 score = mean_score(outcome, state.metric)
                 state.rungs.append((outcome.number, outcome.rank, score))
             if not outcome.is_refit and outcome.number in state.data.candidates:
@@ -314,7 +308,6 @@ class FastSearchCV(
         if not table.is_exact.all():
             warn_if_inexact(list(state.history.values()))
         self._choose(state, table.results)
-        self._confirm(state, table.results)
         remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
@@ -376,7 +369,6 @@ class FastSearchCV(
         try:
             table = self._tabulate(state)
             self._choose(state, table.results)
-            self._confirm(state, table.results)
             self._record(state, table, ("interrupted before all candidates were done",))
             if self.refit and hasattr(self, "best_index_"):
                 self._refit_best(state)
@@ -414,19 +406,16 @@ class FastSearchCV(
         )
         if is_void and not state.data.foreign:  # among those, scikit-learn takes the first
             return
-        known = results, self.n_splits_, state.ridges
-        self.best_index_ = best_index(self.refit, state.metric, *known)
+        ridges = state.ridges if self.refit == ONE_STANDARD_ERROR else ()
+        self.best_index_ = best_index(self.refit, state.metric, results, self.n_splits_, ridges)
         if not callable(self.refit):
             self.best_score_ = results[f"mean_test_{state.metric}"][self.best_index_]
-        self.best_params_ = results["params"][self.best_index_]
-
-    def _confirm(self, state: _Run, results: Params) -> None:
-        """Let refits of the best candidates decide between them, where there are any."""
+        # Refits of the best candidates decide between them, where there are any.
         confirmed = results.get(f"confirmed_test_{state.metric}", np.empty(0))
         if state.refits and not is_rule(self.refit) and np.isfinite(confirmed).any():
             self.best_index_ = int(np.nanargmax(confirmed))
             self.best_score_ = confirmed[self.best_index_]
-            self.best_params_ = results["params"][self.best_index_]
+        self.best_params_ = results["params"][self.best_index_]
 
     def _record(self, state: _Run, table: ResultsTable, notes: Sequence[str] = ()) -> None:
         scorer = state.scorer
@@ -443,14 +432,14 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.climbed,
+            rungs=state.ranked_twice,
             is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
         candidate = state.data.candidates.get(state.finished[self.best_index_])
-        if candidate is not None and has_stand_in(state.data, candidate):
+        if candidate is not None and state.data.has_stand_in(candidate):
             best = with_final_step(best, fast_version_of(candidate.model))
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)

@@ -16,6 +16,8 @@ from everyfold.io.base import is_lazy
 
 # Numbers that are copied at a time.
 _BLOCK = 2**22
+# Bytes up to which the rows themselves stay at hand: a search is repeated on them in seconds.
+MOST_BYTES = 20_000_000
 # Kinds of arrays that are known by their numbers.
 _NUMBERS = "biuf"
 # Types of objects that are known by their words.
@@ -127,6 +129,8 @@ class FitInputs:
     params : dict or None
         The metadata themselves (groups, weights, …), which honest scores and comparisons use; one
         value for each row is a copy.
+    rows : tuple of X and y, or None
+        The rows themselves (no copies) where they are small; they are not pickled.
     """
 
     ids: AnyArray | None
@@ -134,6 +138,10 @@ class FitInputs:
     is_source: bool
     contents: Mapping[str, DataHash] | None = None
     params: Params | None = None
+    rows: tuple[Matrix, Targets] | None = None
+
+    def __getstate__(self) -> Params:
+        return {**vars(self), "rows": None}
 
     @classmethod
     def of(cls, X: Matrix, y: Targets, params: Params) -> FitInputs:
@@ -148,7 +156,8 @@ class FitInputs:
         if not is_source and not is_lazy(X):
             contents = _contents({"X": X, "y": y, **known})
         kept = {name: _kept(value) for name, value in known.items()}
-        return cls(ids, list(known), is_source, contents, kept)
+        is_small = contents is not None and 8 * getattr(X, "size", MOST_BYTES) < MOST_BYTES
+        return cls(ids, list(known), is_source, contents, kept, (X, y) if is_small else None)
 
     @property
     def call(self) -> str:

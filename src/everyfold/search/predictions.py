@@ -125,7 +125,9 @@ class PredictionStore:
         if self.keeps == "best":
             has_values = outcome.values is not None or outcome.fitted is not None
             if not has_values or self.metric is None or not _has(outcome, self.metric):
-                self._forget(number)
+                if number in self._kept:  # the best so far, evaluated again, more exactly
+                    self._kept.clear()
+                    self._best = -math.inf, 0
                 return
             standing = mean_score(outcome, self.metric), -number
             if number not in self._kept and standing <= self._best:
@@ -136,12 +138,6 @@ class PredictionStore:
             task = data.tasks[data.candidates[number].task]
             self._kept[number] = _KeptValues.of(outcome, task)
             self._fitted = outcome if outcome.fitted is not None else None
-
-    def _forget(self, number: int) -> None:
-        """A candidate that was the best is no longer: it was evaluated again, more exactly."""
-        if number in self._kept:
-            self._kept.clear()
-            self._best = -math.inf, 0
 
     def fitted(self, number: int) -> Outcome | None:
         """The outcome whose estimators are still to be asked for the values of a candidate."""

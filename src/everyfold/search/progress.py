@@ -10,6 +10,7 @@ import logging
 import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -78,7 +79,7 @@ class Round:
         self._costs = {id(unit): max(unit.seconds, least) for unit in units}
         self._shares: dict[int, float] = {}
 
-    def tell(self, unit: Unit, share: float) -> None:
+    def report_share(self, unit: Unit, share: float) -> None:
         """So much of a unit is done."""
         if id(unit) in self._costs:
             self._shares[id(unit)] = share
@@ -222,11 +223,11 @@ class Progress(SearchProgress):
         self._round, self._shown = Round(units), 0.0
         self._n_rounds += 1
 
-    def tell(self, unit: Unit, share: float) -> None:
+    def report_share(self, unit: Unit, share: float) -> None:
         """See base class."""
         if not self.is_on:
             return
-        self._round.tell(unit, share)
+        self._round.report_share(unit, share)
         now = time.perf_counter()
         if now - self._drawn >= _SECONDS_BETWEEN_STATES:
             self._drawn = now
@@ -311,8 +312,9 @@ class Progress(SearchProgress):
 
 def find_progress(search: Search, data: Given, n_kernels: int, n_candidates: int) -> SearchProgress:
     """What a search tells of its work: nothing, unless it is verbose or has callbacks."""
-    parts = (search, search.estimator, *search.estimator.get_params().values())
+    steps = [step for _, step in getattr(search.estimator, "steps", ())]
     # A search in a search has its caller's callbacks, and parts may have some of their own.
+    parts = search, search.estimator, *steps
     calls = any(hasattr(part, name) for part in parts for name in _OF_CALLBACKS)
     if search.verbose <= 0 and not calls:
         return SearchProgress(data)
@@ -378,7 +380,9 @@ def find_bar() -> Bar | None:
     if not (sys.stdout.isatty() or hasattr(shell, "kernel")):
         return None  # a file or a pipe, where each state of a bar would be a line
     try:
-        from tqdm.auto import tqdm
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without ipywidgets tqdm shows a bar of text
+            from tqdm.auto import tqdm
     except ImportError:
         return None
     return TqdmBar(tqdm)

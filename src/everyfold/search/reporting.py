@@ -25,15 +25,17 @@ def result_view(search: Search) -> str:
     """The winner, its score and the plan as a table; nothing of a search that is not fitted."""
     # Most searches are neither shown in a notebook nor reported: what reads their tables is
     # imported where it is needed.
+    from everyfold.judge.verdicts import verdict
     from everyfold.plotting.score_table import label_of, number, params_words
 
-    lines = []
+    lines: list[tuple[str, str]] = []
     if hasattr(search, "best_params_"):
         lines.append(("best_params_", params_words(search.best_params_)))
     if hasattr(search, "best_score_"):
         lines.append(("best_score_", f"{number(search.best_score_)} ({label_of(search)})"))
     if hasattr(search, "cv_results_"):
         lines += search.plan_.lines()
+        lines += [(line.topic, str(line)) for line in verdict(search).lines]
     lines += [("path_", line) for line in getattr(search, "summary_", "").splitlines()]
     style = "text-align: left; vertical-align: top"
     rows = (

@@ -101,7 +101,7 @@ class Kernel32:
         """K, converted unless it is one already."""
         return K if isinstance(K, Kernel32) else cls(K)
 
-    def among(self, rows: npt.NDArray[np.intp]) -> Kernel32:
+    def restrict(self, rows: npt.NDArray[np.intp]) -> Kernel32:
         """The kernel of some of the rows, which may repeat; a copy."""
         from everyfold.svm.core.state import gather
 
@@ -113,7 +113,7 @@ class Kernel32:
 
     def double(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.float64]:
         """The same in float64, its diagonal as it was: what libsvm, which rounds it, is given."""
-        part = self.among(rows)
+        part = self.restrict(rows)
         K = part.rows[:, : len(rows)].astype(np.float64)
         np.fill_diagonal(K, part.diagonal)
         return K

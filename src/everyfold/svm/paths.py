@@ -22,9 +22,14 @@ References
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +44,8 @@ Stop = npt.NDArray[np.int64]
 
 # Up to SHORT rows, and where C times the largest kernel entry is at most GENTLE, all pair steps
 # together take some milliseconds: an interrupt may wait for them, and no thread is started. Above,
-# Ctrl-C would have to wait too long for compiled code, which sees no signals.
+# Ctrl-C would have to wait too long for compiled code, which sees no signals but when it calls
+# back: on SHORT rows that is every few milliseconds, whatever C.
 SHORT, GENTLE = 500, 1e4
 
 
@@ -226,25 +232,60 @@ def _run_compiled(
         width = padded(n)
     memory = workspace(n, width, copies=len(rows) > 0)
     steps = JointSteps(stop)
-    fold_paths(
-        kernel.rows,
-        rows,
-        starts,
-        p,
-        unit,
-        Cs,
-        epsilon,
-        float(tol),
-        int(max_iter),
-        stop,
-        *results,
-        steps.address,
-        width,
-        *memory,
-    )
+    while True:
+        with _signals_that_stop(stop) as seen:
+            fold_paths(
+                kernel.rows,
+                rows,
+                starts,
+                p,
+                unit,
+                Cs,
+                epsilon,
+                float(tol),
+                int(max_iter),
+                stop,
+                *results,
+                steps.address,
+                width,
+                *memory,
+            )
+        if not seen:
+            break
+        stop[0] = 0  # their handlers have not raised: the work is to be done, and begins anew
     # Compiled code cannot raise what its callback raised: it only stops.
     if steps.error is not None:
         raise steps.error
+
+
+@contextmanager
+def _signals_that_stop(stop: Stop) -> Iterator[list[int]]:
+    """While this lasts, signals that may end a search set the flag; their handlers come after it.
+
+    Python would call a handler as compiled code calls back, where what it raises is lost. Gives the
+    signals that came. Only the main thread gets any.
+    """
+    seen: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield seen
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        stop[0] = 1
+        seen.append(number)
+
+    asked: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM)
+    known = {number: signal.getsignal(number) for number in asked}
+    handlers = {number: handler for number, handler in known.items() if callable(handler)}
+    for number in handlers:
+        signal.signal(number, note)
+    try:
+        yield seen
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number in seen:
+        handlers[number](number, sys._getframe())
 
 
 def _play(play: FloatArray) -> FloatArray:

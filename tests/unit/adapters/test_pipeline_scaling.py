@@ -23,7 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
 
 from everyfold import FastGridSearchCV
-from everyfold.adapters.pipelines import plain_numbers, prepare_fold, scale_fold, take_apart
+from everyfold.adapters.pipelines import plain_numbers, prepare_fold, scale_fold, split_steps
 
 rng = np.random.default_rng(0)
 TRAIN, TEST = np.arange(5, 40), np.arange(5)
@@ -53,7 +53,7 @@ def test_a_fold_is_scaled_as_by_the_scaler_itself(with_mean, with_std, kind):
     if kind == "one row":
         train = train[:1]
     scaler = StandardScaler(with_mean=with_mean, with_std=with_std)
-    parts = take_apart(make_pipeline(scaler, Ridge()), {})
+    parts = split_steps(make_pipeline(scaler, Ridge()), {})
     found = scale_fold(parts.lone_scaler, plain_numbers(X), train, TEST)
     expected = prepare_fold(parts.steps, X, np.zeros(40), train, TEST)
     size = np.maximum(np.abs(expected[0]).max(axis=0), np.abs(expected[1]).max(axis=0))
@@ -84,10 +84,10 @@ def test_only_the_scaler_itself_is_known():
         pass
 
     for steps in ([Own()], [StandardScaler(), StandardScaler()], [StandardScaler(with_mean=1)]):
-        assert take_apart(make_pipeline(*steps, Ridge()), {}).lone_scaler is None
+        assert split_steps(make_pipeline(*steps, Ridge()), {}).lone_scaler is None
     weighted = {"standardscaler__sample_weight": np.ones(40)}
-    assert take_apart(make_pipeline(StandardScaler(), Ridge()), weighted).lone_scaler is None
-    assert take_apart(make_pipeline(StandardScaler(), Ridge()), {}).lone_scaler is not None
+    assert split_steps(make_pipeline(StandardScaler(), Ridge()), weighted).lone_scaler is None
+    assert split_steps(make_pipeline(StandardScaler(), Ridge()), {}).lone_scaler is not None
 
 
 # -- against scikit-learn ------------------------------------------------------------------------

@@ -135,10 +135,20 @@ def test_values_are_checked_once(monkeypatch):
         calls.extend(params)
 
     monkeypatch.setattr(validity, "validate_parameter_constraints", count)
+    monkeypatch.setattr(validity, "VALID", set())
     grid = {"alpha": np.geomspace(0.1, 10.0, 20), "gamma": np.geomspace(0.1, 10.0, 20)}
     FastGridSearchCV(KernelRidge(kernel="rbf"), grid, cv=3).fit(*NUMBERS)
     assert calls.count("alpha") == calls.count("gamma") == 20
     assert calls.count("kernel") == 1
+    FastGridSearchCV(KernelRidge(kernel="rbf"), {"alpha": [0.1]}, cv=3).fit(*NUMBERS)
+    assert calls.count("kernel") == 1
+
+
+def test_what_is_known_to_be_valid_is_limited(monkeypatch):
+    monkeypatch.setattr(validity, "VALID", set(range(20_000)))
+    found, _ = scores(FastGridSearchCV, Ridge(), {"alpha": [0.1, -1.0]}, *NUMBERS)
+    np.testing.assert_array_equal(np.isnan(found), [False, True])
+    assert 0 < len(validity.VALID) < 100
 
 
 def test_kernel_matrices_are_checked_once(monkeypatch):

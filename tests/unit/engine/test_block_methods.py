@@ -22,11 +22,14 @@ GRID = {"gamma": [0.05, 0.4], "alpha": [0.1, 1.0]}
 class FoldByFold(SumsOverBlocks):
     """A least-squares fit of every fold and ridge to the features of its training rows.
 
-    It knows no errors, as methods for other losses, so that scores take a pass of their own.
+    Its passes tell no scores, as those for other losses, so that these take one of their own.
     """
 
-    def words(self, passes):
-        return f"fold by fold in {passes} passes"
+    def knows_scores(self, data):
+        return False
+
+    def words(self, *, knows_scores):
+        return f"fold by fold, {knows_scores}"
 
     def fit(self, data, kernels, failures):
         fitted = []
@@ -91,7 +94,7 @@ def test_sums_are_fits_fold_by_fold(monkeypatch, scoring, is_scaled):
     sums = scores(search.fit(rows()))
     monkeypatch.setattr(block_methods, "BLOCK_METHODS", (FoldByFold(),))
     np.testing.assert_allclose(scores(search.fit(rows())), sums, rtol=1e-7)
-    assert "fold by fold in 2 passes" in str(search.plan_)
+    assert "fold by fold, False" in str(search.plan_)
 
 
 def test_held_out_values_of_another_method(monkeypatch):

@@ -25,7 +25,7 @@ from everyfold import (
 )
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.costs import COSTS, SEARCH, CostModel, Workload
-from everyfold.engine.planning.squared_loss import own_ridge, squared
+from everyfold.engine.planning.squared_loss import METHODS, own_ridge
 from everyfold.linalg import memory
 from everyfold.operators.base import OperatorSpec
 
@@ -33,7 +33,7 @@ WORK = Workload(400, 400, 4, 1, ((40, 10),))
 THIN = replace(WORK, rank=30)
 ALL = {
     **{
-        name: (lambda work, name=name: squared(work, name))
+        name: (lambda work, name=name: METHODS[name].cost(work))
         for name in ("eigen", "explicit", "cholesky", "tridiagonal", "refit", "conjugate")
     },
     "newton fits": costs.newton_fits,
@@ -94,7 +94,7 @@ def test_kernels_cost_what_they_hold():
 
 def test_every_constant_matters():
     def total(cost):
-        plans = [squared(work, m, cost).seconds for work, m in ROUTES]
+        plans = [METHODS[m].cost(work, cost).seconds for work, m in ROUTES]
         more = [
             costs.fold_paths(WORK, (200, 200), is_staged=False, cost=cost).seconds,
             costs.kernel_cost(400, OperatorSpec(400), 5, is_low_rank=False, cost=cost).seconds,

@@ -469,10 +469,8 @@ def test_what_does_not_fit_is_neither_climbed_to_nor_refitted(monkeypatch, opera
 
 def test_iterations_that_do_not_end_are_not_called_exact(monkeypatch):
     monkeypatch.setattr(ladder, "ITERATIVE_ROWS", 300)
-    words, _, estimate = exact.METHODS["conjugate"]
-    monkeypatch.setitem(
-        exact.METHODS, "conjugate", (words, ConjugateGradient(max_iter=1), estimate)
-    )
+    short = replace(exact.METHODS["conjugate"], criterion=ConjugateGradient(max_iter=1))
+    monkeypatch.setitem(exact.METHODS, "conjugate", short)
     X, y = data()
     search = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, n_confirm=0).fit(X, y)
     dense = FastGridSearchCV(KernelRidge(kernel="rbf"), GRID, cv=5, operator="dense").fit(X, y)
@@ -664,12 +662,12 @@ class TestLooks:
             no = np.full(1, np.nan)
             exact = np.array([not is_look])
             found = Outcome(number, np.arange(1), [score], None, exact, no, no, {})
-            return replace(found, look=int(is_look))
+            return replace(found, pilot=int(is_look))
 
         history = [[known(0, 0.5, is_look=False)], [known(1, 0.9, is_look=True)]]
         confirm = ConfirmByRefit(SingleRound([]), None, "score")
         assert confirm.after(history, SimpleNamespace(n_folds=5)) == []
-        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], look=0)]]
+        inexact = [[known(0, 0.5, is_look=False)], [replace(history[1][0], pilot=0)]]
         assert len(confirm.after(inexact, SimpleNamespace(n_folds=5))) == 2
 
     def test_scores_are_those_of_refits_on_the_split(self, monkeypatch):

@@ -94,9 +94,9 @@ def test_a_fit_by_itself_and_refusals():
     np.testing.assert_allclose(alone.predict(X), model(None).fit(X, Y).predict(X), rtol=1e-12)
     with pytest.raises(ValueError, match="n_landmarks='few' is not allowed"):
         Nystrom("few")
-    with pytest.raises(ValueError, match="needs a single score"):
+    with pytest.raises(ValueError, match="needs one score"):
         cross_val_predict(model("auto"), X, Y)
     two = {"scoring": ["r2", "neg_max_error"], "refit": False}
     for data in ((X, Y), (ArrayRows(X, Y),)):
-        with pytest.raises(ValueError, match="needs a single score"):
+        with pytest.raises(ValueError, match="needs one score"):
             FastGridSearchCV(model("auto"), GRID, **two).fit(*data)

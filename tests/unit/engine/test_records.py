@@ -37,7 +37,7 @@ CASES = {
     "is_identity": (True, False, False),
     "is_unique": (True, False, False),
     "is_refit": (False, True, True),
-    "look": (0, 1, 1),
+    "pilot": (0, 1, 1),
     "errors": (np.array([0.5]), np.array([1.5]), np.array([0.5, 1.5])),
     "is_restated": (False, True, True),
     "only_label": (("a",), ("b",), None),

@@ -411,3 +411,32 @@ def test_logistic_regression_whose_solver_is_slow_is_not_refitted():
     search = FastGridSearchCV(LogisticRegression(max_iter=3000), {"C": np.logspace(-2, 2, 12)})
     search.fit(rows, labels)
     assert set(search.cv_results_["status"]) == {"exact"}
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "rows", "target", "is_counted"),
+    [
+        (KernelRidge(kernel="rbf"), {"alpha": [0.1, 1.0], "gamma": [0.1, 1.0]}, X, y, False),
+        (Ridge(), {"alpha": [0.1, 1.0]}, X, both, False),
+        (SVC(), {"C": [0.1, 1.0], "gamma": [0.1, "scale"]}, X, two, False),
+        (KernelRidge(kernel="rbf"), {"alpha": [0.1]}, LONG[:, :5], 1.0 * SIDES, True),
+    ],
+)
+def test_work_that_takes_less_than_the_calls_of_refits_is_planned_as_if_all_were_counted(
+    model, grid, rows, target, is_counted, monkeypatch
+):
+    search, counted, seconds = FastGridSearchCV(model, grid, cv=2), [], plainfits.fit_seconds
+
+    def count(*asked):
+        counted.append(asked)
+        return seconds(*asked)
+
+    monkeypatch.setattr(plainfits, "fit_seconds", count)
+    monkeypatch.setattr(plainfits, "LEAST", 0.0)
+    quick = search.plan(rows, target)
+    assert bool(counted) is bool(quick.plain) is is_counted
+    monkeypatch.setattr(plainfits, "LONG", 0.0)  # nothing is short then, and nothing is timed
+    monkeypatch.setattr(plainfits, "WITHIN", 0.0)
+    whole = search.plan(rows, target)
+    assert counted
+    assert (whole.methods, whole.plain) == (quick.methods, quick.plain)

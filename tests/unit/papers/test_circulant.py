@@ -427,7 +427,7 @@ class TestFolds:
     def test_the_plan_is_fourier_and_says_what_is_exact(self):
         plan = plan_exact(problem(24), bound((4, 6)), 3, k_fold(24, 4))
         assert plan.method == "fourier"
-        assert "exact for the circulant matrix, which approximates" in str(plan)
+        assert "exact for the circulant matrix, which approximates" in plan.words
 
 
 class TestComplexity:

@@ -1,5 +1,7 @@
 """Fold paths against libsvm's own solutions, and against the optimality conditions themselves."""
 
+import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -11,6 +13,7 @@ from sklearn.datasets import make_classification, make_regression
 from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from sklearn.svm import SVC, SVR
 
+from everyfold.svm.joint_steps import JointSteps
 from everyfold.svm.paths import svm_paths
 
 pytestmark = pytest.mark.xdist_group("numba")
@@ -477,6 +480,50 @@ def test_interrupt_ends_the_work_quickly(n_threads):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     assert float(done.stdout) < 2.0 * n_threads
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGINT cannot be sent to this process there")
+class TestSignalsInThisThread:
+    """Python handles them as compiled code calls back, where what a handler raises is lost."""
+
+    @pytest.fixture
+    def solve(self, monkeypatch):
+        """Solve a problem in this thread, with a signal at the first call back."""
+        rng = np.random.default_rng(0)
+        K = np.exp(-0.01 * np.subtract.outer(X := rng.standard_normal(300), X) ** 2)
+        y = np.where(rng.random(300) < 0.5, -1.0, 1.0)
+        seen = []
+
+        class Interrupted(JointSteps):
+            def _answer(self, *numbers):
+                if not seen:
+                    seen.append(True)
+                    os.kill(os.getpid(), signal.SIGINT)
+                return super()._answer(*numbers)
+
+        def run():
+            stop = np.zeros(1, dtype=np.int64)
+            return svm_paths(K, y, [1e3], np.ones((1, 300)), max_iter=100_000, stop=stop)
+
+        monkeypatch.setattr("everyfold.svm.joint_steps.JointSteps", Interrupted)
+        return run
+
+    def test_an_interrupt_is_raised_after_compiled_code(self, solve):
+        before = signal.getsignal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            solve()
+        assert signal.getsignal(signal.SIGINT) is before
+
+    def test_a_handler_that_goes_on_changes_no_result(self, solve):
+        seen = []
+        before = signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+        try:
+            found = solve()
+        finally:
+            signal.signal(signal.SIGINT, before)
+        assert seen == [signal.SIGINT]
+        assert_array_equal(found.decision, solve().decision)
+        assert np.isfinite(found.decision).all()
 
 
 def test_one_compiled_version_serves_every_call(classes, numbers):

@@ -23,8 +23,7 @@ from everyfold.engine.records import ESTIMATED, Outcome, mean_score
 # A low-rank score is certified if the residual trace is at most this share of the ridge.
 #
 # And of the trace of the kernel: a ridge beyond that makes all values so small that what the low
-# rank
-# leaves out may be most of them, which a score that does not depend on their size would show.
+# rank leaves out may be most of them, which a score that does not depend on their size would show.
 CERTAIN = 0.03
 
 # A kernel is captured if the residual trace is at most CAPTURED · its trace.
@@ -228,9 +227,9 @@ class SearchState:
         """Read all outcomes so far; :meth:`predict` then says what they mean for final scores."""
         for outcomes in history:
             for outcome in outcomes:
-                if outcome.look:
+                if outcome.pilot:
                     pilot = PilotScore(mean_score(outcome, self._metric), outcome.errors)
-                    self.states[outcome.number].pilots[outcome.look] = pilot
+                    self.states[outcome.number].pilots[outcome.pilot] = pilot
                 else:
                     self._read(outcome)
         return self

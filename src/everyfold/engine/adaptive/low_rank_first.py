@@ -45,24 +45,25 @@ from everyfold.engine.scoring.fold_scores import moved, names_of
 from everyfold.linalg.tridiagonal import SINGLE
 from everyfold.operators import Dense, Iterative, Nystrom, Structure
 
-# From this many rows on a factorisation of the full matrix for every kernel is too slow.
+# With this many rows or more, factorising the full matrix of every kernel is too slow.
 LOW_RANK_FIRST_ROWS = 2500
 
-# From this many rows on it is too slow if all should take so many seconds, and stages take less.
+# With COSTLY_ROWS rows or more it is too slow if it should take COSTLY_SECONDS in all, and stages
+# should take less.
 COSTLY_ROWS, COSTLY_SECONDS = 1000, 1.5
 
 # The rank of the first stage: a higher one is wasted on candidates that are far from winning, a
 # lower one says too little of most.
 FIRST_RANK = 128
 
-# By which share of the spread of the targets values of a pilot split may be off; most are by far
-# less.
+# The largest error of a value of a pilot split, as a share of the spread of the targets; most
+# errors are far smaller.
 PILOT_PRECISION = 0.003
 
-# Of the time of an exact reduction, which a pilot split takes in single and in double precision.
+# The time of a pilot split in single and in double precision, as shares of an exact reduction.
 SHARE_OF_SINGLE, SHARE_OF_DOUBLE = 0.25, 0.7
 
-# From this many rows on the full matrix is iterated with and not factorised.
+# With this many rows or more, the full matrix is used by iterations and not factorised.
 ITERATIVE_ROWS = 10_000
 
 # The rank of the preconditioner there: a higher one saves iterations and costs more to make.
@@ -185,7 +186,7 @@ class LowRankFirst(Strategy):
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""
         state = self._state(history).predict()
-        pilots = max((o.look for outcomes in history for o in outcomes), default=0)
+        pilots = max((o.pilot for outcomes in history for o in outcomes), default=0)
         if not (pilots or state.has_full):
             rank = FIRST_RANK * 2 ** len(history)
             # Where a pilot split has all rows, it says more than a higher rank, in less time.
@@ -241,7 +242,7 @@ class LowRankFirst(Strategy):
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
         """See base class: scores follow pilot splits where ranks left much out; statuses all."""
-        latest = {o.number: o for outcomes in history for o in outcomes if not o.look}
+        latest = {o.number: o for outcomes in history for o in outcomes if not o.pilot}
         state, shifts = self._state(history), self._shifts(history, latest, data)
         found = []
         for number, outcome in latest.items():
@@ -284,7 +285,7 @@ class LowRankFirst(Strategy):
             for plan in self._plans(seen, numbers, lambda *_: Dense())
         ]
         units = cut(seen, plans, self.order)
-        return [self._quick(replace(unit, look=turn), seen) for unit in units]
+        return [self._quick(replace(unit, pilot=turn), seen) for unit in units]
 
     def _quick(self, unit: Unit, seen: Data) -> Unit:
         """The same pilot split by reductions that end as soon as scores are known well enough."""

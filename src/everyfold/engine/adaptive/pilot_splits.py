@@ -24,24 +24,23 @@ from everyfold.folds import Folds, chosen, joined
 # A pilot split holds out folds together until they have so many rows, or this share of all rows.
 ROWS_TO_TEST, LARGEST_SHARE = 1000, 0.2
 
-# The training rows of a pilot split at most; of more, so many are drawn.
+# The largest number of training rows of a pilot split; if there are more, so many are drawn.
 MOST_ROWS = 2000
 
-# Pilot splits at most; those after the first are for the candidates that are left.
+# The largest number of pilot splits; later ones evaluate only the candidates that may still win.
 MOST_PILOTS = 5
 
 # The number of parts of the test rows on which errors are compared.
 PARTS = 20
 
-# The relative error of the errors of a pilot split, which is not solved to the last digit.
+# The relative accuracy to which the errors of a pilot split are computed.
 ROUGH = 0.003
 
 # Factors of DOUBT and of PAIRED for neighbours of the best.
 NEIGHBOURLY, WIDE = 4.0, 2.0
 
-# An error on m rows may be too large by chance by DOUBT / √m of itself.
-#
-# Where the errors on parts are known: by PAIRED standard errors of the paired comparison.
+# By chance, an error on m rows may be too large by a share of DOUBT / √m. If the errors on parts of
+# the rows are known, it may be too large by PAIRED standard errors of the paired comparison.
 DOUBT, PAIRED = 3.0, 3.0
 
 
@@ -116,13 +115,13 @@ def on_pilot_split(data: Data, number: int = 1) -> Data:
         train, test = pilot_split(removals(data.tasks[0]), seed, number)
         rows = np.union1d(train, test)
         split = np.searchsorted(rows, train), np.searchsorted(rows, test)
-        kept = (_among(data, rows, Folds.from_splits([split], len(rows))),)
+        kept = (_restrict(data, rows, Folds.from_splits([split], len(rows))),)
         data.cache.put(("pilot split", number), *kept)
     found: Data = kept[0]
     return found
 
 
-def _among(data: Data, rows: Index, folds: Folds) -> Data:
+def _restrict(data: Data, rows: Index, folds: Folds) -> Data:
     X, y = data.X, data.y
     X = safe_indexing(X, rows) if data.is_raw else X[rows]
     y = None if y is None else safe_indexing(y, rows)
@@ -130,13 +129,13 @@ def _among(data: Data, rows: Index, folds: Folds) -> Data:
     if kept is None:
         kept = ({k: _in_sum(c, data.tasks[c.task]) for k, c in data.candidates.items()},)
         data.cache.put("candidates of pilots", *kept)
-    tasks = tuple(_task_among(task, rows, folds) for task in data.tasks)
+    tasks = tuple(_restrict_task(task, rows, folds) for task in data.tasks)
     return Data(X, y, len(rows), tasks, kept[0], is_raw=data.is_raw, cache=Cache())
 
 
-def _task_among(task: Task, rows: Index, folds: Folds) -> Task:
-    target = task.target.among(rows)
-    judge = None if task.judge is None else task.judge.among(rows, target)
+def _restrict_task(task: Task, rows: Index, folds: Folds) -> Task:
+    target = task.target.restrict(rows)
+    judge = None if task.judge is None else task.judge.restrict(rows, target)
     return Task(target, task.weights[rows], folds, judge, keeps_values=True)
 
 

@@ -16,13 +16,15 @@ from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome, mean_score, with_fields
 from everyfold.engine.scoring.fold_scores import column
 
-# Where doubling starts: fewer save little, as all rounds together cost a third more than the last.
+# The number of landmarks to start from. A smaller start saves little: all rounds together cost a
+# third more than the last one.
 FIRST_LANDMARKS = 128
 
-# Of a search that finds their number itself.
+# The largest number of landmarks that a search tries.
 MOST_LANDMARKS = 4096
 
-# Scores have converged where twice the landmarks move the best by this share of its error.
+# Scores have converged if doubling the landmarks changes the best one by less than this share of
+# its error.
 CONVERGED = 0.1
 
 

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from everyfold._typing import Array, Index
+from everyfold._typing import Array, Index, Score
 from everyfold.crossval.base import Failure
 from everyfold.engine.planning.costs import Cost, source_pass
 from everyfold.engine.records import Candidate
+from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.metrics import is_of_sums, score_errors
 from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.estimators.model import Model
 from everyfold.estimators.sources import Summing, View
@@ -83,8 +85,8 @@ class BlockModels:
         """The map, or one of them."""
         return self.views[0].features
 
-    def errors(self) -> FoldErrors | None:
-        """The errors of every fold's models on its own rows; None if only a pass tells."""
+    def scores(self, data: SourceData) -> list[Sequence[Score]] | None:
+        """Those of every candidate, if they are known; None if a pass with the models tells."""
         return None
 
     def predictors(self) -> list[Predictor]:
@@ -114,8 +116,12 @@ class BlockMethod(ABC):
         """Whether it is one for such models."""
 
     @abstractmethod
-    def words(self, passes: int) -> str:
-        """How candidates are evaluated that need so many passes, their scores included."""
+    def knows_scores(self, data: SourceData) -> bool:
+        """Whether its own passes should tell the scores, which else take one more."""
+
+    @abstractmethod
+    def words(self, *, knows_scores: bool) -> str:
+        """How candidates are evaluated."""
 
     @abstractmethod
     def cost(
@@ -146,9 +152,14 @@ class SumsOverBlocks(BlockMethod):
         """See base class."""
         return model.loss.has_constant_curvature
 
-    def words(self, passes: int) -> str:
+    def knows_scores(self, data: SourceData) -> bool:
+        """See base class: where they follow from sums of errors."""
+        is_of_numbers = data.reader.classes is None and data.scorer is not None
+        return is_of_numbers and all(map(is_of_sums, data.metrics.values()))
+
+    def words(self, *, knows_scores: bool) -> str:
         """See base class."""
-        times = "one pass" if passes == 1 else "two passes"
+        times = "one pass" if knows_scores else "two passes"
         return (
             f"sums over the rows of every fold in {times} over the source, one factorisation per "
             "fold; folds are exact for the low-rank kernel"
@@ -158,8 +169,8 @@ class SumsOverBlocks(BlockMethod):
         self, data: SourceData, kernels: Sequence[BlockKernel], sample: int, threads: int
     ) -> Cost:
         """See base class."""
-        shape = data.n, data.source.n_features
-        return source_pass(shape, kernels, data.n_folds, data.passes, sample, threads)
+        shape, passes = (data.n, data.source.n_features), 1 if self.knows_scores(data) else 2
+        return source_pass(shape, kernels, data.n_folds, passes, sample, threads)
 
     def fit(
         self, data: SourceData, kernels: Sequence[MappedKernel], failures: Failures
@@ -210,15 +221,24 @@ class _SummedModels(BlockModels):
 
     sums: Sequence[FoldSums]
 
-    def errors(self) -> FoldErrors | None:
-        """See base class; None if they lost their digits."""
+    def scores(self, data: SourceData) -> list[Sequence[Score]] | None:
+        """See base class; None as well if the errors lost their digits."""
+        if data.reader.classes is not None or (self.is_weighted and not data.takes_weights):
+            return None
         found = []
         for sums in self.sums:
             of_view = sums.errors({fold: self.models[fold] for fold in sums.folds})
             if of_view is None:
                 return None
             found.append(of_view)
-        return found[0] if len(found) == 1 else FoldErrors.joined(found)
+        errors = found[0] if len(found) == 1 else FoldErrors.joined(found)
+        if not errors.weight.all():  # scikit-learn knows what weight 0 is worth
+            return None
+        table = score_errors(data.metrics, errors)
+        if table is None:
+            return None
+        columns = [{name: s[:, k] for name, s in table.items()} for k in range(len(self.members))]
+        return [FoldScores(own, data.is_multimetric) for own in columns]
 
 
 def _solved(

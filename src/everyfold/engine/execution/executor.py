@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from everyfold.engine.checkpoint import Checkpoint
-from everyfold.engine.execution.run import lost, run, score_together
+from everyfold.engine.execution.run import failed_outcomes, run, score_together
 from everyfold.engine.execution.workers import WorkerDiedError, map_unordered
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit, gather
@@ -48,7 +48,7 @@ def execute(
                 complete = list(waiting.complete(outcomes))
             if complete:
                 history[-1] += [drop_values(outcome) for outcome in complete]
-                whole = [outcome for outcome in complete if not outcome.look]
+                whole = [outcome for outcome in complete if not outcome.pilot]
                 if whole:
                     yield [with_fields(o, status=plan.rounds.status(o)) for o in whole]
         units = plan.rounds.after(history, data)
@@ -63,7 +63,7 @@ def _mapped(
     """The outcomes of units: those that a journal has, and the others as they get done."""
     if journal is None:
         for unit, outcomes in _done(units, data, n_jobs, is_single=False):
-            data.watch.tell(unit, 1.0)
+            data.watch.report_share(unit, 1.0)
             yield outcomes
         return
     left = []
@@ -72,14 +72,14 @@ def _mapped(
         if known:
             yield known
         if rest is None:
-            data.watch.tell(unit, 1.0)
+            data.watch.report_share(unit, 1.0)
         else:
             left.append(rest)
     for unit, outcomes in _done(left, data, n_jobs, is_single=True):
         if not _is_of_dead_workers(outcomes):  # to be tried again by the next call
-            for part in unit.apart():
+            for part in unit.by_kernel():
                 journal.append(part, [o for o in outcomes if o.number in part.numbers])
-        data.watch.tell(unit, 1.0)
+        data.watch.report_share(unit, 1.0)
         yield outcomes
 
 
@@ -87,7 +87,7 @@ def _remembered(unit: Unit, data: Data, journal: Checkpoint) -> tuple[list[Outco
     """The outcomes that a journal has of a unit, and what is left of it; None if nothing is."""
     found: list[Outcome] = []
     left: list[Unit] = []
-    for part in unit.apart():
+    for part in unit.by_kernel():
         known = journal.find(part, data.folds_of)
         if known is None:
             left.append(part)
@@ -122,7 +122,7 @@ def _done(
             jobs,
             SINGLE_THREAD_ROWS if is_refit else data.n,
             pieces=len(alike) if is_refit or is_single else None,
-            lost=partial(lost, data),
+            lost=partial(failed_outcomes, data),
             is_watched=is_single,
         )
 
@@ -138,12 +138,12 @@ class _Waiting:
 
     def complete(self, outcomes: list[Outcome]) -> Iterator[Outcome]:
         """Candidates whose last folds are among these."""
-        yield from (outcome for outcome in outcomes if outcome.look)
+        yield from (outcome for outcome in outcomes if outcome.pilot)
         for outcome in outcomes:
             is_refitted, number = outcome.status == REFITTED, outcome.number
-            if outcome.look and is_refitted:
-                self._trials[number] = with_fields(outcome, look=0)
-            if outcome.look:
+            if outcome.pilot and is_refitted:
+                self._trials[number] = with_fields(outcome, pilot=0)
+            if outcome.pilot:
                 continue
             count = self._data.folds_of(number)
             if count is None:

@@ -158,7 +158,7 @@ class FoldRows(SupportsSplit):
             base = self._base(kernel, X_train, None, (key, "train"))
             bound = self.structure.bind_shared(kernel, X_train, base)
         operator = require(bound, SupportsResponse)
-        # After one that is not the identity, no other is looked at.
+        # The first kernel that is not the identity decides: the others need not be checked.
         is_identity = (not self.made or self.made[-1][2]) and operator.is_identity
         self.made.append((operator.rank, operator.residual_trace, is_identity))
         cross = self._cross(kernel, operator, X_train, X_test, key)

@@ -16,7 +16,7 @@ from operator import add
 import numpy as np
 
 from everyfold._progress import subtask
-from everyfold._typing import Array, Index, Score, Scorer
+from everyfold._typing import Array, Index, Score
 from everyfold.crossval.base import Failure
 from everyfold.engine.execution.block_methods import (
     NO_FOLDS,
@@ -31,9 +31,9 @@ from everyfold.engine.execution.block_methods import (
 )
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
-from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
+from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.fold_scores import FoldScores
-from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean, score_errors
+from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.sources import FoldedBlocks, structure_of
 from everyfold.io import Block, RowSource
@@ -57,22 +57,22 @@ def run_passes(data: Data, unit: Unit) -> list[Outcome]:
                 with isolated(data, own, failures):
                     if views := data.views(own, unit.drawn):
                         mapped.append((own, views))
-        with subtask(0, data.passes):
+        with subtask(0, 1 if method.knows_scores(data) else 2):
             kernels = method.fit(data, mapped, failures) if mapped else []
         if not kernels:
             other = _without_models(data, failures)
             return [_failed(other, number, failure) for number, failure in failures.items()]
         if data.scorer is None:
             return [_predicted(data, kernels[0], method)]
-        scores, passes = scores_from_sums(data, kernels), 1
+        scores = _known_scores(data, kernels)
+        words = method.words(knows_scores=scores is not None)
         if scores is None:
             with subtask(1, 2):
                 scores = score_values(data, kernels)
-            passes = 2
     seconds = (time.perf_counter() - start) / len(unit.numbers)
     found, left = [], iter(scores)
     for kernel in kernels:
-        blank = _outcome(kernel, method.words(passes), seconds)
+        blank = _outcome(kernel, words, seconds)
         found += [replace(blank, number=m.number, scores=next(left)) for m in kernel.members]
     return found + [_failed(found[0], number, failure) for number, failure in failures.items()]
 
@@ -96,9 +96,7 @@ def _without_models(data: SourceData, failures: Failures) -> Outcome:
     sizes = [found[fold] for fold in sorted(found) if fold >= 0]
     if not sizes:
         raise BadFoldsError(NO_FOLDS)
-    unknown, scores = np.full(len(sizes), np.nan), [None] * len(sizes)
-    is_exact, folds = np.zeros(len(sizes), dtype=bool), np.arange(len(sizes))
-    return Outcome(number, folds, scores, None, is_exact, unknown, unknown, {}, sizes=sizes)
+    return _blank(number, sizes)
 
 
 def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
@@ -111,25 +109,23 @@ def _count_folds(rule: FoldRule, source: RowSource) -> Counter[int]:
 
 def _outcome(kernel: BlockModels, words: str, seconds: float) -> Outcome:
     """That of the first candidate of a kernel, without its scores."""
-    t, first = len(kernel.models), kernel.members[0]
-    unknown = np.full(t, np.nan)
-    features, kind = kernel.features, structure_of(first.model).kind
-    return Outcome(
-        first.number,
-        np.arange(t),
-        [None] * t,
-        None,
-        np.zeros(t, dtype=bool),
-        unknown,
-        unknown,
-        {},
-        sizes=[kernel.rows[fold] for fold in sorted(kernel.models)],
+    first, features = kernel.members[0], kernel.features
+    return replace(
+        _blank(first.number, [kernel.rows[fold] for fold in sorted(kernel.models)]),
         n_weighted=kernel.count,
         seconds=(seconds, 0.0),
         method=words,
-        operator=f"{features.raw_width} {kind}, rank {features.width}",
+        operator=f"{features.raw_width} {structure_of(first.model).kind}, rank {features.width}",
         is_of_another_model=True,
     )
+
+
+def _blank(number: int, sizes: list[int]) -> Outcome:
+    """An outcome on folds of these sizes of which nothing else is known."""
+    t = len(sizes)
+    unknown, is_exact = np.full(t, np.nan), np.zeros(t, dtype=bool)
+    nothing: list[Score] = [None] * t
+    return Outcome(number, np.arange(t), nothing, None, is_exact, unknown, unknown, {}, sizes=sizes)
 
 
 def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod) -> Outcome:
@@ -144,33 +140,24 @@ def _predicted(data: SourceData, kernel: BlockModels, method: BlockMethod) -> Ou
             "cross_val_score"
         )
     last, _, _ = kept[-1]
-    outcome = _outcome(kernel, method.words(2), time.perf_counter() - start)
+    outcome = _outcome(kernel, method.words(knows_scores=False), time.perf_counter() - start)
     return replace(outcome, values=held, target=data.reader.target(last.y[-1:]))
 
 
-# -- Scores of candidates on a source of rows: from the sums of a pass, or from values in a second
-# Values of held-out rows are added up to scores where the rows are, or brought together where a
-# scorer wants all of them.
+# -- Scores of candidates that the passes of a method do not tell: from held-out values -----------
+# Values are added up to scores where the rows are, or brought together where a scorer wants all of
+# them.
 
 
-def scores_from_sums(
-    data: SourceData, kernels: Sequence[BlockModels]
-) -> list[Sequence[Score]] | None:
-    """The scores of all candidates, if sums of errors are all they need."""
-    is_weighted = kernels[0].is_weighted
-    if data.reader.classes is not None or (is_weighted and not _takes_weights(data.scorer)):
-        return None
-    scores: list[Sequence[Score]] = []
+def _known_scores(data: SourceData, kernels: Sequence[BlockModels]) -> list[Sequence[Score]] | None:
+    """The scores of all candidates, unless some kernel does not know its own."""
+    found: list[Sequence[Score]] = []
     for kernel in kernels:
-        errors = kernel.errors()
-        if errors is None or not errors.weight.all():  # scikit-learn knows what weight 0 is worth
-            return None  # a second pass has the values themselves
-        table = score_errors(data.metrics, errors)
-        if table is None:
+        own = kernel.scores(data)
+        if own is None:
             return None
-        columns = [{name: s[:, k] for name, s in table.items()} for k in range(len(kernel.members))]
-        scores += [FoldScores(own, data.is_multimetric) for own in columns]
-    return scores
+        found += own
+    return found
 
 
 def score_values(data: SourceData, kernels: Sequence[BlockModels]) -> list[Sequence[Score]]:
@@ -284,7 +271,7 @@ def _kept(
     y = np.concatenate([block.y for block in blocks])
     target = data.reader.target(y)
     params = {}
-    if blocks[0].sample_weight is not None and _takes_weights(data.scorer):
+    if blocks[0].sample_weight is not None and data.takes_weights:
         params["sample_weight"] = np.concatenate([block.sample_weight for block in blocks])
     rows = np.empty((len(y), 0)), y
     judge = FoldScorer(data.scorer, target, rows, params, data.error_score)
@@ -295,9 +282,3 @@ def _kept(
         judge.score(np.concatenate([held[k] for _, _, held in kept])[side.rows], side, {})
         for k in range(values.total)
     ]
-
-
-def _takes_weights(scorer: Scorer) -> bool:
-    """Whether scikit-learn would hand the weights on: if any scorer takes them."""
-    asked = [getattr(own, "_accept_sample_weight", None) for own in by_name(scorer).values()]
-    return any(accepts is not None and accepts() for accepts in asked)

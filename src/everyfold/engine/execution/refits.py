@@ -96,7 +96,7 @@ class ConfirmByRefit(_Around):
 
     def _refits(self, history: History, data: Data) -> list[Unit]:
         all_of_them = (outcome for outcomes in history for outcome in outcomes)
-        latest = {outcome.number: outcome for outcome in all_of_them if not outcome.look}
+        latest = {outcome.number: outcome for outcome in all_of_them if not outcome.pilot}
         scores = {number: mean_score(outcome, self.metric) for number, outcome in latest.items()}
         order = sorted(scores, key=lambda number: (-scores[number], number))
         if not order or not math.isfinite(scores[order[0]]):
@@ -164,7 +164,7 @@ class Timed(_Around):
     def trial(self) -> Unit:
         """The first fold of a candidate in the middle of the grid, whose penalty is no extreme."""
         firsts = [unit for unit in self.units if unit.folds == (0,)]
-        return replace(firsts[len(firsts) // 2], look=1)
+        return replace(firsts[len(firsts) // 2], pilot=1)
 
     @property
     def first(self) -> Sequence[Unit]:  # type: ignore[override]
@@ -176,7 +176,7 @@ class Timed(_Around):
         if not self._refits(history):
             later = history[1:]
             return self.inner.after(later, data) if later else self.inner.first
-        known = replace(self.trial, look=0)
+        known = replace(self.trial, pilot=0)
         return [unit for unit in self.units if unit != known] if len(history) == 1 else ()
 
     def restated(self, history: History, data: Data) -> Sequence[Outcome]:
@@ -185,7 +185,7 @@ class Timed(_Around):
 
     def _refits(self, history: History) -> bool:
         """Whether the other refits should take less than the limit, by the seconds of the trial."""
-        (trial,) = (outcome for outcome in history[0] if outcome.look)
+        (trial,) = (outcome for outcome in history[0] if outcome.pilot)
         factor = 1.0  # a fit that fails tells nothing of the others
         if not trial.failures:
             factor = sum(trial.seconds) / self.trial.seconds
@@ -198,7 +198,7 @@ def _before_refits(history: History) -> History:
 
 
 def _without_refitted(history: History) -> History:
-    return [[o for o in outcomes if o.look or o.status != REFITTED] for outcomes in history]
+    return [[o for o in outcomes if o.pilot or o.status != REFITTED] for outcomes in history]
 
 
 def refit_units(data: Data) -> list[Unit]:
@@ -232,21 +232,23 @@ def run_refits(data: Data, unit: Unit) -> list[Outcome]:
         _outcome(data, number, folds, [_fit(data, number, fold) for fold in folds], words)
         for number in unit.numbers
     ]
-    if not unit.look:
+    if not unit.pilot:
         return found
-    # Whatever else the machine does meanwhile is not what refits take.
+    # Processor time, not wall time: other programs must not count.
     used = process_time() - start
-    return [with_fields(o, look=unit.look, seconds=(min(sum(o.seconds), used), 0.0)) for o in found]
+    return [
+        with_fields(o, pilot=unit.pilot, seconds=(min(sum(o.seconds), used), 0.0)) for o in found
+    ]
 
 
-def lost_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
+def failed_refits(data: Data, unit: Unit, failure: Failure) -> list[Outcome]:
     """The outcomes of refits that could not be done."""
     folds = range(data.n_folds) if unit.folds is None else unit.folds
     nothing: Params = {"fit_error": failure.trace, "test_scores": None, "train_scores": None}
     results = [{**nothing, "fit_time": 0.0, "score_time": 0.0}] * len(folds)
     words = unit.methods[0].words
     found = [_outcome(data, number, folds, results, words) for number in unit.numbers]
-    return [with_fields(o, failures=dict.fromkeys(folds, failure), look=unit.look) for o in found]
+    return [with_fields(o, failures=dict.fromkeys(folds, failure), pilot=unit.pilot) for o in found]
 
 
 def _outcome(

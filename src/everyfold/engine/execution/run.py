@@ -29,7 +29,7 @@ from everyfold.engine.adaptive.pilot_splits import errors_of, on_pilot_split
 from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.execution.kernel_builder import Bases, FoldRows, bind
 from everyfold.engine.execution.passes import run_passes
-from everyfold.engine.execution.refits import lost_refits, run_refits
+from everyfold.engine.execution.refits import failed_refits, run_refits
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
 from everyfold.engine.records import (
@@ -63,7 +63,7 @@ def run(data: Data, unit: Unit) -> list[Outcome]:
 
 def _run_kernels(data: Data, unit: Unit) -> list[Outcome]:
     """Kernel by kernel, on all folds or some."""
-    if unit.look:
+    if unit.pilot:
         return _on_pilot_split(data, unit)
     bases: Bases = {}
     outcomes: list[Outcome] = []
@@ -75,12 +75,12 @@ def _run_kernels(data: Data, unit: Unit) -> list[Outcome]:
 
 def _on_pilot_split(data: Data, unit: Unit) -> list[Outcome]:
     """A unit on one split; warnings of scorers about its rows are silenced."""
-    seen = on_pilot_split(data, unit.look)
+    seen = on_pilot_split(data, unit.pilot)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = _run_kernels(seen, replace(unit, look=0))
+        found = _run_kernels(seen, replace(unit, pilot=0))
     return [
-        with_fields(outcome, look=unit.look, errors=errors_of(outcome, seen), values=None)
+        with_fields(outcome, pilot=unit.pilot, errors=errors_of(outcome, seen), values=None)
         for outcome in found
     ]
 
@@ -103,7 +103,7 @@ def _kernel(data: Data, unit: Unit, groups: Sequence[Group], bases: Bases) -> li
         raise
     except Exception as error:
         failure = Failure.caught(error)
-        return list(_lost(data, unit, groups, failure))
+        return list(_failed_groups(data, unit, groups, failure))
     shared = (time.perf_counter() - start) / sum(len(group.numbers) for group in groups)
     outcomes = []
     for k, group in enumerate(groups):
@@ -134,18 +134,20 @@ _RUN: dict[str, Callable[[Data, Unit], list[Outcome]]] = {
 }
 
 
-def lost(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
+def failed_outcomes(data: Data, unit: Unit, error: Exception) -> list[Outcome]:
     """The outcomes of a unit that could not be evaluated: all its folds have failed."""
     if unit.order == "blocks":  # nobody knows the folds
         raise error
     failure = Failure.of(error)
     if unit.order == "refit":
-        return lost_refits(data, unit, failure)
-    found = [o for groups in unit.groups for o in _lost(data, unit, groups, failure)]
-    return [with_fields(outcome, look=unit.look) for outcome in found]
+        return failed_refits(data, unit, failure)
+    found = [o for groups in unit.groups for o in _failed_groups(data, unit, groups, failure)]
+    return [with_fields(outcome, pilot=unit.pilot) for outcome in found]
 
 
-def _lost(data: Data, unit: Unit, groups: Sequence[Group], failure: Failure) -> Iterator[Outcome]:
+def _failed_groups(
+    data: Data, unit: Unit, groups: Sequence[Group], failure: Failure
+) -> Iterator[Outcome]:
     """The outcomes of candidates without a kernel."""
     for group in groups:
         task = data.tasks[data.candidates[group.numbers[0]].task]
@@ -425,9 +427,9 @@ def _judge(
         tile.asked,
         scores,
         train,
-        _among_all(record.is_exact, tile, False),
-        _among_all(record.condition, tile, np.nan),
-        _among_all(record.spectral_radius, tile, np.nan),
+        _for_all_asked(record.is_exact, tile, False),
+        _for_all_asked(record.condition, tile, np.nan),
+        _for_all_asked(record.spectral_radius, tile, np.nan),
         failures,
         _kept(record, task, tile),
         seconds=(seconds, time.perf_counter() - start),
@@ -517,7 +519,7 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
 _FEW_ROWS = 200
 
 
-def _among_all(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:
+def _for_all_asked(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:
     """Entries of the usable folds among those of all that were asked for."""
     if len(found) == len(tile.asked):
         return found

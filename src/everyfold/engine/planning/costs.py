@@ -67,7 +67,7 @@ class CostModel:
 
 COSTS = CostModel()
 
-# Counts that depend on the data and not on the machine: typical ones.
+# Typical values of counts that depend on the data, not on the machine.
 
 # Of Newton's method on all rows, and on a fold that starts from there.
 _NEWTON_STEPS, _FOLD_STEPS = 10, 5

@@ -32,7 +32,7 @@ from everyfold.crossval.svm import (
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.costs import Cost, Workload
 from everyfold.engine.planning.pilot_fits import Pilot
-from everyfold.engine.planning.squared_loss import own_ridge, plan_exact, squared
+from everyfold.engine.planning.squared_loss import METHODS, own_ridge, plan_exact
 from everyfold.engine.records import Task
 from everyfold.estimators.model import Model
 from everyfold.losses import Multinomial
@@ -221,7 +221,7 @@ def _by_criterion(
     if model.loss.has_constant_curvature:
         rows = replace(work, groups=((1, work.n),))
         routes: tuple[Route, ...] = ("eigen", "cholesky")
-        costed = [(squared(rows, route), route) for route in routes]
+        costed = [(METHODS[route].cost(rows), route) for route in routes]
         cost, route = min(costed, key=lambda pair: pair[0].seconds)
     elif model.loss.is_smooth:
         cost = costs.newton_fits(replace(work, groups=()))
@@ -431,7 +431,7 @@ def _support_vectors(
         criterion = SVMLooByRefit(model.tolerance, _solver(models, task))
         by_steps = None if task.needs_values else costs.single_rows(work).seconds
         pilot = Pilot(models, model.problems(task.target, task.weights), rows)
-        cost = costs.refitted_rows(pilot.tells(work))
+        cost = costs.refitted_rows(pilot.refine(work))
         method = _method(criterion, REFITTED, cost, by_steps=by_steps, caveat_of_steps=SINGLE)
     elif resolved == "exact":
         method = _paths(models, task, work, is_staged=is_staged)

@@ -11,13 +11,12 @@ from joblib import cpu_count
 from sklearn.base import is_classifier
 
 from everyfold._progress import pluralise
-from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval import GramCV
 from everyfold.engine.execution.block_methods import BlockMethod, block_method
 from everyfold.engine.planning.costs import Cost, sums_bytes
 from everyfold.engine.planning.methods import Method
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import Candidate, Data
+from everyfold.engine.records import Data
 from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.io.cluster import Workers
 from everyfold.io.samples import SAMPLE
@@ -83,7 +82,7 @@ def _method(batch: Sequence[BlockKernel]) -> BlockMethod:
 
 def _sampled_rows(data: SourceData, batch: Sequence[BlockKernel], drawn: int) -> int:
     """How many rows are held to make the maps of a pass."""
-    return max(kernel.structure.looks_at(data.n, drawn) for kernel in batch)
+    return max(kernel.structure.rows_sampled(data.n, drawn) for kernel in batch)
 
 
 def _unit(
@@ -94,7 +93,7 @@ def _unit(
     workers: Workers | None,
 ) -> Unit:
     cost = _cost(data, batch, drawn, threads)
-    words = _method(batch).words(data.passes)
+    words = _method(batch).words(knows_scores=_method(batch).knows_scores(data))
     method = Method(GramCV(), words, cost.seconds, cost.memory, is_of_another_model=True)
     groups = tuple((Group(tuple(c.number for c in k.members), method),) for k in batch)
     widest = max(kernel.width for kernel in batch)
@@ -134,7 +133,7 @@ def _traffic_notes(data: SourceData, units: Sequence[Unit]) -> list[str]:
     workers = data.source.workers()
     if workers is None:
         return []
-    passes = len(units) * data.passes
+    passes = len(units) * (1 if _method(data.kernels).knows_scores(data) else 2)
     passes += (data.moments is not None) + (data.reader.classes is not None)
     sums = sum(sums_bytes(kernel.width, data.n_folds) for kernel in data.kernels) / 2
     return [
@@ -152,22 +151,12 @@ def _worker_bytes(data: SourceData, workers: Workers) -> int:
     return 16 * rows * (data.source.n_features + 1)
 
 
-def has_stand_in(data: Data, candidate: Candidate) -> bool:
-    """Whether the library's own estimator is fitted in the place of scikit-learn's.
-
-    That takes no source of rows, and always makes the full kernel matrix, which may not fit.
-    """
-    if is_ours(candidate.parts.final):
-        return False
-    return not data.in_memory or candidate.model.is_too_large(data.n)
-
-
 def stand_in_notes(data: Data) -> list[str]:
     """Say what is fitted in place of an estimator that cannot be fitted to the rows."""
     why = f"needs the full kernel matrix of {data.n} rows, which does not fit in memory"
     if not data.in_memory:
         why = "cannot be fitted to a source of rows"
-    found = (c.parts.final for c in data.candidates.values() if has_stand_in(data, c))
+    found = (c.parts.final for c in data.candidates.values() if data.has_stand_in(c))
     estimator = next(found, None)
     if estimator is None:
         return []

@@ -41,7 +41,7 @@ class Pilot:
     problems: Sequence[Problem]
     rows: Callable[[], Matrix]
 
-    def tells(self, work: Workload) -> Workload:
+    def refine(self, work: Workload) -> Workload:
         """The workload with the support vectors of all machines and the steps without each."""
         n = float(work.n)
         counts = [np.count_nonzero(problem.w) for problem in self.problems]

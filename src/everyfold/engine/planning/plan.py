@@ -23,10 +23,9 @@ from everyfold.engine.records import Data, Outcome
 _PREPROCESSING = {
     "none": "none",
     "per_fold": (
-        "steps fitted on the training rows of each fold, once for all candidates with the same "
-        "steps"
+        "fitted on the training rows of each fold, once for all candidates with the same steps"
     ),
-    "once": "steps fitted once, on all rows, including the test rows of each fold",
+    "once": "fitted once, on all rows, including the test rows of each fold",
 }
 
 
@@ -135,10 +134,6 @@ class SearchPlan:
     ----------
     rows, folds, kernels, ridges : int
         Sizes of the search; ``ridges`` is the largest number of ridges that share one kernel.
-    rounds : Strategy
-        The units of work, and the rules for further units.
-    kind : {"none", "per_fold", "once"}
-        How the steps before the model are fitted.
     estimate : float
         Estimated seconds.
     memory : int
@@ -150,12 +145,12 @@ class SearchPlan:
     pooled : tuple of str
         The scores that are computed for all held-out rows together.
     plain : dict
-        The candidates that are refitted, or may be once a fold was timed, though they might be
-        sped up, and why: nothing takes less time, for example.
+        Candidates that could be sped up but are refitted, by number, and why: mostly because
+        refitting takes less time. They may be added to it after the first fold has been timed.
     hint : str
-        The option that approximates, with its error, where the exact way should take long.
+        If the exact method should take long: the option that approximates, and its error.
     candidates, operator, methods, exact, confirmed, seconds
-        Of the work that was done, or of the planned work as far as it is known.
+        What was done; before the work, what is planned, as far as it is known.
 
     Examples
     --------
@@ -225,7 +220,7 @@ class SearchPlan:
     def preprocessing(self) -> str:
         """How steps in front of the model are fitted, in words."""
         if self.is_closed and self.kind == "per_fold":
-            return "steps fitted on all rows, once for all candidates with the same steps"
+            return "fitted on all rows, once for all candidates with the same steps"
         return _PREPROCESSING[self.kind]
 
     @property

@@ -35,7 +35,13 @@ from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kerne
 from everyfold.engine.reading.candidates import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Options, Request
-from everyfold.engine.scoring.checks import POOLED, check_folds, meanings, reasons_to_pool
+from everyfold.engine.scoring.checks import (
+    POOLED,
+    check_folds,
+    leave_one_out_bias,
+    meanings,
+    reasons_to_pool,
+)
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.source_data import SourceData
@@ -166,7 +172,7 @@ def _plan(data: Data, request: Request) -> SearchPlan:
         sizes = data.n, data.n_folds, 0, 0
         return SearchPlan(*sizes, SingleRound(units), kind, seconds, 0, tuple(notes), plain=reasons)
     rest = replace(data, candidates=left)
-    kernels = [own for own in (kernel.among(left) for kernel in kernels) if own.candidates]
+    kernels = [own for own in (kernel.only(left) for kernel in kernels) if own.candidates]
     made = _sped_up(rest, kernels, request, kind, notes, pooled)
     return replace(
         made, rounds=WithRefits(made.rounds, units), estimate=made.estimate + seconds, plain=reasons
@@ -253,8 +259,13 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
         return [], ()  # scores of numbers on folds of several rows mean what their names say
     if data.foreign:  # refits are scored fold by fold, and nothing else can be compared with them
         wants = replace(wants, pools=False)
+    is_leave_one_out = side.sizes.max(initial=0) == 1 == data.tasks[0].folds.sizes.max()
+    may_lean = is_leave_one_out and any(own.model.intercept for own in data.candidates.values())
     if wants.pools is True:
-        return [POOLED.format("as asked for, scores are")], tuple(named)
+        biases = leave_one_out_bias(named, named, side) if may_lean else {}
+        for words in biases.values():
+            warn(words)
+        return [POOLED.format("as asked for, scores are"), *biases.values()], tuple(named)
     # Scores of single rows that are undefined, or not what their name says, are pooled.
     pooled = {}
     if wants.pools == "auto":
@@ -265,7 +276,9 @@ def _check_scorers(data: Data, request: Request) -> tuple[list[str], tuple[str, 
         check_folds(decisive, side, needs_all=wants.mean_scores)
     # Scores that do not decide are kept even if they mean little, with a warning.
     rest = {name: scorer for name, scorer in named.items() if name not in pooled}
-    notes = [*pooled.values(), *meanings(rest, side)]
+    biases = leave_one_out_bias(named, pooled, side) if may_lean else {}
+    joined = [words + "; " * (key in biases) + biases.pop(key, "") for key, words in pooled.items()]
+    notes = [*joined, *meanings(rest, side), *biases.values()]
     for words in notes:
         warn(words)
     return notes, tuple(pooled)
@@ -327,16 +340,16 @@ def _rank_curve(
     is_one = metric is not None and options.closed is None and len(data.tasks) < 2
     if metric is None or not is_one or options.n_confirm not in ("auto", 0):
         raise ValueError(
-            "n_landmarks='auto' needs a single score of held-out rows to decide by: use one "
-            "metric, or name it (refit='<metric>'), without criterion and n_confirm; or pass a "
-            "number of landmarks"
+            "n_landmarks='auto' needs one score of held-out rows to decide by: use a single "
+            "metric or name it (refit='<metric>'), and leave out n_confirm and criteria without "
+            "folds; or pass a number of landmarks"
         )
     return RankSearch.of(data, metric, cutter)
 
 
 def _deciding(names: tuple[str, ...], request: Request) -> str | None:
     """The one of several scores that decides between candidates; None if no single one does."""
-    # A single scorer decides by itself; of several, the one that refit names.
+    # A single scorer decides; of several scorers, the one that refit names.
     if names == ("score",):
         return "score"
     by = request.wants.selects_by
@@ -346,7 +359,7 @@ def _deciding(names: tuple[str, ...], request: Request) -> str | None:
 def _confirmed(rounds: Strategy, data: Data, request: Request, metric: str | None) -> Strategy:
     """The same rounds, and refits of the best where these may be asked for."""
     options, selects_by = request.options, request.wants.selects_by
-    # No estimator to refit, nothing that says which is the best, or no refit wanted.
+    # There is no estimator to refit, no score that decides, or no refit was asked for.
     if data.own is None or metric is None or options.n_confirm == 0:
         return rounds
     # A pooled score has no folds of its own, by which a refit could be compared with it.

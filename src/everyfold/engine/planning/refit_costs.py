@@ -35,27 +35,28 @@ STOPPED = (
     "outnumber rows"
 )
 
-# Seconds of other work from which on refits are considered.
+# Refits are considered only if the other work should take at least so many seconds.
 #
-# Below, estimates are mostly fixed costs, and nobody waits for the difference.
+# Below that, estimates are mostly fixed costs, and the difference is too short to notice.
 LEAST = 0.025
 
-# How many times as long refits of LogisticRegression should take to be avoided.
+# Refits of LogisticRegression are avoided if they should take more than so many times as long.
 #
-# Estimates of Newton fits are too small by as much and more where penalties are weak (C = 100 with
-# 900 to 1000 rows and 200 to 500 columns).
+# Estimates of Newton fits are too small by this factor or more where penalties are weak (C = 100
+# with 900 to 1000 rows and 200 to 500 columns).
 _CLEARLY = 1.5
 
-# Seconds of other work from which on the time of one refit decides whether the others are done.
+# If the other work should take at least so many seconds, one refit is timed, and its time decides
+# whether the others are done.
 #
 # Estimates do not know how many iterations a solver takes: those of LogisticRegression were 15
-# times
-# too small on columns of different size (2000 to 6000 rows, 60 to 150 columns). Where refits are
-# done, the timed one is among them; below, a first call may take longer than all it tells about.
+# times too small on columns of different size (2000 to 6000 rows, 60 to 150 columns). Where refits
+# are done, the timed one is among them; below, the first call may take longer than the work that it
+# is to predict.
 TIMED_FROM = 0.3
 
-# Where other work should take less time than refits, a timed refit decides only if that is so many
-# seconds, and refits are estimated at no more than so many times as long.
+# If the other work should be faster than refits, one refit is timed only if the work takes at least
+# LONG seconds, and refits should take at most WITHIN times as long.
 LONG, WITHIN = 2.0, 5.0
 
 # The share of the other work that a timed refit may take; it is lost if refits are not chosen.
@@ -64,7 +65,7 @@ TRIAL = 0.1
 # Seconds of a fit and its score that do not depend on its rows: clones, checks, calls.
 CALLS = 1.5e-3
 
-# What a transformer takes for itself, and for each entry of its rows.
+# Seconds of a transformer: per call, and per entry of its rows.
 _STEP, _PASS = 0.5e-3, 10e-9
 
 # How much longer a product with a stored entry of a sparse matrix takes than with a dense one.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from everyfold.crossval.base import CrossValMethod
 from everyfold.crossval.closed_form import ClosedFormCV
@@ -18,6 +19,7 @@ from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.refit import Refit
 from everyfold.engine.planning.costs import COSTS, Cost, CostModel, Workload, blocks, newton_system
 from everyfold.folds import Folds
+from everyfold.linalg.symmetric import SMALL_BLOCK
 from everyfold.operators.base import OperatorSpec, SupportsResponse
 from everyfold.operators.gram import FEW_RIDGES
 from everyfold.operators.response import StructureError
@@ -31,7 +33,7 @@ _REDUCED = 14.0
 # A larger matrix is read from memory for every column, which then takes so much longer.
 _CACHED_ROWS, _FROM_MEMORY = 2500, 1.5
 
-# Of conjugate gradients; they differ between 3 and 200 with the ridge.
+# Iterations of conjugate gradients: a typical number; it is 3 to 200, depending on the ridge.
 _ITERATIONS = 50
 
 
@@ -42,18 +44,30 @@ def _eigen(work: Workload, cost: CostModel) -> float:
     return cost.cube_eigen * work.rank**3 + turned + work.ridges * each
 
 
-def _explicit(work: Workload, cost: CostModel) -> float:
-    folds = sum(
-        count * (cost.gather * m**2 + cost.block_cholesky * m**3 + cost.call)
+def _gathered(work: Workload, cost: CostModel) -> float:
+    """Blocks taken from an inverse, and their solution; small ones are solved all at once."""
+    return sum(
+        count
+        * (
+            cost.gather * m**2
+            + cost.block_cholesky * m**3
+            + (cost.call if m > SMALL_BLOCK else 0.0)
+        )
         for m, count in work.groups
     )
+
+
+def _explicit(work: Workload, cost: CostModel) -> float:
     once = cost.cube_eigen * work.n**3
-    return once + work.ridges * (cost.cube_gram * work.n**3 + folds)
+    return once + work.ridges * (cost.cube_gram * work.n**3 + _gathered(work, cost))
 
 
 def _cholesky(work: Workload, cost: CostModel) -> float:
     each = (cost.cube_cholesky + cost.cube_inverse) * work.n**3
-    return work.ridges * (each + blocks(work, cost, 0.7 * cost.block_gram))
+    made = blocks(work, cost, 0.7 * cost.block_gram)
+    if sum(m * count for m, count in work.groups if m > 1) > work.n:  # they overlap
+        made = min(made, cost.cube_inverse * work.n**3 + _gathered(work, cost))
+    return work.ridges * (each + made)
 
 
 def reduction_seconds(size: int, targets: int, cost: CostModel = COSTS) -> float:
@@ -117,82 +131,111 @@ def _brute(work: Workload, cost: CostModel) -> float:
 # Bytes of a kernel that is computed in blocks for every product.
 _BLOCKS = 96_000_000
 
-METHODS: dict[str, tuple[str, CrossValMethod, Estimate]] = {
-    "eigen": (
+
+@dataclass(frozen=True)
+class ExactMethod:
+    """A way to the held-out values of squared loss: what it does, and what that takes."""
+
+    words: str
+    criterion: CrossValMethod
+    seconds: Estimate
+    memory: Callable[[Workload], int]
+
+    def cost(self, work: Workload, cost: CostModel = COSTS) -> Cost:
+        """What it takes for a workload."""
+        return Cost(self.seconds(work, cost), self.memory(work))
+
+
+def _matrices(work: Workload, copies: int) -> int:
+    """So many matrices of all rows, with those that a kernel of each fold does not need."""
+    held = sum(m * count for m, count in work.groups)
+    # Held-out values of repeated folds; those of one partition are few beside the matrix.
+    values = 100 * work.ridges * work.targets * max(0, held - work.n)
+    return 8 * work.n * work.rank * (copies - work.is_per_fold) + values
+
+
+def _eigen_memory(work: Workload) -> int:
+    # 5.3 and 8.7 were measured: at low rank every ridge makes factors of all rows.
+    of_low_rank = 6 if work.ridges == 1 else 9
+    return _matrices(work, of_low_rank if work.is_low_rank else 4)
+
+
+def _moments_memory(work: Workload) -> int:
+    return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))
+
+
+def _conjugate_memory(work: Workload) -> int:
+    matrix = 8 * work.n**2 if work.is_in_memory else _BLOCKS
+    return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
+
+
+METHODS = {
+    "eigen": ExactMethod(
         "one eigendecomposition, then the blocks of the folds",
         ClosedFormCV(route="eigen"),
         _eigen,
+        _eigen_memory,
     ),
-    "explicit": (
+    "explicit": ExactMethod(
         "one eigendecomposition, the inverse formed for each ridge, blocks gathered",
         ClosedFormCV(route="explicit"),
         _explicit,
+        partial(_matrices, copies=6),
     ),
-    "cholesky": (
+    "cholesky": ExactMethod(
         "one Cholesky factorisation per ridge, then the blocks of the folds",
         ClosedFormCV(route="cholesky"),
         _cholesky,
+        partial(_matrices, copies=3),
     ),
-    "tridiagonal": (
+    "tridiagonal": ExactMethod(
         "one tridiagonal reduction per fold for all ridges",
         Refit(route="tridiagonal"),
         _refit,
+        partial(_matrices, copies=3),
     ),
-    "moments": (
+    "moments": ExactMethod(
         "Gram matrices of the folds, added up, one tridiagonal reduction per fold",
         GramCV(),
         _moments,
+        _moments_memory,
     ),
-    "conjugate": (
+    "conjugate": ExactMethod(
         "conjugate gradients for all folds and ridges at once, preconditioned by a low-rank kernel",
         ConjugateGradient(),
         _conjugate,
+        _conjugate_memory,
     ),
-    "fourier": (
+    "fourier": ExactMethod(
         "Fourier transforms; folds are exact for the circulant matrix, which approximates the "
         "kernel's",
         ClosedFormCV(),
         _fourier,
+        lambda work: 8 * work.n * (4 + 4 * work.targets),
     ),
-    "refit": ("one Cholesky factorisation for each fold and ridge", Refit(), _brute),
+    "refit": ExactMethod(
+        "one Cholesky factorisation for each fold and ridge",
+        Refit(),
+        _brute,
+        partial(_matrices, copies=3),
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What will be done, what it should cost, and what the alternatives would have cost."""
+class ExactPlan:
+    """The method for squared loss that was chosen, by its name, and what it should cost."""
 
     method: str
     words: str
     criterion: CrossValMethod
-    workload: Workload
     seconds: float
     memory: int
-    alternatives: tuple[tuple[str, float], ...]
-    reason: str
-
-    def __str__(self) -> str:
-        work = self.workload
-        shape = f"{work.n} rows"
-        if work.is_low_rank:
-            shape += f", rank {work.rank}"
-        others = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in self.alternatives)
-        lines = [
-            f"problem    {shape}, {work.n_folds} folds, {work.ridges} ridges, "
-            f"{work.targets} targets",
-            f"method     {self.method}: {self.words}",
-            f"why        {self.reason}",
-            f"estimate   {self.seconds:.3g} s, {self.memory / 1e6:.0f} MB",
-            "exact      yes: every fold equals a refit up to rounding",
-        ]
-        if others:
-            lines.insert(3, f"instead    {others}")
-        return "\n".join(lines)
 
 
 def plan_exact(
     problem: Problem, operator: SupportsResponse | OperatorSpec, n_ridges: int, folds: Folds
-) -> Plan:
+) -> ExactPlan:
     """Choose the cheapest exact method for squared loss, given an operator or its outline.
 
     Examples
@@ -211,48 +254,34 @@ def plan_exact(
         operator.check(problem.w, folds.helds)
         operator = operator.outline
     q = problem.y.shape[1]
-    apart = folds if folds.merged is None else folds.merged.folds
-    work = Workload(problem.n, operator.rank, n_ridges, q, apart.groups, operator.is_in_memory)
+    merged = folds if folds.merged is None else folds.merged.folds
+    work = Workload(problem.n, operator.rank, n_ridges, q, merged.groups, operator.is_in_memory)
     work = replace(work, is_per_fold=operator.is_per_fold)
-    allowed, reason = _allowed(problem, operator, folds, work)
-    estimates = sorted((squared(work, name).seconds, name) for name in allowed)
-    seconds, method = estimates[0]
-    words, criterion, _ = METHODS[method]
-    others = tuple((name, cost) for cost, name in estimates[1:])
-    if others:
-        reason = reason or "the cheapest by the cost model"
-    memory = squared(work, method).memory
-    return Plan(method, words, criterion, work, seconds, memory, others, reason)
-
-
-def squared(work: Workload, method: str, cost: CostModel = COSTS) -> Cost:
-    """One of the exact methods for squared loss."""
-    return Cost(METHODS[method][2](work, cost), _memory(work, method))
+    allowed = _allowed(problem, operator, folds, work)
+    seconds, name = min((METHODS[name].seconds(work, COSTS), name) for name in allowed)
+    chosen = METHODS[name]
+    return ExactPlan(name, chosen.words, chosen.criterion, seconds, chosen.memory(work))
 
 
 def _allowed(
     problem: Problem, outline: OperatorSpec, folds: Folds, work: Workload
-) -> tuple[tuple[str, ...], str]:
-    """The methods that give the exact answer here, and the reason if some do not."""
+) -> tuple[str, ...]:
+    """The methods that give the exact answer here."""
     if outline.methods is not None:
         return _structured(problem, outline, folds)
-    refits = ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
-    if outline.is_per_fold or outline.predicts_by_split:
-        return refits, "every fold has a kernel of its own, or predicts with one"
-    if problem.is_balanced:
-        return refits, "balanced class weights depend on the training rows of each fold"
-    if not folds.are_removable:
-        return refits, "some folds do not just remove rows (training and test rows overlap)"
-    if outline.needs_blocks:
-        return ("moments",), "the features of all rows are too many to be held"
+    # One response of all rows says nothing of a fold with a kernel or weights of its own, or whose
+    # training and test rows overlap.
+    has_own = outline.is_per_fold or outline.predicts_by_split or problem.is_balanced
+    if has_own or not folds.are_removable:
+        return ("tridiagonal",) if work.is_low_rank else ("tridiagonal", "refit")
+    if outline.needs_blocks:  # the features of all rows are too many to be held
+        return ("moments",)
     if work.is_low_rank:
-        return ("eigen", "moments"), ""
-    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit"), ""
+        return ("eigen", "moments")
+    return ("eigen", "explicit", "cholesky", "tridiagonal", "refit")
 
 
-def _structured(
-    problem: Problem, outline: OperatorSpec, folds: Folds
-) -> tuple[tuple[str, ...], str]:
+def _structured(problem: Problem, outline: OperatorSpec, folds: Folds) -> tuple[str, ...]:
     """The methods of a structure that does not take any; refuses what it cannot hold out."""
     assert outline.methods is not None
     if problem.is_balanced:
@@ -265,26 +294,7 @@ def _structured(
             f"cv: split {min(folds.odd)} does not just remove rows (a test row is in the training "
             "set, or a training row repeats), which this operator needs; use operator='auto'"
         )
-    return outline.methods, "the only method for this structure"
-
-
-def _memory(work: Workload, method: str) -> int:
-    if method == "fourier":
-        return 8 * work.n * (4 + 4 * work.targets)
-    if method == "conjugate":
-        matrix = 8 * work.n**2 if work.is_in_memory else _BLOCKS
-        return matrix + 100 * work.n * work.n_folds * work.ridges * work.targets
-    if method == "moments":
-        return 8 * (work.n * work.rank * 5 // 2 + work.rank**2 * (work.n_folds + 4))
-    copies = {"eigen": 4, "explicit": 6, "cholesky": 3, "tridiagonal": 3, "refit": 3}[method]
-    if method == "eigen" and work.is_low_rank:
-        # 5.3 and 8.7 were measured: at low rank every ridge makes factors of all rows.
-        copies = 6 if work.ridges == 1 else 9
-    copies -= work.is_per_fold
-    held = sum(m * count for m, count in work.groups)
-    # Held-out values of repeated folds; those of one partition are few beside the matrix.
-    values = 100 * work.ridges * work.targets * max(0, held - work.n)
-    return 8 * work.n * work.rank * copies + values
+    return outline.methods
 
 
 def own_ridge(work: Workload, choices: int, cost: CostModel = COSTS) -> Cost:

@@ -27,7 +27,7 @@ from everyfold.kernels import Kernel
 from everyfold.operators import Structure
 from everyfold.operators.base import OperatorSpec
 
-# Kernels of a fold that share its distances before the next fold has its turn.
+# How many kernels of one fold are made from its distances before the next fold follows.
 BATCH = 8
 
 # Folds up to which each is a unit of its own, and the most in one unit. A unit costs about as much
@@ -73,7 +73,7 @@ class Unit:
         estimators themselves.
     threads : int
         For the folds of a kernel, where the method can use them.
-    look : int
+    pilot : int
         The number of the pilot split, from 1 on; 0 for the folds of the candidates.
     seconds, memory : float, int
         What it should cost, and bytes at work, kernels included.
@@ -90,7 +90,7 @@ class Unit:
     words: str
     order: Literal["kernel", "fold", "pass", "blocks", "refit"] = "kernel"
     threads: int = 1
-    look: int = 0
+    pilot: int = 0
     seconds: float = 0.0
     memory: int = 0
     landmarks: int = 0
@@ -106,7 +106,7 @@ class Unit:
         """Those of all groups."""
         return [group.method for groups in self.groups for group in groups]
 
-    def apart(self) -> list[Unit]:
+    def by_kernel(self) -> list[Unit]:
         """What a journal keeps: each kernel of a pass, as passes may be cut otherwise next time."""
         if self.order == "fold":
             return [self]
@@ -124,7 +124,7 @@ class KernelPlan:
     row_entries: float = 0.0
     """Stored entries of a row: fewer than features where rows are sparse."""
 
-    def among(self, numbers: Container[int]) -> KernelPlan:
+    def only(self, numbers: Container[int]) -> KernelPlan:
         """The same kernel for some of its candidates."""
         own = tuple(candidate for candidate in self.candidates if candidate.number in numbers)
         return replace(self, candidates=own)

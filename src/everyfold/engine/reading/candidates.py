@@ -14,6 +14,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.frozen import FrozenEstimator
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
@@ -24,11 +25,11 @@ from everyfold.adapters.pipelines import (
     Parts,
     advice_on,
     final_step,
-    take_apart,
+    split_steps,
     warp_of,
 )
 from everyfold.adapters.sklearn import UnknownEstimatorError, is_ours, read_estimator
-from everyfold.adapters.validity import ParameterChecks
+from everyfold.adapters.validity import check_parameters
 from everyfold.crossval.base import Failure
 from everyfold.engine.method_options import UnsupportedWarning, is_refused
 from everyfold.engine.planning.methods import check_order
@@ -100,16 +101,16 @@ def read_models(request: Request, others: Others) -> list[Readable]:
         raise ValueError(f"{NO_FITS} The grid has none")
     options = request.options
     found: list[Readable] = []
-    checks, is_of_low_rank = ParameterChecks(), options.is_of_low_rank
+    is_of_low_rank = options.is_of_low_rank
     for number, estimator in enumerate(configured(request.estimator, request.candidates)):
         final = final_step(estimator)
         try:
-            checks.check(estimator)
+            check_parameters(estimator)
         except (TypeError, ValueError) as error:
             others.refuse(number, error)
             continue
         try:
-            take_apart(estimator, {})
+            split_steps(estimator, {})
             model = options.apply(read_estimator(final))
             warp = warp_of(estimator)
             if warp is not None:
@@ -145,10 +146,11 @@ def _warped(model: Model, warp: Warp) -> Model:
 def _judged_alike(found: Sequence[Readable], scorer: Scorer, others: Others) -> list[Readable]:
     """Keep those of the first one's kind, classifier or regressor, with that kind's usual score."""
     kept = []
+    is_own = is_own_score(scorer)
     for item in found:
         if item.model.is_classifier != found[0].model.is_classifier:
             others.set_aside(item.number, ValueError(_MIXED))
-        elif is_own_score(scorer) and usual_score(item.estimator) is None:
+        elif is_own and usual_score(item.estimator) is None:
             others.set_aside(item.number, unusual_score(item.estimator))
         elif item.model.calibrates and any(
             map(may_ask_for_probabilities, by_name(scorer).values())
@@ -174,7 +176,7 @@ def read_candidates(
     found: list[Candidate] = []
     for item in models:
         try:
-            parts = take_apart(item.estimator, request.metadata.fit)
+            parts = split_steps(item.estimator, request.metadata.fit)
             if parts.params:
                 _check_fit_params(parts)
         except (MetadataError, UnsetMetadataPassedError, TypeError) as error:
@@ -236,6 +238,8 @@ def _needs_no_fit(final: Estimator) -> bool:
         return True
     if getattr(final, "cv", None) == "prefit":
         return True
+    if isinstance(final, GaussianProcessRegressor):  # without a fit it predicts by its prior
+        return False
     return hasattr(final, "__sklearn_tags__") and not get_tags(final).requires_fit
 
 

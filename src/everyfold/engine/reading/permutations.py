@@ -74,7 +74,7 @@ class PermutedTarget(Target):
 
     decide = predict
 
-    def among(self, rows: Index) -> Self:
+    def restrict(self, rows: Index) -> Self:
         """See base class."""
         raise TypeError("a permuted target has no rows of its own to choose from")
 

@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from everyfold._sklearn_private import num_samples
 from everyfold._typing import Index, Matrix, Splitter, Targets
-from everyfold.adapters.pipelines import final_step, freeze, read_rows, take_apart
+from everyfold.adapters.pipelines import final_step, freeze, read_rows, split_steps
 from everyfold.adapters.scaling import find_moments, scaler_of
 from everyfold.adapters.sklearn import takes_sources
 from everyfold.adapters.validity import check_kernel_matrix, combination, objection
@@ -161,7 +161,7 @@ def not_sped_up(request: Request) -> str:
     others = Others(request)
     models = read_models(request, others)
     if not request.is_source:
-        found = [Candidate(m.number, m.model, take_apart(m.estimator, {})) for m in models]
+        found = [Candidate(m.number, m.model, split_steps(m.estimator, {})) for m in models]
         _targets(found, request.y, others)
     are_all = len(others.foreign) == len(request.candidates)
     return next(iter(others.reasons.values())) if are_all else ""
@@ -224,9 +224,15 @@ def _folds(
     if request.options.closed is not None:
         return Folds.whole(num_samples(X))
     n = num_samples(X)
-    if splits is None and type(_splitter(request)) is LeaveOneOut and not literal:
+    if splits is not None:
+        return Folds.from_splits(splits, n, literal=literal)
+    splitter = _splitter(request)
+    if type(splitter) is LeaveOneOut and not literal:
         return Folds.leave_one_out(n)
-    return Folds.from_splits(splits or _each_split(request), n, literal=literal)
+    # A splitter of this library: no training set is written out.
+    if hasattr(splitter, "held_out_sets") and not literal:
+        return Folds(n, *splitter.held_out_sets(X, request.y))
+    return Folds.from_splits(_each_split(request, splitter), n, literal=literal)
 
 
 def _splitter(request: Request) -> Splitter:
@@ -235,13 +241,12 @@ def _splitter(request: Request) -> Splitter:
 
 def splits_of(request: Request) -> list[tuple[Index, Index]]:
     """What the splitter gives; it is asked once, as it may be one that is used up."""
-    return list(_each_split(request))
+    return list(_each_split(request, _splitter(request)))
 
 
-def _each_split(request: Request) -> Iterator[tuple[Index, Index]]:
+def _each_split(request: Request, splitter: Splitter) -> Iterator[tuple[Index, Index]]:
     """The same one by one; says at the end what is wrong with their number."""
     X, y, params = request.X, request.y, request.metadata.split
-    splitter = _splitter(request)
     can_count = hasattr(splitter, "get_n_splits")
     count = splitter.get_n_splits(X, y, **params) if can_count else None
     found = 0
@@ -301,7 +306,8 @@ def _further(
 
 def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
     weights = read_weights(sample_weight, folds.n)
-    target = target.learnt_with(weights)
+    if sample_weight is not None:
+        target = target.learnt_with(weights)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score

@@ -6,7 +6,7 @@ squared error is the absolute error there, and R² compares with a spread that o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -188,7 +188,7 @@ def reasons_to_pool(
 
 
 def check_folds(scorers: Mapping[str, Scorer], side: ScoredRows, *, needs_all: bool) -> None:
-    """Refuse scorers if none of them can say anything of a model on these folds.
+    """Refuse scorers that are undefined on every fold.
 
     ``needs_all`` if one fold without a number leaves nothing, as in the mean of a search.
     """
@@ -229,3 +229,48 @@ def meanings(scorers: Mapping[str, Scorer], side: ScoredRows) -> list[str]:
         return []
     found = [alone(scorer) for scorer in scorers.values()]
     return [str(known) for known in found if known is not None and not known.is_nan]
+
+
+# Up to so many rows leave-one-out is warned of where its bias vanishes with their number: the
+# accuracy of noise was 0.32 for 40 rows, 0.43 for 80 and 0.47 for 160.
+_FEW_ROWS = 100
+# The largest share of a class in labels that count as balanced: where one is larger, a model that
+# has learnt nothing predicts it for every row.
+_BALANCED = 0.6
+
+_RANKING = {metrics.roc_auc_score, metrics.average_precision_score}
+_CORRELATING = ("corr", "pearson", "spearman", "kendall")
+
+
+def leave_one_out_bias(
+    scorers: Mapping[str, Scorer], pooled: Collection[str], side: ScoredRows
+) -> dict[str, str]:
+    """What is to be said of scores of leave-one-out that its own training sets make worse.
+
+    For models with an intercept: it leans towards the other classes, or away from the tested
+    number. What the warning says was measured by ``benchmarks/leave_one_out.py``.
+    """
+    n, found = len(side.rows), {}
+    for key, scorer in scorers.items():
+        if key not in pooled and alone(scorer) is not None:
+            continue  # it means something else than its name says, or nothing
+        function = _function(scorer)
+        name = getattr(function, "__name__", "")
+        if side.target.classes is not None:
+            is_few = n <= _FEW_ROWS and side.together.class_counts.max() <= _BALANCED * n
+            if function in _RANKING:
+                remedy = "cv=everyfold.LeavePairOut(), or everyfold.RebalancedLeaveOneOut()"
+            elif function in (metrics.accuracy_score, metrics.balanced_accuracy_score) and is_few:
+                remedy = "cv=everyfold.RebalancedLeaveOneOut(), or StratifiedKFold"
+            else:
+                continue
+            why = "a model that lacks one row of a class leans towards the others"
+        elif any(part in name for part in _CORRELATING) or (
+            function is metrics.r2_score and n <= _FEW_ROWS
+        ):
+            why = "the mean of the training rows moves away from the row that is left out"
+            remedy = "cv=everyfold.RebalancedLeaveOneOut(), or a squared error"
+        else:
+            continue
+        found[key] = f"leave-one-out makes {name} too small, because {why}; use {remedy}"
+    return found

@@ -61,7 +61,7 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
     """A model of one fold that knows the answers for its test rows, and for no others."""
 
     was_asked_elsewhere = False
-    looked_for = ""
+    missing_attribute = ""
     """What a scorer asked for that only the estimator itself has."""
 
     def __init__(self, X: Matrix, target: Target, values: Array) -> None:
@@ -83,12 +83,12 @@ class _HeldOut(BaseEstimator):  # type: ignore[misc]
 
     def get_params(self, deep: bool = True) -> Params:
         """No parameters of the estimator that it stands for."""
-        self.looked_for = self.looked_for or "get_params"
+        self.missing_attribute = self.missing_attribute or "get_params"
         return super().get_params(deep)  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__") and name not in _RESPONSES:
-            self.__dict__["looked_for"] = name
+            self.__dict__["missing_attribute"] = name
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -140,12 +140,10 @@ class _Answered(BaseScorer):  # type: ignore[misc]
         return self._answer
 
 
-def _lacks_its_label(scorer: Scorer, target: Target) -> bool:
-    """Whether a scorer has a positive label that is none of the target's."""
+def _lacks_its_label(scorer: Scorer, classes: AnyArray) -> bool:
+    """Whether a scorer has a positive label that is none of the classes."""
     label = positive_label(scorer)
-    if label is None or target.classes is None:
-        return False
-    return label not in target.classes.tolist()
+    return label is not None and label not in classes.tolist()
 
 
 def stand_in(X: Matrix, target: Target, values: Array) -> _HeldOut:
@@ -234,7 +232,9 @@ class FoldScorer:
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
-        self._shares_predictions = any(_lacks_its_label(s, target) for s in scorers.values())
+        self._shares_predictions = target.classes is not None and any(
+            _lacks_its_label(scorer, target.classes) for scorer in scorers.values()
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ class FoldScorer:
         are_labels = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
         return not (are_labels and self._target.predicts_by_sign)
 
-    def among(self, rows: Index, target: Target) -> FoldScorer:
+    def restrict(self, rows: Index, target: Target) -> FoldScorer:
         """The same judge of some of the rows, whose target is given; failures count as NaN."""
         data = take(self._X, rows), take(self._y, rows)
         params = check_method_params(self._X, params=self._params, indices=rows)
@@ -371,8 +371,8 @@ class _Probe(FoldScorer):
 
     def _check(self, model: _HeldOut) -> None:
         super()._check(model)
-        if model.looked_for:
-            raise ValueError(f"the scorer uses {model.looked_for!r} of the fitted estimator")
+        if model.missing_attribute:
+            raise ValueError(f"the scorer uses {model.missing_attribute!r} of the fitted estimator")
 
 
 def why_not_judged(
@@ -428,9 +428,9 @@ class PooledScorer(FoldScorer):
         """See base class: the spread of all rows does not follow from those of folds."""
         return False
 
-    def among(self, rows: Index, target: Target) -> FoldScorer:
+    def restrict(self, rows: Index, target: Target) -> FoldScorer:
         """See base class."""
-        return self._base.among(rows, target).pooled(self._chosen)
+        return self._base.restrict(rows, target).pooled(self._chosen)
 
     def ordered(self, order: Index, target: Target) -> FoldScorer:
         """See base class."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from everyfold._typing import Array, Index, Mask, Score
 
-# With more folds than that, ``cv_results_`` has their means and deviations only.
+# With more folds, ``cv_results_`` has only means and standard deviations, no column for each fold.
 MOST_COLUMNS = 1000
 
 

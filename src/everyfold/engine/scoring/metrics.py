@@ -90,8 +90,13 @@ class ScoredRows:
         """The sum of squares of each fold's targets around their mean, (t, q)."""
         # Fold by fold, in the order of operations of ``r2_score``: whether the spread of constant
         # targets is 0 or a rounding error decides between a score of 0 and one of -1e30.
-        columns = [self.target.columns[part] for part in self.parts]
-        return np.array([((y - np.average(y, axis=0)) ** 2).sum(axis=0) for y in columns])
+        # Parts may be the same array again and again.
+        parts, known = list(self.parts), {}
+        for part in parts:
+            if id(part) not in known:
+                y = self.target.columns[part]
+                known[id(part)] = ((y - np.average(y, axis=0)) ** 2).sum(axis=0)
+        return np.array([known[id(part)] for part in parts])
 
     @cached_property
     def class_counts(self) -> Index:
@@ -189,9 +194,43 @@ def _balanced_accuracy(side: ScoredRows, values: Array) -> Scored:
     hits = side.count(side.codes, guess == side.codes)
     recall = np.where(present, hits / np.maximum(side.class_counts, 1), 0.0)
     scores = recall.sum(axis=1) / present.sum(axis=1)
-    # scikit-learn has something to say where a class is only predicted, or is all there is.
+    # scikit-learn warns if a class occurs only in predictions, or if there is only one class.
     odd = ((side.count(guess) > 0) & ~present).any(axis=1) | (present.sum(axis=1) < 2)
     return Scored(scores, ~odd)
+
+
+# From so many folds on areas under ROC curves are computed here. Below, scikit-learn is asked: its
+# sums round in their own way, which may decide between candidates whose areas are equal.
+_MANY_FOLDS = 1000
+
+
+def _area(side: ScoredRows, values: Array) -> Scored:
+    """The area under the ROC curve: the share of pairs in the right order, ties counting half."""
+    count = side.class_counts
+    has_both = count.min(axis=1) > 0
+    if len(side.sizes) < _MANY_FOLDS:
+        has_both &= side.sizes == 2
+        if not has_both.any():
+            return Scored(np.full(len(count), np.nan), has_both)
+    value = values[:, 0]
+    if np.ptp(side.sizes) == 0:  # many short sorts are quicker than one long one
+        order = np.argsort(value.reshape(len(count), -1), axis=1) + side.bounds[:-1, None]
+        order = order.ravel()
+    else:
+        order = np.lexsort((value, side.folds))
+    # Ranks within all rows, those of equal values of a fold averaged.
+    fold, value = side.folds[order], value[order]
+    is_new = np.append(True, (np.diff(value) != 0.0) | (np.diff(fold) != 0))
+    starts = np.flatnonzero(is_new)
+    ends = np.append(starts[1:], len(value))
+    rank = ((starts + ends - 1) / 2.0)[np.cumsum(is_new) - 1]
+    # The larger label is the positive one.
+    is_positive = side.codes[order] == 1
+    ranks = np.bincount(fold, (rank - side.bounds[fold]) * is_positive, minlength=len(count))
+    positive = count[:, 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scores = (ranks - positive * (positive - 1) / 2.0) / (positive * count[:, 0])
+    return Scored(scores, has_both)
 
 
 _OF_NUMBERS: dict[Callable[..., object], Metric] = {
@@ -224,11 +263,14 @@ def find_metric(scorer: Scorer, target: Target) -> Metric | None:
     if added is not None:
         fast = added.fast(scorer, target)
         return None if fast is None else Signed(AddedMetric(fast), scorer._sign)
-    if (
-        function not in known
-        or getattr(scorer, "_kwargs", None) != {}
-        or getattr(scorer, "_response_method", None) != "predict"
-    ):
+    if getattr(scorer, "_kwargs", None) != {}:
+        return None
+    asked = getattr(scorer, "_response_method", None)
+    is_ranking = asked == ("decision_function", "predict_proba")
+    is_binary = target.classes is not None and len(target.classes) == 2
+    if function is metrics.roc_auc_score and is_ranking and is_binary:
+        return Signed(_area, scorer._sign)
+    if function is None or function not in known or asked != "predict":
         return None
     return Signed(known[function], scorer._sign)
 
@@ -396,7 +438,7 @@ def check_own_score(scorer: Scorer) -> None:
 
 
 def unusual_score(estimator: Estimator) -> ValueError:
-    """What is said of an estimator whose ``score`` is its own."""
+    """The message about an estimator that overrides ``score``."""
     return ValueError(
         f"scoring=None means {type(final_step(estimator)).__name__}.score, which is not "
         "scikit-learn's usual score and may need a fitted model; pass scoring by name or as a "

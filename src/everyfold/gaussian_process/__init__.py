@@ -1,0 +1,1 @@
+"""Gaussian processes: the held-out distributions of all folds, and scores of distributions."""

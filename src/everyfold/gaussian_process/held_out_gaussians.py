@@ -1,0 +1,232 @@
+r"""Held-out means and variances of a Gaussian process, all folds from one factorisation.
+
+With A the kernel matrix of all rows plus the noise, :math:`G = A^{-1}` and the rows S of a fold,
+the rows outside S predict
+
+.. math:: \hat y_S = y_S - (G_{SS})^{-1} (G y)_S, \qquad \mathrm{Cov}(y_S) = (G_{SS})^{-1},
+
+the noise of the rows included. Where targets are normalised, each training set has a mean of its
+own: the residual of a constant is one more column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.model_selection import LeaveOneOut, check_cv
+from sklearn.utils import check_X_y
+
+from everyfold._sklearn_private import check_method_params, safe_indexing
+from everyfold._typing import Array, Estimator, Index, Matrix, Params, Splitter, Targets
+from everyfold.adapters.process_kernels import Process, read_process
+from everyfold.engine.method_options import HOW_TO_FILTER
+from everyfold.engine.reading.candidates import warn_of_refits
+from everyfold.folds import Folds, joined
+from everyfold.linalg.blas import blas_threads
+from everyfold.linalg.memory import check_memory
+from everyfold.linalg.symmetric import CHUNK, FactoredStack, refuse
+from everyfold.operators.dense import DenseMatrix
+from everyfold.operators.response import Quadratic
+
+
+@dataclass(frozen=True)
+class Gaussians:
+    """The distributions of all held-out values.
+
+    Attributes
+    ----------
+    mean : array of shape (N, q)
+        Of the test rows of all folds, one fold after the other.
+    std : array of shape (N, q)
+        As scikit-learn's ``predict(return_std=True)``: with the noise of a ``WhiteKernel``, without
+        ``alpha``.
+    noise : array of shape (N, q)
+        The variance of the noise ``alpha``, in the units of y.
+    folds : Folds
+    """
+
+    mean: Array
+    std: Array
+    noise: Array
+    folds: Folds
+
+    @property
+    def spread(self) -> Array:
+        """The standard deviations of the targets themselves, all noise included."""
+        return np.asarray(np.sqrt(self.std**2 + self.noise))
+
+
+def held_out_gaussians(process: Process, X: Matrix, Y: Array, folds: Folds) -> Gaussians:
+    """The distributions of all folds, equal to those of refits.
+
+    **Cost** one Cholesky factorisation and its inverse, 2/3 n³ flops, and n Σ m² + Σ m³ over the
+    folds' sizes m, whatever their number. Memory: three n×n matrices.
+    **Exact?** Yes, up to rounding.
+
+    Parameters
+    ----------
+    process : Process
+    X : array of shape (n, d)
+    Y : array of shape (n, q)
+    folds : Folds
+        Removals of rows.
+
+    Examples
+    --------
+    >>> from sklearn.gaussian_process.kernels import RBF
+    >>> X = np.array([[0.0], [1.0], [2.0]])
+    >>> found = held_out_gaussians(
+    ...     Process(RBF(), 0.1, False), X, np.ones((3, 1)), Folds.leave_one_out(3)
+    ... )
+    >>> found.mean.round(2).ravel(), found.std.round(2).ravel()
+    (array([0.43, 0.98, 0.43]), array([0.78, 0.64, 0.78]))
+    """
+    n, q = Y.shape
+    check_memory(n, n, "or fewer rows")
+    noise = process.noise(n)
+    A = np.array(process.kernel(X), dtype=np.float64)
+    A.flat[:: n + 1] += noise
+    level = Y.mean(axis=0) if process.normalises else np.zeros(q)
+    centred = Y - level
+    columns = np.column_stack([centred, np.ones(n)]) if process.normalises else centred
+    with blas_threads(n):
+        e, variance = _residuals(A, columns, folds)
+    shift, unit = _rules(process, centred, folds)
+    if process.normalises:
+        e = e[:, :q] - shift * e[:, q:]
+    tested = folds.held_rows[folds.pick]
+    mean = Y[tested] - e
+    own = np.maximum(variance - noise[tested], 0.0)
+    return Gaussians(mean, np.sqrt(own)[:, None] * unit, noise[tested, None] * unit**2, folds)
+
+
+def _residuals(A: Array, columns: Array, folds: Folds) -> tuple[Array, Array]:
+    """What the other rows leave of each column, and the variances, of all test rows."""
+    n, k = columns.shape
+    quadratic = Quadratic(np.ones(n), columns, intercept=False)
+    response = DenseMatrix(A, is_semidefinite=True).respond(quadratic, 0.0)
+    reduced = response.reduced()
+    e, variance = np.empty((int(folds.sizes.sum()), k)), np.empty(int(folds.sizes.sum()))
+    for stack in folds.stacks(np.ones(n, dtype=bool)):
+        m = stack.rows.shape[1]
+        if m == 1:
+            variance[stack.slots[:, 0]] = 1.0 / response.residual_diagonal()[stack.rows[:, 0]]
+            e[stack.slots[:, 0]] = reduced[stack.rows[:, 0]]
+            e[stack.slots[:, 0]] *= variance[stack.slots[:, 0], None]
+            continue
+        step = max(1, CHUNK // m**2)
+        for part in (slice(i, i + step) for i in range(0, len(stack.rows), step)):
+            rows, slots = stack.rows[part], stack.slots[part]
+            system = FactoredStack(response.residual_blocks(rows))
+            e[slots] = system.solve(reduced[rows])
+            each = system.solve(np.broadcast_to(np.eye(m), (len(rows), m, m)))
+            variance[slots] = np.einsum("tii->ti", each)
+    if not (np.isfinite(e).all() and np.isfinite(variance).all()):
+        raise refuse(0.0, 0.0)
+    return e[folds.pick], variance[folds.pick]
+
+
+def _rules(process: Process, Y: Array, folds: Folds) -> tuple[Array, Array]:
+    """The mean and the deviation of each fold's training targets, for all its test rows."""
+    counts = np.diff(folds.bounds)
+    if not process.normalises:
+        return np.zeros((int(counts.sum()), 1)), np.ones((int(counts.sum()), Y.shape[1]))
+    starts = np.cumsum(folds.sizes) - folds.sizes
+    held, left = Y[folds.held_rows], (len(Y) - folds.sizes)[:, None]
+    mean = (Y.sum(axis=0) - np.add.reduceat(held, starts, axis=0)) / left
+    square = ((Y**2).sum(axis=0) - np.add.reduceat(held**2, starts, axis=0)) / left
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    # Targets that are all the same, but for the rounding of these sums, keep their unit.
+    is_constant = deviation**2 <= _ROUNDING * (Y**2).mean(axis=0)
+    deviation[is_constant | (deviation == 0.0)] = 1.0
+    return np.repeat(mean, counts, axis=0), np.repeat(deviation, counts, axis=0)
+
+
+# Of sums of squares, relative to the largest.
+_ROUNDING = 1e-13
+
+
+# -- What functions ask for -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DistributionFolds:
+    """An estimator with a distribution for every row, on the folds of a cross-validation.
+
+    Gaussian processes with fixed hyper-parameters share a factorisation; anything else is refitted
+    on every fold, and a warning says so.
+    """
+
+    estimator: Estimator
+    X: Matrix
+    y: Targets
+    groups: ArrayLike | None
+    cv: Splitter
+    params: Params | None
+
+    @cached_property
+    def splits(self) -> list[tuple[Index, Index]]:
+        """The training and the test rows of all folds."""
+        return list(check_cv(self.cv, self.y).split(self.X, self.y, self.groups))
+
+    @cached_property
+    def shared(self) -> Gaussians | None:
+        """The held-out distributions of all folds; None if they need refits."""
+        try:
+            process = read_process(self.estimator)
+        except (TypeError, ValueError) as error:
+            self._say(str(error))
+            return None
+        X, y = check_X_y(self.X, self.y, multi_output=True, y_numeric=True)
+        is_each = isinstance(self.cv, LeaveOneOut)  # a million folds need no million arrays
+        folds = Folds.leave_one_out(len(X)) if is_each else Folds.from_splits(self.splits, len(X))
+        if not folds.are_removable:
+            self._say("a split tests rows of its training set, or repeats some")
+            return None
+        return held_out_gaussians(process, X, np.reshape(y, (len(X), -1)).astype(float), folds)
+
+    def _say(self, reason: str) -> None:
+        warn_of_refits(
+            [self.estimator],
+            f"the estimator is refitted on every fold, as scikit-learn does: {reason}. "
+            f"{HOW_TO_FILTER}",
+        )
+
+    def refits(self) -> Iterator[tuple[Estimator, Index]]:
+        """The estimator fitted to the training rows of each fold, and its test rows."""
+        for train, test in self.splits:
+            given = check_method_params(self.X, params=self.params or {}, indices=train)
+            model = clone(self.estimator)
+            alpha = getattr(model, "alpha", None)
+            if isinstance(alpha, np.ndarray) and alpha.shape == (len(self.y),):
+                model.set_params(alpha=alpha[train])  # rows keep their noise
+            model.fit(safe_indexing(self.X, train), safe_indexing(self.y, train), **given)
+            yield model, test
+
+
+def predict_with_std(folds: DistributionFolds) -> tuple[Array, Array]:
+    """The held-out means and standard deviations of all rows, in their order."""
+    found = folds.shared
+    tests = joined([test for _, test in folds.splits]) if found is None else found.folds.test_rows
+    if not np.array_equal(np.sort(tests), np.arange(len(folds.y))):
+        raise ValueError(
+            "cross_val_predict only works for partitions: the test sets of cv must contain every "
+            "row once; use KFold, for example"
+        )
+    if found is None:
+        parts = [
+            model.predict(safe_indexing(folds.X, test), return_std=True)
+            for model, test in folds.refits()
+        ]
+        values = [np.concatenate(both) for both in zip(*parts, strict=True)]
+    else:
+        is_one = found.mean.shape[1] == 1
+        values = [v[:, 0] if is_one else v for v in (found.mean, found.std)]
+    mean, std = (np.empty_like(part) for part in values)
+    mean[tests], std[tests] = values
+    return mean, std
