@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from scipy.linalg import blas, lapack
@@ -97,11 +96,12 @@ def _gram(A: Array, D: Array, kind: type) -> Array:
     """The lower triangle of AᵀDA in single or double precision, in blocks of rows."""
     root: Array = np.sqrt(D)[:, None].astype(kind)
     total: Array = np.zeros((A.shape[1], A.shape[1]), dtype=kind, order="F")
-    syrk: Any = blas.ssyrk if kind is np.float32 else blas.dsyrk
+    syrk = blas.ssyrk if kind is np.float32 else blas.dsyrk
     step = max(1, _BLOCK // A.shape[1])
     for i in range(0, len(A), step):
         Z = A[i : i + step] * root[i : i + step]
-        total = syrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        summed = syrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        total = np.asarray(summed, dtype=kind)
     return total
 
 
