@@ -230,6 +230,7 @@ GALLERY = [
     "plot_time_resolved.py",
     "plot_jackknife.py",
     "plot_groups.py",
+    "plot_embeddings.py",
     "plot_length_scales.py",
     "plot_gaussian_process.py",
     "plot_many_targets.py",
