@@ -159,7 +159,7 @@ class RidgeByFolds(BaseEstimator):  # type: ignore[misc]
             )
         is_one = np.ndim(self.alphas) == 0
         bounds = "neither" if self.cv is None else "left"
-        alphas = np.atleast_1d(np.asarray(self.alphas)).tolist()
+        alphas = np.atleast_1d(np.asarray(self.alphas, dtype=object)).tolist()
         for i, alpha in enumerate(alphas):
             name = "alphas" if is_one else f"alphas[{i}]"
             check_scalar(alpha, name, Real, min_val=0.0, include_boundaries=bounds)
