@@ -78,6 +78,8 @@ bench: $(VENV)/.installed-dev  ## measure the ratios that README and docs quote
 	$(BIN)/python benchmarks/squared.py
 	$(BIN)/python benchmarks/everyday.py
 	$(BIN)/python benchmarks/permutations.py
+	$(BIN)/python benchmarks/leave_one_out.py
+	$(BIN)/python benchmarks/influence.py
 	$(BIN)/python benchmarks/never_slower.py
 	$(BIN)/python benchmarks/many_folds.py
 	$(BIN)/python benchmarks/lowrank.py --parts pass array pipeline growth

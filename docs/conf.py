@@ -222,6 +222,8 @@ templates_path = [str(ROOT / "docs" / "_templates")]
 GALLERY = [
     "plot_cv_surface.py",
     "plot_leave_one_out.py",
+    "plot_noise_leave_one_out.py",
+    "plot_which_rows.py",
     "plot_calibration.py",
     "plot_nested.py",
     "plot_intervals.py",
@@ -230,6 +232,7 @@ GALLERY = [
     "plot_time_resolved.py",
     "plot_jackknife.py",
     "plot_groups.py",
+    "plot_spatial_buffers.py",
     "plot_length_scales.py",
     "plot_gaussian_process.py",
     "plot_many_targets.py",
