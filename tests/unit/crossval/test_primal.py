@@ -330,7 +330,7 @@ def test_several_classes_after_steps_of_every_fold():
 
 
 def test_more_columns_than_rows_of_several_classes():
-    wide = np.column_stack([V, RNG.standard_normal((N, N))])
+    wide = np.column_stack([V, np.random.default_rng(5).standard_normal((N, N))])
     check_classes(KFold(4), rows=wide)
 
 
