@@ -232,6 +232,7 @@ GALLERY = [
     "plot_time_resolved.py",
     "plot_jackknife.py",
     "plot_groups.py",
+    "plot_embeddings.py",
     "plot_spatial_buffers.py",
     "plot_length_scales.py",
     "plot_gaussian_process.py",

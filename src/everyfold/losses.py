@@ -15,8 +15,8 @@ from numbers import Real
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import expit
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logsumexp
 
 from everyfold._typing import Array
 
@@ -252,6 +252,63 @@ class Logistic(Loss):
         """σ(m) σ(−m)."""
         m = margin(y, u)
         return np.multiply(expit(m), expit(-m))
+
+
+def _shares(u: ArrayLike) -> Array:
+    """The probabilities of classes by their log-odds, along the last axis."""
+    shifted = np.subtract(u, np.max(u, axis=-1, keepdims=True), dtype=np.float64)
+    odds = np.exp(shifted)
+    shares: Array = odds / odds.sum(axis=-1, keepdims=True)
+    return shares
+
+
+@dataclass(frozen=True)
+class Multinomial(Loss):
+    r"""Minus the log-likelihood of a class with log-odds u, a column for each class.
+
+    Unlike other losses it is one of whole rows: y and u have a column for each class, of which y
+    is +1 in that of the row. With the probabilities :math:`\pi_k = e^{u_k} / \sum_l e^{u_l}`,
+
+    .. math:: V = -\log \pi_y, \qquad \partial_k V = \pi_k - [k = y],
+        \qquad \partial_k^2 V = \pi_k (1 - \pi_k).
+
+    Only models that are linear in columns are fitted with it.
+
+    Examples
+    --------
+    >>> from everyfold.losses import Multinomial
+    >>> y, u = [[1.0, -1.0, -1.0]], [[0.0, 0.0, 0.0]]
+    >>> Multinomial().value(y, u).round(4), Multinomial().slope(y, u).round(4)
+    (array([1.0986]), array([[-0.6667,  0.3333,  0.3333]]))
+    """
+
+    name: ClassVar[str] = "multinomial"
+    is_margin: ClassVar[bool] = True
+    has_log_odds: ClassVar[bool] = True
+    is_piecewise_quadratic: ClassVar[bool] = False
+
+    def value(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """−log π_y, one number a row."""
+        own = np.where(self._is_own(y), u, 0.0).sum(axis=-1)
+        return np.asarray(logsumexp(u, axis=-1) - own)
+
+    def slope(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """π − [class]."""
+        return np.subtract(_shares(u), self._is_own(y))
+
+    def curvature(self, y: ArrayLike, u: ArrayLike) -> Array:
+        """π (1 − π), the diagonal of the matrix of second derivatives."""
+        share = _shares(u)
+        return share * (1.0 - share)
+
+    def _is_own(self, y: ArrayLike) -> NDArray[np.bool_]:
+        found = np.greater(y, 0.0)
+        if found.ndim < 2 or found.shape[-1] < 3:
+            raise ValueError(
+                f"loss={self} needs a column for each of three or more classes, not labels of "
+                f"shape {found.shape}; use Logistic for two"
+            )
+        return found
 
 
 @dataclass(frozen=True)

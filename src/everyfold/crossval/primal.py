@@ -14,8 +14,10 @@ single precision, centred and scaled; fitted values and gradients are sums in do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +33,7 @@ from everyfold.linalg.preconditioner import (
     TallPreconditioner,
 )
 from everyfold.linalg.symmetric import EPS
-from everyfold.losses import Loss
+from everyfold.losses import Loss, Multinomial
 from everyfold.operators.base import SupportsResponse, TrainTestKernel
 from everyfold.operators.lowrank import LowRank
 from everyfold.solvers import Problem, has_flat_intercept
@@ -67,6 +69,9 @@ _GRAM, _MORE = 0.04, 0.1
 # step to where rows have some is not endless then.
 _FLAT = 1e-2
 
+# Coefficients of several classes that are solved for together: more take long to factorise.
+MOST_COUPLED = 4000
+
 # A column whose spread is less than this share of its mean is constant.
 _CONSTANT = 1e-7
 
@@ -94,24 +99,30 @@ class AllFoldsPrimal(CrossValMethod):
         columns, q = _Columns.of(operator.V, intercept=problem.intercept), problem.y.shape[1]
         values = np.full((len(ridges), int(folds.bounds[-1]), q), np.nan)
         errors = np.zeros((len(ridges), len(folds)))
-        step = max(1, ENTRIES // problem.n)
+        curves = _curves(problem)
+        step = max(1, ENTRIES // (problem.n * curves[0].width))
         for first in range(0, len(folds), step):
             numbers = slice(first, min(first + step, len(folds)))
             some = folds if step >= len(folds) else folds.subset(range(len(folds))[numbers])
             slots = slice(folds.bounds[numbers.start], folds.bounds[numbers.stop])
             owner = np.repeat(np.arange(len(some)), np.diff(some.bounds))
             weights, counts = _weights(problem, some)
-            for k in range(q):
-                batch = _FoldModels(columns, _Margins(problem.loss, problem.y[:, [k]], weights))
+            for place, curve in enumerate(curves):
+                batch = _FoldModels(columns, curve.weighted(weights))
                 for j in _from_strong(ridges):
                     rho = [problem.rho(ridges[j], int(count)) for count in counts]
                     left = batch.minimise(np.array(rho))
-                    values[j, slots, k] = batch.F[some.test_rows, owner]
+                    values[j, slots, place : place + curve.width] = batch.values[
+                        some.test_rows, owner
+                    ]
                     errors[j, numbers] = np.maximum(errors[j, numbers], left)
         condition, is_exact = _precision(errors)
         for j, ridge in enumerate(ridges):
             for i in np.flatnonzero(~(errors[j] <= _ROUGH)).tolist():
                 slots, fold = slice(folds.bounds[i], folds.bounds[i + 1]), folds[i]
+                if isinstance(problem.loss, Multinomial):  # no other solver knows it
+                    values[j, slots] = np.nan
+                    continue
                 part = operator.split(fold.train, fold.test)
                 own = Refit().solve([problem], part, [ridge], None)
                 values[j, slots], condition[j, i] = own.values[0], own.condition[0]
@@ -140,19 +151,22 @@ class FoldPrimal(FoldSolver[None]):
         assert isinstance(operator, LowRank)
         inside = [problem.restrict(part.train) for problem in problems]
         columns = _Columns.of(operator.V, intercept=inside[0].intercept)
-        targets = [(problem, k) for problem in inside for k in range(problem.y.shape[1])]
-        values = np.empty((len(ridges), len(part.test), len(targets)))
+        q = sum(problem.y.shape[1] for problem in inside)
+        values, place = np.empty((len(ridges), len(part.test), q)), 0
         errors = np.zeros(len(ridges))
-        for place, (problem, k) in enumerate(targets):
-            batch = _FoldModels(
-                columns, _Margins(problem.loss, problem.y[:, [k]], problem.w[:, None])
-            )
-            for j in _from_strong(ridges):
-                rho = problem.rho(ridges[j], problem.n_counted)
-                errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
-                coef, intercept = columns.raw(batch.coef)
-                values[j, :, place] = (part.cross @ coef + intercept)[:, 0]
-        if (errors <= _ROUGH).all():
+        for problem in inside:
+            for curve in _curves(problem):
+                batch = _FoldModels(columns, curve.weighted(problem.w[:, None]))
+                for j in _from_strong(ridges):
+                    rho = problem.rho(ridges[j], problem.n_counted)
+                    errors[j] = max(errors[j], float(batch.minimise(np.array([rho]))[0]))
+                    coef, intercept = columns.raw(batch.coef)
+                    own = curve.centred(part.cross @ coef + intercept)
+                    values[j, :, place : place + curve.width] = own
+                place += curve.width
+        is_known = errors <= _ROUGH
+        if is_known.all() or isinstance(inside[0].loss, Multinomial):
+            values[~is_known] = np.nan
             return FoldAnswer(values, *_precision(errors))
         return Refit().solve(problems, part, ridges, None)
 
@@ -230,40 +244,156 @@ class _Columns:
         found /= self.scale[:, None]
         return np.vstack([found, total]) if self.has_intercept else found
 
-    def bend(self, coef: Array, D: Array) -> Array:
-        """Aᵀ D A coef in single precision."""
-        pushed = self.A @ coef.astype(np.float32)
-        pushed *= D
-        return (self.A.T @ pushed).astype(np.float64)
+    def bend(self, coef: Array, times: Callable[[Array], Array]) -> Array:
+        """Aᵀ times(A coef) in single precision."""
+        return (self.A.T @ times(self.A @ coef.astype(np.float32))).astype(np.float64)
+
+
+class _Curve(ABC):
+    """A loss for the rows and weights of every fold; a model has ``width`` columns of values."""
+
+    width: int
+    weights: Array
+    """Of every row in every fold, (n, t)."""
+
+    @abstractmethod
+    def weighted(self, weights: Array) -> _Curve:
+        """The same with these weights."""
+
+    def among(self, models: Index) -> _Curve:
+        """The same for some of the folds."""
+        return self.weighted(self.weights[:, models])
+
+    @abstractmethod
+    def slope(self, F: Array) -> Array:
+        """The derivative in every value, (n, t · width)."""
+
+    @abstractmethod
+    def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
+        """The second derivatives: their diagonal, and what multiplies by them."""
+
+    def coupling(self, F: Array) -> Array | None:
+        """Their mean over the folds, (n, width, width), if a model has more than one value."""
+        return None
+
+    @property
+    def factor(self) -> Array | float:
+        """What multiplies the ridge of every fold."""
+        return 1.0
+
+    def centred(self, values: Array) -> Array:
+        """Values as a fit from 0 would give them."""
+        return values
+
+    def is_flat(self, F: Array) -> Mask:
+        """The folds with many intercepts, among which a fit of the fold alone has to choose."""
+        return np.zeros(self.weights.shape[1], dtype=bool)
 
 
 @dataclass(frozen=True)
-class _Margins:
-    """A loss of one fitted value a row, for the rows and weights of every fold."""
+class _OneValue(_Curve):
+    """A loss of one value a row."""
 
     loss: Loss
     y: Array
     weights: Array
-    width: ClassVar[int] = 1
+    width: ClassVar[int] = 1  # type: ignore[misc]  # other losses know it from their data
 
-    def among(self, models: Index) -> _Margins:
-        return replace(self, weights=self.weights[:, models])
+    def weighted(self, weights: Array) -> _OneValue:
+        return replace(self, weights=weights)
 
     def slope(self, F: Array) -> Array:
         return self.weights * self.loss.slope(self.y, F)
 
-    def curvature(self, F: Array, least: Array) -> Array:
-        """The curvature of every row; a little of it where a loss with kinks has none."""
+    def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
         found = self.loss.curvature(self.y, F)
         if self.loss.is_piecewise_quadratic and not self.loss.has_constant_curvature:
             found = np.maximum(found, least)
-        return self.weights * found
+        D = self.weights * found
+        return D, partial(np.multiply, D.astype(np.float32))
+
+    def is_flat(self, F: Array) -> Mask:
+        if not self.loss.is_piecewise_quadratic:
+            return super().is_flat(F)
+        return has_flat_intercept(self.loss, self.y, F, self.weights)
+
+
+@dataclass(frozen=True)
+class _SeveralClasses(_Curve):
+    """The multinomial loss; a class that the rows of a fold do not have is not there."""
+
+    codes: Index
+    width: int
+    weights: Array
+
+    def weighted(self, weights: Array) -> _SeveralClasses:
+        return replace(self, weights=weights)
+
+    @cached_property
+    def seen(self) -> Mask:
+        """The classes of every fold, (t, width)."""
+        of_class = np.eye(self.width)[self.codes]
+        return np.asarray(self.weights.T @ of_class > 0.0)
+
+    @property
+    def factor(self) -> Array:
+        """See base class: two values of ±f stand for one of 2f where two classes are left."""
+        return np.where(self.seen.sum(axis=1) == 2, 2.0, 1.0)
+
+    def _shares(self, F: Array) -> Array:
+        """The probabilities of the classes in every fold, (n, t, width)."""
+        U = np.where(self.seen, F.reshape(len(F), -1, self.width), -np.inf)
+        U -= U.max(axis=2, keepdims=True)
+        np.exp(U, out=U)
+        U /= U.sum(axis=2, keepdims=True)
+        return U
+
+    def slope(self, F: Array) -> Array:
+        share = self._shares(F)
+        share[np.arange(len(F)), :, self.codes] -= 1.0
+        share *= self.weights[:, :, None]
+        return np.reshape(share, F.shape)
+
+    def bends(self, F: Array, least: Array) -> tuple[Array, Callable[[Array], Array]]:
+        share = self._shares(F)
+        held = share * self.weights[:, :, None]
+        share32, held32 = share.astype(np.float32), held.astype(np.float32)
+
+        def times(values: Array) -> Array:
+            own = values.reshape(share32.shape)
+            mean = np.einsum("ijk,ijk->ij", share32, own)
+            return np.reshape(held32 * (own - mean[:, :, None]), values.shape)
+
+        return (held * (1.0 - share)).reshape(F.shape), times
+
+    def coupling(self, F: Array) -> Array:
+        share = self._shares(F)
+        held = share * self.weights[:, :, None]
+        mean = -np.einsum("njk,njl->nkl", held, share)
+        steps = np.arange(self.width)
+        mean[:, steps, steps] += held.sum(axis=1)
+        return np.asarray(mean / share.shape[1], dtype=np.float32)
+
+    def centred(self, values: Array) -> Array:
+        own = values.reshape(len(values), -1, self.width)
+        seen = self.seen.astype(np.float64)
+        mean = np.einsum("ijk,jk->ij", own, seen) / seen.sum(axis=1)
+        return np.reshape(own - mean[:, :, None], values.shape)
+
+
+def _curves(problem: Problem) -> Sequence[_Curve]:
+    """The loss of every target, or of all classes together; weights come later."""
+    if isinstance(problem.loss, Multinomial):
+        assert problem.classes is not None
+        return [_SeveralClasses(problem.classes.codes, problem.y.shape[1], problem.w[:, None])]
+    targets = range(problem.y.shape[1])
+    return [_OneValue(problem.loss, problem.y[:, [k]], problem.w[:, None]) for k in targets]
 
 
 class _FoldModels:
     """Newton's method for the models of some folds, all at once, from ridge to ridge."""
 
-    def __init__(self, columns: _Columns, curve: _Margins) -> None:
+    def __init__(self, columns: _Columns, curve: _Curve) -> None:
         self.columns, self.curve = columns, curve
         n, self.t = len(columns.V), curve.weights.shape[1]
         self.coef = np.zeros((len(columns.penalised), self.t * curve.width))
@@ -272,6 +402,7 @@ class _FoldModels:
 
     def minimise(self, rho: Array) -> Array:
         """Go to the minimum at these ridges, one a model; the errors of values that are left."""
+        rho = rho * self.curve.factor
         penalty = np.repeat(2.0 * np.outer(self.columns.penalised, rho), self.curve.width, axis=1)
         errors, best = np.full(self.t, np.inf), np.full(self.t, np.inf)
         stalls = np.zeros(self.t, dtype=np.intp)
@@ -281,8 +412,8 @@ class _FoldModels:
             own, curve = self._own(live), self.curve.among(live)
             F, coef, P = self.F[:, own], self.coef[:, own], penalty[:, own]
             G = self.columns.sums(curve.slope(F)) + P * coef
-            D = curve.curvature(F, np.minimum(errors[live], _FLAT))
-            self.system.prepare(D)
+            D, times = curve.bends(F, np.minimum(errors[live], _FLAT))
+            self.system.prepare(D, partial(curve.coupling, F))
             Z = self.system.solve(G)
             decrement = np.sqrt(np.maximum(self._dots(G, Z), 0.0))
             errors[live] = _ratio(decrement, self._norm(D, F, coef, P))
@@ -294,17 +425,21 @@ class _FoldModels:
             if not is_open.all():
                 live, some = live[is_open], self._own(np.flatnonzero(is_open))
                 own, curve = self._own(live), self.curve.among(live)
-                F, coef, P, G, D, Z = (part[:, some] for part in (F, coef, P, G, D, Z))
-            step = self._newton(D, P, G, Z, errors[live])
+                F, coef, P, G, Z = (part[:, some] for part in (F, coef, P, G, Z))
+                _, times = curve.bends(F, np.minimum(errors[live], _FLAT))
+            step = self._newton(times, P, G, Z, errors[live])
             ahead = self.columns.values(step)
             share = np.repeat(self._share(curve, F, ahead, P * coef, P * step, step), curve.width)
             self.coef[:, own] = coef + share * step
             self.F[:, own] = F + share * ahead
-        loss = self.curve.loss
-        if self.columns.has_intercept and loss.is_piecewise_quadratic:
-            # Which of many intercepts is taken is for a fit of the fold alone to say.
-            errors[has_flat_intercept(loss, self.curve.y, self.F, self.curve.weights)] = np.inf
+        if self.columns.has_intercept:
+            errors[self.curve.is_flat(self.F)] = np.inf
         return errors
+
+    @property
+    def values(self) -> Array:
+        """The values of all rows by every model, (n, t, width)."""
+        return self.curve.centred(self.F).reshape(len(self.F), self.t, self.curve.width)
 
     def _own(self, models: Index) -> Index:
         """The columns of some models."""
@@ -321,17 +456,18 @@ class _FoldModels:
         total = np.einsum("ij,ij,ij->j", D, f, f) + np.einsum("ij,ij,ij->j", P, coef, coef)
         return np.sqrt(_summed(total, self.curve.width))
 
-    def _newton(self, D: Array, P: Array, G: Array, Z: Array, errors: Array) -> Array:
+    def _newton(
+        self, times: Callable[[Array], Array], P: Array, G: Array, Z: Array, errors: Array
+    ) -> Array:
         """The Newton step of every model, by conjugate gradients."""
         width = self.curve.width
         forcing = np.clip(errors, 1e-4, _FORCING)
         forcing = np.maximum(forcing, 0.1 * STATIONARY / errors)
-        D = D.astype(np.float32)
         step, residual, p = np.zeros_like(G), -G, -Z
         first = slope = self._dots(G, Z)
         limit = forcing**2 * first
         for k in range(_PRODUCTS):
-            H = self.columns.bend(p, D) + P * p
+            H = self.columns.bend(p, times) + P * p
             alpha = np.repeat(_ratio(slope, self._dots(H, p)), width)
             step += alpha * p
             residual -= alpha * H
@@ -347,7 +483,7 @@ class _FoldModels:
         return step
 
     def _share(
-        self, curve: _Margins, F: Array, ahead: Array, first: Array, more: Array, step: Array
+        self, curve: _Curve, F: Array, ahead: Array, first: Array, more: Array, step: Array
     ) -> Array:
         """How far to go along each step: all the way, or to where the objective is least before.
 
@@ -385,36 +521,50 @@ class _System:
     def __init__(self, columns: _Columns, width: int, t: int) -> None:
         self.columns, self.width = columns, width
         c = columns.A.shape[1]
-        self.price = width * _GRAM * c / (1.0 + _MORE * width * t)
+        self.is_coupled = width > 1 and width * c <= MOST_COUPLED
+        grams = 0.25 * width**2 if self.is_coupled else float(width)
+        self.price = grams * _GRAM * c / (1.0 + _MORE * width * t)
         """Of a Gram matrix, in steps of conjugate gradients."""
         self.parts: list[TallPreconditioner] = []
         self.rate, self.spent, self.is_fresh = 1.0, 0.0, False
-        self.grams = 0
 
     def penalise(self, penalty: Array) -> None:
         """Take another ridge."""
         self.penalty = penalty
         for part in self.parts:
-            part.add(penalty)
+            part.add(np.tile(penalty, self.width) if self.holds_all else penalty)
 
-    def prepare(self, D: Array) -> None:
+    @property
+    def holds_all(self) -> bool:
+        """Whether one system is that of all values of a model together."""
+        return self.is_coupled and len(self.parts) == 1
+
+    def prepare(self, D: Array, coupling: Callable[[], Array | None]) -> None:
         """Be ready for models of these curvatures."""
         self.is_fresh = False
         if self.parts and self.spent < self.price:
             return
         means = [D[:, k :: self.width].mean(axis=1) for k in range(self.width)]
-        if not self.parts:
+        together = coupling() if self.is_coupled and self.parts else None
+        if together is not None:
+            self.parts = [GramPreconditioner.coupled(self.columns.A, together)]
+            self.spent, self.is_fresh = 0.0, True
+        elif not self.parts:
             self.parts = [DiagonalPreconditioner(self.columns.A, mean) for mean in means]
         else:
             self.parts = [GramPreconditioner(self.columns.A, mean) for mean in means]
             self.spent, self.is_fresh = 0.0, True
-            self.grams += 1
         self.penalise(self.penalty)
 
     def solve(self, B: Array) -> Array:
         """An approximate solution for the columns of all models."""
         if self.width == 1:
             return self.parts[0].solve(B)
+        if self.holds_all:
+            split = B.reshape(len(B), -1, self.width)
+            stacked = split.transpose(2, 0, 1).reshape(self.width * len(B), -1)
+            found = self.parts[0].solve(stacked).reshape(self.width, len(B), -1)
+            return found.transpose(1, 2, 0).reshape(B.shape)
         solved = np.empty_like(B)
         for k, part in enumerate(self.parts):
             solved[:, k :: self.width] = part.solve(B[:, k :: self.width])

@@ -30,7 +30,7 @@ from everyfold.kernels import (
     gamma_of_features,
 )
 from everyfold.linalg.memory import LOW_RANK, check_memory, fits
-from everyfold.losses import Loss
+from everyfold.losses import Loss, Multinomial
 from everyfold.operators import Dense, Nystrom, Primal, Structure
 from everyfold.operators.base import OperatorChoice
 from everyfold.solvers import Classes, Problem, RidgeScaling
@@ -110,7 +110,7 @@ class Model:
     is_stand_in: bool = False
     """Whether its operator makes another model of it than the estimator itself would fit."""
     is_joint: bool = False
-    """Whether more than two classes would be fitted together, which no loss here does."""
+    """Whether more than two classes are fitted together, by their probabilities."""
     weighs_balance: bool = False
     """Whether balanced class weights come from the sample weights, and not from counts of rows."""
     has_one_target: bool = False
@@ -175,8 +175,9 @@ class Model:
     def problems(self, target: Target, sample_weight: Array) -> list[Problem]:
         """The problem of a target, or one for each pair of its classes on the rows of the two."""
         classes = self._classes(target)
+        loss = Multinomial() if target.is_joint else self.loss
         problem = Problem(
-            target.columns, sample_weight, self.loss, self.intercept, self.ridge_scaling, classes
+            target.columns, sample_weight, loss, self.intercept, self.ridge_scaling, classes
         )
         if not target.has_pairs:
             return [problem]
@@ -217,7 +218,9 @@ class Model:
                 f"operator={self.operator!r} is not known; use 'auto', 'dense' or Dense()"
             )
         n_rows, n_features = shape
-        if self.operator == "auto" and kernel.is_linear and n_features < n_rows:
+        # Classes that are fitted together have no other form than that of their columns.
+        has_columns = n_features < n_rows or isinstance(self.loss, Multinomial)
+        if self.operator == "auto" and kernel.is_linear and has_columns:
             return Primal()
         if self.operator == "auto" and not self.choice.is_precomputed:
             is_small = fits(n_rows, n_rows)

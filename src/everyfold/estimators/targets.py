@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, column_or_1d
@@ -30,6 +30,9 @@ class Target(ABC):
     columns: Array
     classes: AnyArray | None
     """The labels there are; None of numbers."""
+
+    is_joint = False
+    """Whether columns are fitted together, a column for each class."""
 
     @property
     def predicts_by_sign(self) -> bool:
@@ -286,6 +289,27 @@ class Labels(Target):
 
 
 @dataclass(frozen=True)
+class JointLabels(Labels):
+    """More than two classes that are fitted together: values are log-odds up to a constant."""
+
+    is_joint = True
+
+    def probabilities(self, values: Array) -> Array:
+        """See base class."""
+        if values.shape[1] == 1:  # of a model that knows two of the classes
+            return super().probabilities(values)
+        return np.asarray(softmax(values, axis=1))
+
+    def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
+        """See base class: of two classes, one value says how much more there is for the second."""
+        known, kept = super().known_by(values, train)
+        seen = np.flatnonzero(self._seen(train))
+        if len(seen) == 2:
+            kept = values[:, seen[1:]] - values[:, seen[:1]]
+        return known, kept
+
+
+@dataclass(frozen=True)
 class Voting:
     """How pairwise decisions become one, in the words of :class:`sklearn.svm.SVC`."""
 
@@ -426,7 +450,7 @@ class Reading:
     has_log_odds : bool
         Whether the values of one column are log-odds.
     is_joint : bool
-        Whether more than two classes would be fitted together, which no loss here does.
+        Whether more than two classes are fitted together.
     has_one_target : bool
         Whether y has to be one column of numbers.
     flattens : bool
@@ -465,10 +489,8 @@ class Reading:
             )
         labels = replace(Labels.read(y), needs_contrast=self.needs_contrast)
         if self.is_joint and len(labels.classes) > 2:
-            raise NotSpedUpError(
-                f"y has {len(labels.classes)} classes, which LogisticRegression fits together; for "
-                "one versus rest use KernelLogisticClassifier(kernel='linear')"
-            )
+            joint = JointLabels(labels.classes, labels.codes, labels.columns)
+            labels = replace(joint, needs_contrast=labels.needs_contrast)
         if self.has_log_odds:
             labels = replace(labels, has_probabilities=self.voting is None)
         if self.voting is not None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import blas, lapack
 
 from everyfold._typing import Array
-from everyfold.linalg.symmetric import solve_cholesky
 
 # What is added to a diagonal of ones where rounding in single precision has left no definite
 # matrix; a preconditioner may be as far off.
 _LIFT = 1e-6
+
+# The smallest pivot, of a diagonal of ones, that single precision is trusted with.
+_FEW_DIGITS = 1e-5
 
 # Entries that are weighted at a time, about 32 MB.
 _BLOCK = 8_000_000
@@ -38,16 +41,31 @@ class GramPreconditioner(TallPreconditioner):
 
     def __init__(self, A: Array, D: Array) -> None:
         """From a C-ordered matrix in single precision, (n, c), and weights of its rows, (n,)."""
-        root = np.sqrt(D, dtype=np.float32)[:, None]
-        total = np.zeros((A.shape[1], A.shape[1]), dtype=np.float32, order="F")
-        step = max(1, _BLOCK // A.shape[1])
-        for i in range(0, len(A), step):
-            Z = A[i : i + step] * root[i : i + step]
-            total = blas.ssyrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
-        self._gram = total
+        self._gram = _gram(A, D, np.float32)
+        self._finer: Callable[[], Array] | None = lambda: _gram(A, D, np.float64)
+
+    @classmethod
+    def coupled(cls, A: Array, D: Array) -> GramPreconditioner:
+        """Of several columns of values for a row, with the second derivatives D, (n, K, K).
+
+        Coefficients are those of the first values, then of the second ones; 2 K² n c² flops.
+        """
+        c, width = A.shape[1], D.shape[1]
+        total = np.zeros((width * c, width * c), dtype=np.float32, order="F")
+        for k in range(width):
+            for j in range(k + 1):
+                block = A.T @ (A * D[:, k, j, None])
+                total[k * c : (k + 1) * c, j * c : (j + 1) * c] = block
+        found = cls.__new__(cls)
+        found._gram, found._finer = total.astype(np.float64), None
+        return found
 
     def add(self, penalty: Array) -> None:
-        """See base class; c³/3 flops."""
+        """See base class; c³/3 flops.
+
+        Where single precision has too few digits, as errors would seem smaller than they are, the
+        Gram matrix is made again in double precision.
+        """
         system = self._gram.astype(np.float64)
         diagonal = system.diagonal() + penalty
         self._size = np.sqrt(np.where(diagonal > 0.0, diagonal, 1.0))
@@ -57,15 +75,34 @@ class GramPreconditioner(TallPreconditioner):
         while True:
             np.fill_diagonal(system, 1.0 + lift)
             L, info = lapack.dpotrf(system, lower=1, clean=0)
+            if self._finer is not None and (info or L.diagonal().min() ** 2 < _FEW_DIGITS):
+                self._gram, self._finer = self._finer(), None
+                self.add(penalty)
+                return
             if not info:
                 break
             lift = max(_LIFT, 10.0 * lift)
-        self._L = L
+        self._L = L if self._gram.dtype == np.float64 else L.astype(np.float32)
 
     def solve(self, B: Array) -> Array:
         """See base class; 2 c² flops a column."""
-        solved: Array = solve_cholesky(self._L, B / self._size[:, None]) / self._size[:, None]
-        return solved
+        size = self._size[:, None]
+        solve = lapack.dpotrs if self._L.dtype == np.float64 else lapack.spotrs
+        solved, _ = solve(self._L, (B / size).astype(self._L.dtype), lower=1)
+        return np.asarray(solved / size, dtype=np.float64)
+
+
+def _gram(A: Array, D: Array, kind: type) -> Array:
+    """The lower triangle of AᵀDA in single or double precision, in blocks of rows."""
+    root: Array = np.sqrt(D)[:, None].astype(kind)
+    total: Array = np.zeros((A.shape[1], A.shape[1]), dtype=kind, order="F")
+    syrk = blas.ssyrk if kind is np.float32 else blas.dsyrk
+    step = max(1, _BLOCK // A.shape[1])
+    for i in range(0, len(A), step):
+        Z = A[i : i + step] * root[i : i + step]
+        summed = syrk(1.0, Z.T, beta=1.0, c=total, lower=1, overwrite_c=1)
+        total = np.asarray(summed, dtype=kind)
+    return total
 
 
 class DiagonalPreconditioner(TallPreconditioner):

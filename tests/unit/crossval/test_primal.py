@@ -253,3 +253,89 @@ def test_features_of_a_kernel_are_columns_too(kind):
     search = FastGridSearchCV(model, {"C": CS}, cv=4).fit(ROWS, LABELS)
     assert "columns" in str(search.plan_)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+# -- several classes --------------------------------------------------------------------------
+
+
+LEVELS = 4.0 * V[:, 0] - 3.0 * V[:, 1] + 0.3 * RNG.standard_normal(N)
+KINDS = np.digitize(LEVELS, np.quantile(LEVELS, [0.25, 0.5, 0.75]))
+GRID = {"C": [0.01, 1.0, 100.0]}
+
+
+def check_classes(cv, kinds=KINDS, rows=V, **params):
+    asked = {"cv": cv, "scoring": ["accuracy", "neg_log_loss"], "refit": "neg_log_loss"}
+    fit = {name: params.pop(name) for name in ("sample_weight", "groups") if name in params}
+    model = LogisticRegression(max_iter=5000, **params)
+    ours = FastGridSearchCV(model, GRID, fallback="refuse", **asked)
+    theirs = GridSearchCV(LogisticRegression(**TIGHT, **params), GRID, **asked)
+    ours.fit(rows, kinds, **fit)
+    theirs.fit(rows, kinds, **fit)
+    assert "columns" in str(ours.plan_)
+    for name in asked["scoring"]:
+        key = f"mean_test_{name}"
+        assert_allclose(ours.cv_results_[key], theirs.cv_results_[key], rtol=2e-6, atol=1e-9)
+    assert type(ours.best_estimator_) is LogisticRegression
+    return ours
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {0: 3.0, 2: 0.5}])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2.0, N)])
+def test_several_classes_together(class_weight, fit_intercept, weight):
+    fit = {} if weight is None else {"sample_weight": weight}
+    check_classes(KFold(4), class_weight=class_weight, fit_intercept=fit_intercept, **fit)
+
+
+def test_several_classes_on_other_folds():
+    check_classes(LeaveOneGroupOut(), groups=np.arange(N) % 6)
+    check_classes(ShuffleSplit(3, test_size=0.4, random_state=1))
+
+
+def test_values_of_several_classes_are_those_of_refits():
+    search = check_classes(KFold(4))
+    best = LogisticRegression(**TIGHT, **search.best_params_)
+    for method in ("decision_function", "predict_proba", "predict"):
+        known = cross_val_predict(best, V, KINDS, cv=KFold(4), method=method)
+        assert_allclose(search.out_of_fold(method=method).values, known, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.filterwarnings("ignore:.*classes.*:UserWarning")
+@pytest.mark.parametrize("left", [2, 3])
+def test_folds_whose_training_rows_lack_a_class(left):
+    kinds = np.where(left <= KINDS, left, KINDS)  # the last of left + 1 classes is in one fold only
+    order = np.argsort(kinds != left, kind="stable")
+    rows, kinds = V[order], kinds[order]
+    count = int((kinds == left).sum())
+    kinds[count:][kinds[count:] == left] = 0
+    first = np.arange(count + 20)
+    rest = np.array_split(np.arange(count + 20, N), 2)
+    cv = [(np.setdiff1d(np.arange(N), test), test) for test in (first, *rest)]
+    ours = FastGridSearchCV(LogisticRegression(), GRID, cv=cv, fallback="refuse", refit=False)
+    theirs = GridSearchCV(LogisticRegression(**TIGHT), GRID, cv=cv, refit=False)
+    ours.fit(rows, kinds)
+    theirs.fit(rows, kinds)
+    key = "mean_test_score"
+    assert_allclose(ours.cv_results_[key], theirs.cv_results_[key])
+
+
+def test_several_classes_after_steps_of_every_fold():
+    search = FastGridSearchCV(
+        _scaled(), {"logisticregression__C": CS}, cv=4, scoring="neg_log_loss", fallback="refuse"
+    )
+    known = GridSearchCV(_scaled(), {"logisticregression__C": CS}, cv=4, scoring="neg_log_loss")
+    key = "mean_test_score"
+    found = search.fit(V, KINDS).cv_results_[key]
+    assert_allclose(found, known.fit(V, KINDS).cv_results_[key], rtol=1e-6)
+
+
+def test_more_columns_than_rows_of_several_classes():
+    wide = np.column_stack([V, np.random.default_rng(5).standard_normal((N, N))])
+    check_classes(KFold(4), rows=wide)
+
+
+@pytest.mark.parametrize("options", [{"method": "fast"}, {"criterion": "gcv"}])
+def test_what_classes_together_have_not(options):
+    search = FastGridSearchCV(LogisticRegression(), GRID, **options)
+    with pytest.raises(ValueError, match=r"4 classes|criterion"):
+        search.fit(V, KINDS)

@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
+from everyfold.crossval.primal import MOST_COUPLED
 from everyfold.engine.scoring.fold_scores import MOST_COLUMNS
 from everyfold.io.blocks import BLOCK_BYTES, height_of
 from everyfold.io.samples import SAMPLE
@@ -83,7 +84,10 @@ _TOGETHER, _ELEMENTWISE, _THIN = 5e-3, 50, 2.5
 # Of models of columns, in seconds with one thread: a Gram matrix in single precision by n c², a
 # product with an entry of the columns, for itself and for each fold, and the loss of an entry of
 # rows and folds. Measured with 3000 to 5000 rows of 256 to 768 columns, 5 to 35 folds.
-_SINGLE_GRAM, _SINGLE_PRODUCT, _SINGLE_MODEL, _MODEL_ENTRY = 16e-12, 0.2e-9, 0.02e-9, 20e-9
+_SINGLE_GRAM, _SINGLE_PRODUCT, _SINGLE_MODEL, _MODEL_ENTRY = 16e-12, 0.2e-9, 0.02e-9, 4e-9
+
+# A Cholesky factorisation likewise, by the third power of its size.
+_SINGLE_CUBE = 12e-12
 
 # Gram matrices of a path, products of a ridge with two of them for a step of conjugate gradients,
 # and what a ridge takes for itself.
@@ -214,8 +218,11 @@ def newton_together(work: Workload, *, is_piecewise: bool, cost: CostModel = COS
     return Cost(seconds, steps.memory + 8 * (columns + M))
 
 
-def primal(work: Workload) -> Cost:
-    """Newton's method on all folds at once in the space of the columns, ridge by ridge."""
+def primal(work: Workload, *, is_joint: bool = False) -> Cost:
+    """Newton's method on all folds at once in the space of the columns, ridge by ridge.
+
+    ``is_joint`` says that targets are classes which are fitted together.
+    """
     entries, folds = float(work.n) * work.rank, work.n_folds
     at_a_time = min(folds, ENTRIES // work.n + 1)
     batches = folds / at_a_time
@@ -224,6 +231,12 @@ def primal(work: Workload) -> Cost:
     product += _MODEL_ENTRY * work.n * at_a_time
     seconds = work.targets * batches * (_GRAMS * gram + work.ridges * _PRODUCTS * product)
     memory = 4 * int(entries) + 8 * (2 * int(entries) + ARRAYS * work.n * at_a_time)
+    together = work.targets * work.rank
+    if is_joint and together <= MOST_COUPLED:
+        seconds += work.ridges * batches * (work.targets**2 * gram + _SINGLE_CUBE * together**3)
+        memory += 24 * together**2
+    if is_joint:
+        memory += 8 * ARRAYS * work.n * at_a_time * work.targets
     return Cost(seconds + work.targets * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
 
 

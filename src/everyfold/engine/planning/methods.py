@@ -35,6 +35,7 @@ from everyfold.engine.planning.pilot_fits import Pilot
 from everyfold.engine.planning.squared_loss import METHODS, own_ridge, plan_exact
 from everyfold.engine.records import Task
 from everyfold.estimators.model import Model
+from everyfold.losses import Multinomial
 from everyfold.operators.base import OperatorSpec
 from everyfold.solvers import Problem
 
@@ -157,7 +158,9 @@ def choose_method(
     model = models[0]
     if outline.response_rank is not None:
         _check_responses(model, task, outline)
-    if task.criterion is not None:
+    if isinstance(model.loss, Multinomial):
+        method = _several_classes(models, task, outline, order)
+    elif task.criterion is not None:
         method = _by_criterion(models, task, outline, task.criterion)
     elif model.chooses_ridge:
         method = _own_ridge(model, task, outline)
@@ -359,16 +362,40 @@ def _has_columns(model: Model, outline: OperatorSpec) -> bool:
     return outline.has_columns and outline.response_rank is None and not outline.predicts_by_split
 
 
+def _several_classes(
+    models: Sequence[Model], task: Task, outline: OperatorSpec, order: Order
+) -> Method:
+    """Classes that are fitted together, for which there is one method."""
+    for is_wrong, what in (
+        (task.criterion is not None, "criterion; use held-out scores (criterion=None)"),
+        (is_finite(order) or order == math.inf, "method='fast' or order; use method='exact'"),
+        (not outline.has_columns, f"operator={models[0].operator!r}; use operator='auto'"),
+    ):
+        if is_wrong:
+            raise ValueError(
+                f"{task.target.columns.shape[1]} classes that are "
+                f"fitted together cannot be combined with {what}, or one classifier a class: "
+                "KernelLogisticClassifier(kernel='linear')"
+            )
+    return replace(_primal(models, outline, _work(models, task, outline)), fallback=FoldPrimal())
+
+
 def _primal(models: Sequence[Model], outline: OperatorSpec, work: Workload) -> Method:
     """Newton's method in the space of the columns."""
     steps = costs.newton_steps(work).seconds
+    is_joint = isinstance(models[0].loss, Multinomial)
     if outline.is_per_fold:
         words = "Newton's method on the columns of every fold, from ridge to ridge"
-        cost = costs.primal(replace(work, groups=((0, 1),)))
+        cost = costs.primal(replace(work, groups=((0, 1),)), is_joint=is_joint)
         cost = replace(cost, seconds=work.n_folds * cost.seconds)
         return _method(FoldPrimal(), words, cost)
     words = "Newton's method on the columns, all folds at once, from ridge to ridge"
-    return _method(AllFoldsPrimal(), words, costs.primal(work), by_steps=steps)
+    return _method(
+        AllFoldsPrimal(),
+        words,
+        costs.primal(work, is_joint=is_joint),
+        by_steps=None if is_joint else steps,
+    )
 
 
 def _shares_steps(model: Model, n_folds: int) -> bool:

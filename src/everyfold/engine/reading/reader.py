@@ -38,6 +38,7 @@ from everyfold.estimators.targets import NotSpedUpError, Reading, Target
 from everyfold.folds import Folds
 from everyfold.io import RowSource
 from everyfold.io.fold_rules import read_rule
+from everyfold.losses import Multinomial
 from everyfold.operators import Structure
 
 
@@ -107,6 +108,8 @@ def _fitting(
         except (TypeError, ValueError) as error:
             others.refuse(candidate.number, error)
         else:
+            if targets[model.reading].is_joint:
+                candidate = replace(candidate, model=replace(model, loss=Multinomial()))
             found.append(candidate)
     others.check_any(found)
     return found
@@ -204,6 +207,8 @@ def _targets(
         except ValueError as error:
             others.refuse(candidate.number, error)
         else:
+            if targets[model.reading].is_joint:
+                candidate = replace(candidate, model=replace(model, loss=Multinomial()))
             found.append(candidate)
     others.check_any(found)
     return found, targets
