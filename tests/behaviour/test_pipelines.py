@@ -12,6 +12,9 @@ from sklearn.model_selection import (
 from sklearn.model_selection import (
     cross_val_predict as sklearn_predict,
 )
+from sklearn.model_selection import (
+    cross_val_score as sklearn_score,
+)
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -122,9 +125,13 @@ class TestLogisticRegression:
         with pytest.raises(ValueError, match=message):
             cross_val_score(LogisticRegression(**params), X, y, fallback="refuse")
 
-    def test_more_than_two_classes_are_refused(self):
-        with pytest.raises(ValueError, match="KernelLogisticClassifier"):
-            cross_val_score(LogisticRegression(), *load_iris(return_X_y=True), fallback="refuse")
+    def test_more_than_two_classes_are_fitted_together(self):
+        X, y = load_iris(return_X_y=True)
+        X = X / X.std(axis=0)
+        precise = LogisticRegression(solver="newton-cholesky", tol=1e-10)
+        ours = cross_val_score(precise, X, y, scoring="neg_log_loss", fallback="refuse")
+        theirs = sklearn_score(precise, X, y, scoring="neg_log_loss")
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
 
 
 class TestProbabilities:

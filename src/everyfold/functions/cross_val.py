@@ -393,7 +393,10 @@ def route(
     if not get_config()["enable_metadata_routing"]:
         return Metadata(params, {} if groups is None else {"groups": groups})
     if groups is not None:
-        raise ValueError("with metadata routing enabled, pass groups as params={'groups': groups}")
+        raise ValueError(
+            "`groups` can only be passed if metadata routing is not enabled; with metadata routing "
+            "enabled, pass groups as params={'groups': groups}"
+        )
     router = MetadataRouter(owner=caller)
     to = {"splitter": (cv, "split"), "estimator": (estimator, "fit"), "scorer": (scorer, "score")}
     for name, (obj, method) in to.items():

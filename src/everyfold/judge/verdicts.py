@@ -443,6 +443,6 @@ def _certain(truth: AnyArray, predicted: AnyArray, values: AnyArray) -> tuple[In
     usual = float(np.median(margins[~wrong]))
     rows = np.flatnonzero(wrong & (margins > usual))
     rows = rows[np.argsort(-margins[rows], kind="stable")]
-    words = f"{len(rows) or 'none'} of {int(wrong.sum())} wrong labels"
+    words = f"{len(rows) or 'none'} of the {int(wrong.sum())} wrong predictions"
     are = "is" if len(rows) < 2 else "are"
     return rows, f"{words} {are} more certain than half of the right ones"
