@@ -20,3 +20,11 @@ def test_a_benchmark_can_be_imported(script, monkeypatch):
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
     assert module.__doc__
+
+
+def test_no_benchmark_hides_a_package():
+    # The folder of a script comes first on its path; numba imports coverage where it finds one.
+    names = {path.stem for path in FOLDER.glob("*.py")}
+    assert not names & {"coverage", *sys.stdlib_module_names}
+    specs = filter(None, map(importlib.util.find_spec, names))
+    assert {Path(spec.origin).parent for spec in specs if spec.origin} <= {FOLDER}

@@ -19,9 +19,9 @@ from everyfold._typing import Array, Index
 _ROUNDING = 1e-12
 
 # The share of the variance of the rows' losses that the most extreme row has: squared errors of a
-# normal distribution exceed it once in 50 samples of so many rows (``benchmarks/coverage.py
-# tails``). Lower values would call more harmless samples heavy-tailed. Beyond 1000 rows the share
-# stays, as a row with an eighth of the variance matters there too.
+# normal distribution exceed it once in 50 samples of so many rows (``tails`` of
+# ``benchmarks/interval_coverage.py``). Lower values would call more harmless samples heavy-tailed.
+# Beyond 1000 rows the share stays, as a row with an eighth of the variance matters there too.
 _ROWS = (30, 50, 100, 200, 500, 1000)
 _LARGEST_SHARES = (0.79, 0.65, 0.50, 0.36, 0.21, 0.13)
 

@@ -120,7 +120,7 @@ def score_interval(
     5 k (k + 1) / 2, "pairs" as many as there are pairs (10,000 at most). For squared loss all of
     them follow from one factorisation. Searches are repeated 3 times where others are 5 or 10.
     **Exact?** The held-out values are those of refits; how often the intervals contain the truth is
-    measured by ``benchmarks/coverage.py``.
+    measured by ``benchmarks/interval_coverage.py``.
 
     Examples
     --------

@@ -54,7 +54,7 @@ MOST_PAIRS = 10_000
 
 # From so many rows on "auto" takes the plain interval, because many folds take too long. It is the
 # narrowest, also there: at 2000 rows it contained the truth in 86 of 100 cases at nominal 90 %,
-# corrected t in 88, nested in 91 (``benchmarks/coverage.py --sizes 2000``).
+# corrected t in 88, nested in 91 (``benchmarks/interval_coverage.py --sizes 2000``).
 MANY_ROWS = 5000
 
 

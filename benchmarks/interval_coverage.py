@@ -10,7 +10,8 @@ share of 90 % has a standard error of 1.3 points.
 
 ``tails``: how often losses of normal and of heavy-tailed noise are said to have heavy tails.
 
-Run with ``python benchmarks/coverage.py [study|tails] [--repetitions 500] [--sizes 50 100 500]``.
+Run with
+``python benchmarks/interval_coverage.py [study|tails] [--repetitions 500] [--sizes 50 100 500]``.
 """
 
 from __future__ import annotations
