@@ -14,6 +14,7 @@ single precision, centred and scaled; fitted values and gradients are sums in do
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
+from sklearn.linear_model import LogisticRegression
 
 from everyfold._typing import Array, Index, Mask
 from everyfold.crossval.base import TRUSTED_ERROR, CrossValMethod, OutOfFold
@@ -72,6 +74,13 @@ _FLAT = 1e-2
 # Coefficients of several classes that are solved for together: more take long to factorise.
 MOST_COUPLED = 4000
 
+# Iterations of scikit-learn's solver for a fold that does not arrive: so many that only a fold that
+# no solver can fit to the tolerance takes them all.
+_ITERATIONS = 10_000
+
+# The largest gradient of such a fold, beside that of a coefficient of 1.
+_FLATTEST = 1e-4
+
 # A column whose spread is less than this share of its mean is constant.
 _CONSTANT = 1e-7
 
@@ -120,8 +129,12 @@ class AllFoldsPrimal(CrossValMethod):
         for j, ridge in enumerate(ridges):
             for i in np.flatnonzero(~(errors[j] <= _ROUGH)).tolist():
                 slots, fold = slice(folds.bounds[i], folds.bounds[i + 1]), folds[i]
-                if isinstance(problem.loss, Multinomial):  # no other solver knows it
-                    values[j, slots] = np.nan
+                if isinstance(problem.loss, Multinomial):
+                    inside = problem.restrict(fold.train)
+                    values[j, slots], is_exact[j, i] = _by_scikit_learn(
+                        inside, operator.V[fold.train], operator.V[fold.test], ridge
+                    )
+                    condition[j, i] = 1.0
                     continue
                 part = operator.split(fold.train, fold.test)
                 own = Refit().solve([problem], part, [ridge], None)
@@ -165,10 +178,44 @@ class FoldPrimal(FoldSolver[None]):
                     values[j, :, place : place + curve.width] = own
                 place += curve.width
         is_known = errors <= _ROUGH
-        if is_known.all() or isinstance(inside[0].loss, Multinomial):
-            values[~is_known] = np.nan
-            return FoldAnswer(values, *_precision(errors))
-        return Refit().solve(problems, part, ridges, None)
+        if not is_known.all() and not isinstance(inside[0].loss, Multinomial):
+            return Refit().solve(problems, part, ridges, None)
+        condition, is_exact = _precision(errors)
+        for j in np.flatnonzero(~is_known).tolist():
+            answers = [_by_scikit_learn(own, operator.V, part.cross, ridges[j]) for own in inside]
+            values[j] = np.hstack([found for found, _ in answers])
+            condition[j], is_exact[j] = 1.0, all(is_sure for _, is_sure in answers)
+        return FoldAnswer(values, condition, is_exact)
+
+
+def _by_scikit_learn(problem: Problem, V: Array, test: Array, ridge: float) -> tuple[Array, bool]:
+    """Values of test rows by several classes of a fold that do not arrive, and if they are exact.
+
+    Where the classes can be separated and the ridge is weak, the minimum is far away and the
+    objective nearly flat on the way: Newton steps for all folds together do not get there.
+    """
+    assert problem.classes is not None
+    counts = problem.w > 0.0
+    codes = np.asarray(problem.classes.codes)[counts]
+    values = np.zeros((len(test), problem.y.shape[1]))
+    rho = problem.rho(ridge, problem.n_counted)
+    model = LogisticRegression(
+        C=0.5 / rho,
+        fit_intercept=problem.intercept,
+        # Newton's own Hessian of all classes; beyond that size it takes longer than many steps.
+        solver="newton-cholesky" if V.shape[1] * values.shape[1] <= MOST_COUPLED else "lbfgs",
+        # Its gradient is that of a mean over rows, and to be small beside that of the ridge.
+        tol=float(np.clip(_FLATTEST * rho / problem.w.sum(), EPS, STATIONARY)),
+        max_iter=_ITERATIONS,
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(V[counts], codes, sample_weight=problem.w[counts])
+    found = model.decision_function(test)
+    if found.ndim == 1:
+        found = np.column_stack([-0.5 * found, 0.5 * found])
+    values[:, model.classes_] = found - found.mean(axis=1, keepdims=True)
+    return values, not caught
 
 
 def _from_strong(ridges: Sequence[float]) -> list[int]:

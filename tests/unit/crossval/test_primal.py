@@ -339,3 +339,20 @@ def test_what_classes_together_have_not(options):
     search = FastGridSearchCV(LogisticRegression(), GRID, **options)
     with pytest.raises(ValueError, match=r"4 classes|criterion"):
         search.fit(V, KINDS)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_classes_that_can_be_separated_are_fitted_one_fold_at_a_time(scaled):
+    # Newton steps for all folds together do not arrive at minima this far away.
+    rng = np.random.default_rng(21)
+    y = np.arange(120) % 3
+    X = 100.0 * rng.normal(size=(120, 20))
+    X[:, 0] += 500.0 * y
+    model = LogisticRegression(solver="newton-cholesky", max_iter=10_000, tol=1e-10)
+    estimator = make_pipeline(StandardScaler(), model) if scaled else model
+    name = "logisticregression__C" if scaled else "C"
+    grid = {name: [1e4, 1e7] if scaled else [1.0, 1e3]}
+    options = {"cv": 4, "scoring": "neg_log_loss"}
+    ours = FastGridSearchCV(estimator, grid, **options).fit(X, y).cv_results_
+    theirs = GridSearchCV(estimator, grid, **options).fit(X, y).cv_results_
+    assert_allclose(ours["mean_test_score"], theirs["mean_test_score"], atol=2e-3)
