@@ -78,7 +78,8 @@ MOST_COUPLED = 4000
 # no solver can fit to the tolerance takes them all.
 _ITERATIONS = 10_000
 
-# The largest gradient of such a fold, beside that of a coefficient of 1.
+# The largest gradient of such a fold, beside that of the ridge at a coefficient of 1. An absolute
+# 1e-8 in its place called an accuracy of .927 exact that was .992 at the minimum (C = 1e6).
 _FLATTEST = 1e-4
 
 # A column whose spread is less than this share of its mean is constant.

@@ -513,7 +513,7 @@ def share_in_order(machine, rows, labels):
 
 
 def test_r2_of_few_rows_does_not_show_the_tolerance():
-    # libsvm's tolerance of 1e-3 is a hundredth of the values' spread here and moves R² by 5e-3.
+    # libsvm's tolerance of 1e-3 is 1/400 of the spread of y here and moves R² by up to 5e-3.
     differences = []
     for seed in (5, 12, 28):
         rng = np.random.default_rng(seed)
