@@ -32,8 +32,8 @@ from everyfold.judge.verdicts import verdict
 if TYPE_CHECKING:
     from everyfold.report.page import Findings
 
-# Up to which a search is repeated for its report, or rows are deleted one by one: bootstraps take as
-# long as there are rows.
+# Up to which a search is repeated for its report: bootstraps take as long as there are rows. Rows
+# are deleted one by one if that should not take more seconds.
 MOST_ROWS, MOST_SECONDS = 5000, 10.0
 
 # Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn

@@ -70,8 +70,8 @@ _ROUNDING = 1e-10
 # Residuals this many robust standard deviations from their median are suspicious (Iglewicz and
 # Hoaglin 1993).
 _FAR = 3.5
-# A scorer of scikit-learn takes 0.6 to 1.3 ms for few rows (R², F1); those that are computed for all
-# deletions at once take less.
+# A call of a scorer of scikit-learn takes 0.6 to 1.3 ms for few rows (R², F1). Common scores are
+# computed for all deletions at once, in less.
 _SECONDS_PER_SCORE = 1e-3
 # The median absolute deviation of normal numbers with standard deviation 1.
 _MAD = 0.6745

@@ -53,8 +53,7 @@ _KINDS: dict[Kind, str] = {
 _Draw = Callable[..., object]
 
 
-# What ``out_of_fold`` of a search and ``influence`` return: their classes are in packages above this
-# one.
+# What ``out_of_fold`` of a search and ``influence`` return: their classes are in packages above.
 _Held: TypeAlias = Any
 _Influence: TypeAlias = Any
 
