@@ -147,10 +147,10 @@ def _influence(search: Search) -> dict[str, Influence]:
     except ValueError as error:
         words = f"cv={search.cv} draws different folds in every call; give it a random_state"
         raise ValueError(words) from error
-    groups = given.params.get("groups")
+    (X, y), groups = given.rows, given.params.get("groups")
     units = {"row": None} if groups is None else {"group": groups, "row": None}
     return {
-        name: quick_influence(search, *given.rows, labels, MOST_SECONDS)
+        name: quick_influence(search, X, y, labels, MOST_SECONDS)
         for name, labels in units.items()
     }
 
