@@ -150,8 +150,7 @@ def _influence(search: Search) -> dict[str, Influence]:
     (X, y), groups = given.rows, given.params.get("groups")
     units = {"row": None} if groups is None else {"group": groups, "row": None}
     return {
-        name: quick_influence(search, X, y, labels, MOST_SECONDS)
-        for name, labels in units.items()
+        name: quick_influence(search, X, y, labels, MOST_SECONDS) for name, labels in units.items()
     }
 
 
