@@ -8,14 +8,18 @@ models, the terms hardly decrease, and the truncated series reports an error of 
 series is exact and costs no more.
 """
 
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.model_selection import StratifiedKFold
 from sklearn.preprocessing import scale
 
-from everyfold import LSSVC, FastGridSearchCV
+from everyfold import LSSVC, FastGridSearchCV, InexactWarning
 from everyfold.papers import MethodOptions
+
+warnings.simplefilter("ignore", InexactWarning)  # how far off the series is, is drawn below
 
 X, y = load_breast_cancer(return_X_y=True)
 X, y = scale(X)[:300], y[:300]

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from markupsafe import Markup, escape
 from scipy.stats import loguniform
+from sklearn.base import clone
 from sklearn.ensemble import RandomForestRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Ridge
@@ -126,7 +127,7 @@ def labels(n_classes=2, names=("no", "yes", "perhaps")):
 def test_a_page_for_numbers(report):
     search = FastGridSearchCV(LSSVR(), GRID, cv=5, keep_predictions="all").fit(X, y)
     page = report(search)
-    assert page.tags.count("svg") == 3  # surface, curves, predicted against true values
+    assert page.tags.count("svg") == 4  # surface, curves, predicted against true values, influence
     assert page.tags.count("script") == 1
     best = search.best_params_
     assert f"alpha = {best['alpha']:.6g}, gamma = {best['gamma']:.6g}" in page.words
@@ -174,7 +175,7 @@ def test_a_page_for_labels_names_the_wrong_rows(report, n_classes):
     k = int(rows[0]["id"].split()[1])
     if n_classes == 2:
         assert margins[0] == pytest.approx(abs(values[k]), rel=1e-4)
-    assert page.tags.count("svg") == 4  # surface, curves, confusion, ROC
+    assert page.tags.count("svg") == 5  # surface, curves, confusion, ROC, influence
     assert "Not drawn, calibration" in page.words
     assert "; without selection bias " in page.words
 
@@ -182,7 +183,7 @@ def test_a_page_for_labels_names_the_wrong_rows(report, n_classes):
 def test_probabilities_have_a_calibration_curve(report):
     grid = {"C": [0.1, 1.0], "gamma": [0.1, 1.0]}
     search = FastGridSearchCV(KernelLogisticClassifier(), grid, cv=4).fit(X, labels())
-    assert report(search).tags.count("svg") == 5
+    assert report(search).tags.count("svg") == 6
 
 
 def test_ids_are_checked_and_shown(report):
@@ -270,15 +271,64 @@ def test_ties_edges_and_draws_are_told(report):
     page = report(draws)
     assert "loguniform(0.001, 10.0)" in page.words
     assert "object at 0x" not in page.source
-    assert page.tags.count("svg") == 2  # no lines between scattered candidates
+    assert page.tags.count("svg") == 3  # no lines between scattered candidates
 
 
 # -- searches that lack something --------------------------------------------------------------
 
 
+def test_what_carries_the_score(report):
+    groups, folds = np.array([f"farm {k // 5}" for k in range(70)]), GroupKFold(3)
+    frame = pd.DataFrame(X, index=[f"plant {k}" for k in range(70)])
+    wrong = np.where(np.arange(70) == 7, 9.0, y)
+    search = FastGridSearchCV(LSSVR(), GRID, cv=folds).fit(frame, wrong, groups=groups)
+    page = report(search)
+
+    def score_without(left_out):
+        scores = []
+        for train, test in folds.split(X, wrong, groups):
+            kept = train[~left_out[train]]
+            model = clone(search.best_estimator_).fit(X[kept], wrong[kept])
+            scores.append(model.score(X[test], wrong[test]))
+        return np.mean(scores)
+
+    one = page.table("group")[0]
+    expected = score_without(groups == one["group"])
+    assert float(one["score without it"]) == pytest.approx(expected, rel=1e-4)
+    change = expected - score_without(np.zeros(70, dtype=bool))
+    assert float(one["change"]) == pytest.approx(change, rel=1e-2)
+    section = page.source.partition("What carries the score")[2].partition("<h2>")[0]
+    assert "Rows whose label or target looks wrong: plant 7" in section
+    assert section.count("<svg>") == 2
+    one = re.search(r"<td>plant (\d+)</td><td>(.*?)</td>", section)
+    expected = score_without(np.arange(70) == int(one[1]))
+    assert float(one[2]) == pytest.approx(expected, rel=1e-4)
+
+
+def test_influence_is_fitted_only_where_that_is_quick(report):
+    search = FastGridSearchCV(SVC(gamma=0.5), {"C": [0.1, 1.0]}, cv=3).fit(X, labels())
+    page = report(search)
+    assert "fits without rows that matter, of 210 deletions in 3 folds" in page.words
+    search.refit_time_ = 0.1
+    page = report(search)
+    assert "Not computed: it could take 210 fits, or 21 seconds; influence(" in page.words
+    assert "fits without rows" not in page.words
+
+
+def test_why_there_is_no_influence(report):
+    rows = X.copy()
+    search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(rows, y)
+    rows[0] += 1.0
+    assert "Not computed: the rows of fit are not at hand" in report(search).words
+    drawn = FastGridSearchCV(LSSVR(), GRID, cv=KFold(3, shuffle=True)).fit(X, y)
+    assert "draws different folds in every call; give it a random_state" in report(drawn).words
+    table = FastGridSearchCV(LSSVR(), GRID, cv=3, refit=False).fit(X, y)
+    assert "Not computed: " in report(table).words
+
+
 def test_a_criterion_has_no_folds(report):
     page = report(FastGridSearchCV(LSSVR(), GRID, criterion="gcv").fit(X, y))
-    assert page.words.count("a criterion of the fit on all rows takes the place of folds") == 2
+    assert page.words.count("a criterion of the fit on all rows takes the place of folds") == 3
     assert "std. error" not in page.source
     assert "Best -gcv" in page.words
     assert page.tags.count("svg") == 2
@@ -383,7 +433,7 @@ def test_without_matplotlib(report, monkeypatch):
     search = FastGridSearchCV(LSSVR(), GRID, cv=3).fit(X, y)
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     page = report(search)
-    assert page.words.count("run pip install 'everyfold[plot]'") == 2
+    assert page.words.count("run pip install 'everyfold[plot]'") == 3
     assert "svg" not in page.tags
 
 
@@ -421,14 +471,17 @@ def test_names_are_escaped(drawn_report):
     search = FastGridSearchCV(LSSVC(), GRID, cv=4).fit(frame, target)
     page = drawn_report(search, title=EVIL)
     assert page.tags.count("script") == 1
-    assert page.tags.count("svg") == 4  # no name was read as a formula
+    assert page.tags.count("svg") == 5  # no name was read as a formula
     assert str(escape(EVIL)) in page.source
     assert "alert('x')" not in re.sub(r"(?s)<script>.*?</script>", "", page.source).replace(
         "&lt;script&gt;alert('x')", ""
     ).replace("&lt;script&gt;alert(&#39;x&#39;)", "")
     class_weights = {"class_weight": [{EVIL: 2.0}, None]}
-    search = FastGridSearchCV(LSSVC(), class_weights, cv=4).fit(X, target)
-    assert drawn_report(search).tags.count("script") == 1
+    groups = np.array([f"{EVIL} {k % 14}" for k in range(70)])
+    search = FastGridSearchCV(LSSVC(), class_weights, cv=GroupKFold(4))
+    page = drawn_report(search.fit(X, target, groups=groups))
+    assert page.tags.count("script") == 1
+    assert f"<td>{escape(EVIL)} " in page.source
 
 
 def test_control_characters_are_written_out(drawn_report):

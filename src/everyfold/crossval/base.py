@@ -99,11 +99,6 @@ class OutOfFold:
     words: str = field(default="", kw_only=True)
     errors: FoldErrors | None = field(default=None, kw_only=True)
 
-    @property
-    def has_one_solution(self) -> bool:
-        """Whether every fold has."""
-        return self.is_unique is None or bool(self.is_unique.all())
-
     @classmethod
     def beside(cls, parts: Sequence[OutOfFold], values: Array | None = None) -> OutOfFold:
         """Records of parts of a target as one, with their values side by side or those given."""

@@ -139,10 +139,10 @@ class ClosedFormCV(CrossValMethod):
         self, problem: Problem, operator: SupportsResponse, ridges: Sequence[float], folds: Folds
     ) -> Iterator[OutOfFold]:
         """Group the folds by the ridge they see; one factorisation serves all groups."""
-        left = rows_left(problem, folds)
-        if problem.ridge_scaling == "sum":
-            left = np.full(len(folds), problem.n_counted)
-        sizes, groups, parts = zip(*same_ridge(left, folds), strict=True)
+        alike = [(problem.n, np.arange(len(folds)), folds)]
+        if problem.ridge_scaling == "mean":
+            alike = same_ridge(rows_left(problem, folds), folds)
+        sizes, groups, parts = zip(*alike, strict=True)
         stacks = [list(part.stacks(problem.w > 0.0)) for part in parts]
         rhos = [problem.rho(ridge, size) for ridge in ridges for size in sizes]
         responses = operator.respond_path(problem.quadratic, rhos, self.route)

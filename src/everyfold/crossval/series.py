@@ -7,19 +7,12 @@ Holding out m of n rows then lowers the ridge too, so that the force on every ro
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from everyfold._typing import Array, Index, Order
+from everyfold._typing import Array, Index
 from everyfold.folds import Folds
 from everyfold.operators.response import Response, influence_series, weights_of_sets
 from everyfold.solvers import Problem
-
-
-def is_finite(order: Order) -> bool:
-    """Whether an order is one of the finite influence series."""
-    return not isinstance(order, str) and float(order) < math.inf
 
 
 def rows_left(problem: Problem, folds: Folds) -> Index:

@@ -140,6 +140,11 @@ class MethodOptions:
         return f"MethodOptions({', '.join(given)})"
 
 
+def is_finite(order: Order) -> bool:
+    """Whether an order is one of the finite influence series."""
+    return not isinstance(order, str) and float(order) < math.inf
+
+
 # A ``method`` argument.
 MethodChoice: TypeAlias = Literal["auto", "exact", "screen", "fast"] | MethodOptions
 

@@ -38,26 +38,22 @@ _SHARE_OF_MEMORY = 0.25
 _MOST_BYTES = 2_000_000_000
 
 
-class Cache:
+class Cache(dict[Hashable, tuple[Matrix, ...]]):
     """Things worth keeping for other units, within a share of the memory.
 
     A pickled cache is empty: a worker process fills its own.
     """
 
-    def __init__(self) -> None:
-        self._kept: dict[Hashable, tuple[Matrix, ...]] = {}
-        self._bytes = 0
-
-    def get(self, key: Hashable) -> tuple[Matrix, ...] | None:
-        """What is kept under the key, if anything."""
-        return self._kept.get(key)
+    _size = 0  # bytes
 
     def put(self, key: Hashable, *items: Matrix) -> None:
         """Keep the items, if there is room."""
-        size = self._bytes + sum(_bytes(item) for item in items)
+        size = self._size
+        for item in items:
+            size += getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0)
         if size <= TRIFLE or size <= self._room:
-            self._bytes = size
-            self._kept[key] = items
+            self._size = size
+            self[key] = items
 
     @cached_property
     def _room(self) -> float:
@@ -65,10 +61,6 @@ class Cache:
 
     def __reduce__(self) -> tuple[type[Cache], tuple[()]]:
         return Cache, ()
-
-
-def _bytes(item: object) -> int:
-    return int(getattr(item, "nbytes", 0) or getattr(getattr(item, "data", None), "nbytes", 0))
 
 
 # The status of a candidate that nothing speeds up: its scores are those of its own refits.
@@ -167,14 +159,9 @@ class Task:
         return failing_folds(self.target, self.weights, self.folds)
 
     @cached_property
-    def numbers(self) -> Index:
-        """The numbers of all folds, one array for all candidates."""
-        return np.arange(len(self.folds))
-
-    @cached_property
     def whole(self) -> FoldSubset:
         """All usable folds."""
-        return self._tile(self.numbers)
+        return self._tile(np.arange(len(self.folds)))
 
     def held_out(self, values: Array) -> Array:
         """Values of the usable folds' test rows without classes that their training rows lack."""
@@ -333,12 +320,6 @@ class Data:
         if pooled:
             tasks = tuple(task.pooled(pooled) for task in tasks)
         return self if tasks is self.tasks else replace(self, tasks=tasks)
-
-    def called_by(
-        self, caller: Estimator, watch: ProgressListener, contexts: Mapping[tuple[int, int], Any]
-    ) -> Data:
-        """The same data with a watch; refits tell callbacks of their caller by these contexts."""
-        return replace(self, caller=caller if contexts else None, contexts=contexts, watch=watch)
 
     def refitting(self, reasons: Mapping[int, str]) -> Data:
         """The same data with some of the candidates left to refits of their estimators."""

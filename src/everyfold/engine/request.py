@@ -36,12 +36,12 @@ from everyfold.adapters.pipelines import final_step
 from everyfold.adapters.sklearn import is_ours, read_estimator
 from everyfold.crossval import Closed
 from everyfold.crossval.base import find_criterion
-from everyfold.crossval.series import is_finite
 from everyfold.engine.method_options import (
     NEAR_IDENTITY,
     MethodChoice,
     MethodOptions,
     UnsupportedWarning,
+    is_finite,
     is_refused,
 )
 from everyfold.estimators.model import Model
@@ -56,7 +56,7 @@ from everyfold.operators.base import OperatorChoice
 _CONDITIONS: dict[str, Callable[[Any], bool]] = {
     "given": lambda value: value is not None,
     "True": lambda value: value is True,
-    "finite": lambda value: is_finite(value),
+    "finite": is_finite,
     "not 'auto'": lambda value: value != "auto",
     "above 0": lambda value: value not in ("auto", 0),
     "'mean'": lambda value: value == "mean",

@@ -80,12 +80,10 @@ def tabulate(
             warnings.filterwarnings("ignore", message="One or more of the test scores")
         means: Params = search._format_results(params, 1, out)
     results, by_fold = _with_folds(means, short, request, len(sizes))
-    exact = np.array([_is_exact(outcome, plan) for outcome in found], dtype=bool)
+    known = [_certainty(outcome, plan) for outcome in found]
+    exact = np.array([is_exact for is_exact, _ in known], dtype=bool)
     results["is_exact"] = exact
-    results["status"] = np.array(
-        [_status(outcome, is_exact) for outcome, is_exact in zip(found, exact, strict=True)],
-        dtype=object,
-    )
+    results["status"] = np.array([status for _, status in known], dtype=object)
     results["is_identity"] = np.array([o is not None and o.is_identity for o in found])
     results["spectral_radius"] = np.array(
         [
@@ -184,22 +182,15 @@ def entries_of(
     return entries
 
 
-def _is_exact(outcome: Outcome | None, plan: SearchPlan) -> bool:
-    """Whether a candidate's every score is that of refitting its whole Pipeline."""
-    if outcome is None or outcome.failures:
-        return False
-    if plan.kind == "once" and outcome.status != REFITTED:
-        return False
-    return bool(outcome.is_exact.all())
-
-
-def _status(outcome: Outcome | None, is_exact: bool) -> str:
-    """How certain a candidate's scores are."""
+def _certainty(outcome: Outcome | None, plan: SearchPlan) -> tuple[bool, str]:
+    """Whether all scores are those of refits of the whole Pipeline, and how certain they are."""
     if outcome is None or len(outcome.failures) == len(outcome.folds):
-        return "failed"
+        return False, "failed"
+    is_of_refits = plan.kind != "once" or outcome.status == REFITTED
+    is_exact = is_of_refits and not outcome.failures and bool(outcome.is_exact.all())
     if is_exact and outcome.status not in (AS_DEFINED, REFITTED):
-        return "exact"
-    return outcome.status or ESTIMATED
+        return True, "exact"
+    return is_exact, outcome.status or ESTIMATED
 
 
 # -- The folds of a candidate as one entry of the table, and as arrays beside it ------------------

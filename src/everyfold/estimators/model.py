@@ -174,7 +174,12 @@ class Model:
 
     def problems(self, target: Target, sample_weight: Array) -> list[Problem]:
         """The problem of a target, or one for each pair of its classes on the rows of the two."""
-        classes = self._classes(target)
+        classes = None
+        if isinstance(target, Labels):
+            given = self.class_weight
+            factors = _class_factors(given, target) if isinstance(given, Mapping) else None
+            by: Literal["rows", "weights"] = "weights" if self.weighs_balance else "rows"
+            classes = Classes(target.codes, factors, by if given == "balanced" else None)
         loss = Multinomial() if target.is_joint else self.loss
         problem = Problem(
             target.columns, sample_weight, loss, self.intercept, self.ridge_scaling, classes
@@ -186,16 +191,6 @@ class Model:
             replace(problem, y=y, sample_weight=sample_weight * rows, counts=counts)
             for y, rows in target.pairs()
         ]
-
-    def _classes(self, target: Target) -> Classes | None:
-        """The classes of a target and their weights; None where there are none."""
-        if not isinstance(target, Labels):
-            return None
-        if isinstance(self.class_weight, Mapping):
-            return Classes(target.codes, _class_factors(self.class_weight, target))
-        if self.class_weight is None:
-            return Classes(target.codes)
-        return Classes(target.codes, balance="weights" if self.weighs_balance else "rows")
 
     @property
     def has_kernel_per_fold(self) -> bool:

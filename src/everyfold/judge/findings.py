@@ -19,19 +19,21 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 
 from everyfold._typing import AnyArray, Estimator, Search
-from everyfold.engine.checkpoint import versions
+from everyfold.engine.checkpoint import check_folds_repeat, versions
 from everyfold.engine.method_options import MethodOptions
 from everyfold.engine.results import is_rule
 from everyfold.io.disk import writing
 from everyfold.judge.differences import worse_candidates
 from everyfold.judge.fitted import check_table, is_ours
 from everyfold.judge.honest import HonestScore, honest_score
+from everyfold.judge.row_influence import Influence, quick_influence
 from everyfold.judge.verdicts import verdict
 
 if TYPE_CHECKING:
     from everyfold.report.page import Findings
 
-# Up to which a search is repeated for its report: bootstraps take as long as there are rows.
+# Up to which a search is repeated for its report: bootstraps take as long as there are rows. Rows
+# are deleted one by one if that should not take more seconds.
 MOST_ROWS, MOST_SECONDS = 5000, 10.0
 
 # Letters of the call that repeats a search: longer grids are cut in the middle, as scikit-learn
@@ -50,8 +52,9 @@ def report(
     """Write a report of the search: one HTML file, which needs no network.
 
     It contains the winner and how certain it is, the surface of scores, plots of out-of-fold
-    predictions, the rows that were predicted wrongly, all candidates in a table that can be
-    sorted and filtered, the plan, and the call that repeats the search. If the search lacks
+    predictions, the rows that were predicted wrongly, the rows and groups that carry the score,
+    all candidates in a table that can be sorted and filtered, the plan, and the call that repeats
+    the search. If the search lacks
     something (folds, held-out values, a winner), that part is left out, and the page says why.
     The page needs jinja2 (``everyfold[report]``), its plots matplotlib.
 
@@ -112,6 +115,7 @@ def findings_of(
         is_worse=_or_words(partial(worse_candidates, search)),
         held=held,
         remarks=search._said if is_ours(search) else (),
+        influence=held or _or_words(partial(_influence, search)),
         verdict=[(line.topic, line.words, line.remedy) for line in verdict(search).lines],
         plans=(search.plan_,) if is_ours(search) else (),
         ids=_read_ids(ids, search),
@@ -129,6 +133,25 @@ def _why_no_values(search: Search) -> str:
         return "rows of a source are read in blocks, and no values of them are kept"
     found = _or_words(search.out_of_fold)
     return found if isinstance(found, str) else ""
+
+
+def _influence(search: Search) -> dict[str, Influence]:
+    """What carries the score of the winner: its rows, and its groups if it has any."""
+    if not hasattr(search, "best_estimator_"):
+        raise ValueError("there is no best_estimator_; use refit=True")
+    given = search._given
+    if given.rows is None or given.differences(*given.rows, given.params):
+        raise ValueError("the rows of fit are not at hand; use influence(search, X, y)")
+    try:
+        check_folds_repeat(search.cv)
+    except ValueError as error:
+        words = f"cv={search.cv} draws different folds in every call; give it a random_state"
+        raise ValueError(words) from error
+    (X, y), groups = given.rows, given.params.get("groups")
+    units = {"row": None} if groups is None else {"group": groups, "row": None}
+    return {
+        name: quick_influence(search, X, y, labels, MOST_SECONDS) for name, labels in units.items()
+    }
 
 
 def _honest(search: Search) -> HonestScore:

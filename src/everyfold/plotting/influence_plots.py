@@ -71,7 +71,7 @@ class InfluenceDisplay:
         ----------
         influence : Influence
         n_shown : int, default=20
-            The number of bars, which are those of the largest effects in either direction.
+            The largest number of bars, which are those of the largest effects in either direction.
         ax : matplotlib Axes, optional
 
         Returns
@@ -87,7 +87,7 @@ class InfluenceDisplay:
     def plot(self, *, ax: Axes = None) -> InfluenceDisplay:
         """Draw the plot and return the display."""
         ax = new_axes() if ax is None else ax
-        known = np.flatnonzero(np.isfinite(self.effect))
+        known = np.flatnonzero(np.nan_to_num(self.effect))  # no bars of what changes nothing
         largest = known[np.argsort(-np.abs(self.effect[known]), kind="stable")[: self.n_shown]]
         shown = largest[np.argsort(self.effect[largest], kind="stable")]
         effect = self.effect[shown]

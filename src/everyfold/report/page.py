@@ -20,6 +20,7 @@ from sklearn.base import is_classifier
 from everyfold._progress import pluralise, printable, rounded
 from everyfold._typing import AnyArray, Array, Index, Mask, Params, Search
 from everyfold.engine.planning.plan import SearchPlan
+from everyfold.plotting.influence_plots import InfluenceDisplay
 from everyfold.plotting.prediction_plots import Kind, OutOfFoldDisplay, known_rows
 from everyfold.plotting.score_curves import CVCurveDisplay, RankCurveDisplay
 from everyfold.plotting.score_table import (
@@ -38,6 +39,8 @@ from everyfold.report.figures import draw_svg
 # With more candidates or wrong rows than that the page shows the first of them: a browser sorts and
 # filters a thousand rows at once, and cv_results_ has all.
 MAX_CANDIDATES, MAX_WORST_ROWS = 1000, 50
+# Rows or groups whose influence is drawn and listed.
+MAX_INFLUENCES = 20
 
 _NO_WINNER = "no candidate has a score, or there are several metrics and refit names none of them"
 
@@ -50,8 +53,9 @@ _KINDS: dict[Kind, str] = {
 _Draw = Callable[..., object]
 
 
-# What ``out_of_fold`` of a search returns: its class is in a package above this one.
+# What ``out_of_fold`` of a search and ``influence`` return: their classes are in packages above.
 _Held: TypeAlias = Any
+_Influence: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Findings:
         The score that selecting does not flatter; or why there is none.
     is_worse : bool array or str
         The candidates that are significantly worse than the best; or why that is not known.
+    influence : dict of Influence or str
+        What deleting rows or groups changes, by what is deleted; or why that is not known.
     remarks : sequence of str
         What else is to be said of the winner.
     verdict : sequence of (str, str, str)
@@ -83,6 +89,7 @@ class Findings:
     call: str
     honest: Any
     is_worse: Mask | str
+    influence: Mapping[str, _Influence] | str
     remarks: Sequence[str]
     verdict: Sequence[tuple[str, str, str]]
     plans: Sequence[SearchPlan]
@@ -133,6 +140,7 @@ def page(search: Search, findings: Findings) -> str:
         metrics=_metrics(found) if search.multimetric_ and has_winner else (),
         scores=_pictures(_of_scores(search, found), "s"),
         held=_held_out(search, findings),
+        influence=_influence(findings, found.label),
         candidates=_candidates(found, findings.is_worse),
         trust=findings.verdict,
         plans=findings.plans,
@@ -386,6 +394,48 @@ def _largest_errors(search: Search, held: _Held) -> _Worst:
         for name, part in (("measured", truth), ("predicted", values), ("error", errors)):
             columns[f"{name}{target}"] = [number(v) for v in part[rows, k]]
     return f"The {len(rows)} largest errors of {len(known)} held-out rows:", rows, columns
+
+
+# -- rows and groups that carry the score ----------------------------------------------------------
+
+
+def _influence(findings: Findings, score: str) -> Params:
+    """Pictures and tables of what deleting rows or groups changes."""
+    found, ids = findings.influence, findings.ids
+    if isinstance(found, str):
+        return {"why_none": found, "parts": ()}
+    return {
+        "why_none": "",
+        "parts": [
+            _influence_part(name, own, score, ids if name == "row" else None)
+            for name, own in found.items()
+        ],
+    }
+
+
+def _influence_part(what: str, found: _Influence, score: str, ids: AnyArray | None) -> Params:
+    names = np.array([brief(v) for v in (found.labels if ids is None else ids)], dtype=object)
+    effect, missing = found.effect, np.count_nonzero(np.isnan(found.effect))
+    words = f"With all rows, the mean {score} of the winner is {number(found.score)}; it would be "
+    words += f"higher without any one of {len(found.harmful)} of {pluralise(len(effect), what)}."
+    if missing:
+        few = pluralise(int(missing), what)
+        words += f" There is no model or no score without any one of {few}."
+    if len(found.suspects) and what == "row":
+        shown = ", ".join(names[found.suspects[:MAX_INFLUENCES]])
+        more = ", …" if len(found.suspects) > MAX_INFLUENCES else ""
+        words += f" Rows whose label or target looks wrong: {shown}{more}."
+    sizes = np.abs(np.nan_to_num(effect))
+    largest = np.argsort(-sizes, kind="stable")[: min(MAX_INFLUENCES, np.count_nonzero(sizes))]
+    display = InfluenceDisplay(effect=effect, labels=names, name=what, n_shown=MAX_INFLUENCES)
+    caption = f"The {what}s whose deletion changes the mean {score} most"
+    return {
+        "words": words,
+        "pictures": _pictures([(caption, display.plot)] if len(largest) else [], what),
+        "header": (what if ids is None else "id", "score without it", "change"),
+        "rows": [(names[k], number(found.score + effect[k]), f"{effect[k]:+.3g}") for k in largest],
+        "how": f"{found.how[:1].upper()}{found.how[1:]}.",
+    }
 
 
 # -- candidates ------------------------------------------------------------------------------------

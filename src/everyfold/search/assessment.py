@@ -8,8 +8,7 @@ from typing import Literal
 
 from numpy.typing import ArrayLike
 
-from everyfold._typing import Array, Mask, Matrix, Params, Scorer, Splitter, Targets
-from everyfold.engine.records import Data
+from everyfold._typing import Array, Mask, Matrix, Scorer, Splitter, Targets
 from everyfold.judge import differences, findings, fitted, honest, threshold
 
 
@@ -99,25 +98,3 @@ class JudgedSearch:
     ) -> Path:
         """Write a report of the search, one HTML file: see :func:`everyfold.judge.report`."""
         return findings.report(self, path, ids=ids, honest=honest, title=title)
-
-
-def test_ratio(
-    data: Data, n_splits: int, split: Params, params: Params
-) -> tuple[float, fitted.Unit]:
-    """How many test rows (or whole groups) the folds of a search have for each of training.
-
-    Groups are those that the splitter gets, or what has the name.
-    """
-    labels = split.get("groups", params.get("groups"))
-    groups = None if labels is None else fitted.groups_of(labels)
-    if not data.in_memory:  # every row is held out by one fold
-        return 1.0 / max(1, n_splits - 1), "row"
-    if not data.tasks:
-        return fitted.ratio_of_splits(data.splits, groups)
-    folds = data.tasks[0].folds
-    if groups is not None:
-        return fitted.ratio_of_splits([(fold.train, fold.test) for fold in folds], groups)
-    trains = folds.n - folds.sizes
-    for i, fold in folds.odd.items():
-        trains[i] = len(fold.train)
-    return float(folds.bounds[-1] / trains.sum()), "row"

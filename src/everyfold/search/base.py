@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NoReturn
 
@@ -52,7 +52,8 @@ from everyfold.engine.scoring.fold_scores import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
-from everyfold.search.assessment import JudgedSearch, test_ratio
+from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
+from everyfold.search.assessment import JudgedSearch
 from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
@@ -77,11 +78,6 @@ class _Run:
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
     """Candidates, ranks of their kernels, and mean scores, where a candidate may have several."""
-
-    @property
-    def has_refits(self) -> bool:
-        """Whether any candidate may have been refitted."""
-        return bool(self.refits or self.plan.plain or self.data.foreign)
 
     def refitted(self, number: int) -> Outcome | None:
         """The outcome of a candidate by refits of its estimator, if there are any."""
@@ -265,7 +261,7 @@ class FastSearchCV(
         progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
-        given = FitInputs.of(X, y, params)
+        given = FitInputs.of(X, y, params, is_in_memory=data.in_memory)
         return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
 
     # -- the work ------------------------------------------------------------------------------
@@ -273,7 +269,9 @@ class FastSearchCV(
     def _evaluate(self, state: _Run, contexts: Contexts) -> None:
         path = self.checkpoint
         journals = opened(path, state.request, state.data) if path is not None else nullcontext()
-        data = state.data.called_by(self, state.progress, contexts)
+        # Refits tell callbacks of their caller by these contexts.
+        caller = self if contexts else None
+        data = replace(state.data, caller=caller, contexts=contexts, watch=state.progress)
         with journals as journal, closing(execute(state.plan, data, self.n_jobs, journal)) as done:
             for outcomes in done:
                 self._take(state, outcomes)
@@ -311,7 +309,9 @@ class FastSearchCV(
         remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
-        self._say(remarks)
+        for remark in remarks:
+            if remark.is_warning:
+                warn(remark.words)
         if self.refit:
             if not hasattr(self, "best_index_"):
                 raise ValueError(
@@ -357,11 +357,6 @@ class FastSearchCV(
         """What the candidates are points of, if that has edges."""
         return ()
 
-    def _say(self, remarks: Sequence[Remark]) -> None:
-        for remark in remarks:
-            if remark.is_warning:
-                warn(remark.words)
-
     def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
         if not state.history:
@@ -385,8 +380,9 @@ class FastSearchCV(
         table = tabulate(self, state.request, state.data, state.plan, state.history, scoring)
         for name in table.names if table.is_multimetric else ("score",):
             refits = np.full(len(state.finished), np.nan)
-            for k, number in enumerate(state.finished) if state.has_refits else ():
-                refits[k] = _mean(state.refitted(number), name)
+            if state.refits or state.plan.plain or state.data.foreign:
+                for k, number in enumerate(state.finished):
+                    refits[k] = _mean(state.refitted(number), name)
             table.results[f"confirmed_test_{name}"] = refits
         self.n_splits_ = table.n_splits
         self.multimetric_ = table.is_multimetric
@@ -425,7 +421,7 @@ class FastSearchCV(
         self._by_fold = table.by_fold
         self._given, self._said = state.given, tuple(notes)
         groups = state.request.metadata.split, state.given.params or {}
-        self._ratio, self._unit = test_ratio(state.data, table.n_splits, *groups)
+        self._ratio, self._unit = _test_ratio(state.data, table.n_splits, *groups)
         self.plan_ = state.plan.done(
             [state.history[number] for number in sorted(state.history)],
             seconds=time.perf_counter() - state.start,
@@ -455,6 +451,26 @@ class FastSearchCV(
         self.refit_time_ = time.perf_counter() - start
         if hasattr(best, "feature_names_in_"):
             self.feature_names_in_ = best.feature_names_in_
+
+
+def _test_ratio(data: Data, n_splits: int, split: Params, params: Params) -> tuple[float, Unit]:
+    """How many test rows (or whole groups) the folds have for each of training.
+
+    Groups are those that the splitter gets, or what has the name.
+    """
+    labels = split.get("groups", params.get("groups"))
+    groups = None if labels is None else groups_of(labels)
+    if not data.in_memory:  # every row is held out by one fold
+        return 1.0 / max(1, n_splits - 1), "row"
+    if not data.tasks:
+        return ratio_of_splits(data.splits, groups)
+    folds = data.tasks[0].folds
+    if groups is not None:
+        return ratio_of_splits([(fold.train, fold.test) for fold in folds], groups)
+    trains = folds.n - folds.sizes
+    for i, fold in folds.odd.items():
+        trains[i] = len(fold.train)
+    return float(folds.bounds[-1] / trains.sum()), "row"
 
 
 def _mean(outcome: Outcome | None, metric: str) -> float:

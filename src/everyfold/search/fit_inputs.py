@@ -144,7 +144,7 @@ class FitInputs:
         return {**vars(self), "rows": None}
 
     @classmethod
-    def of(cls, X: Matrix, y: Targets, params: Params) -> FitInputs:
+    def of(cls, X: Matrix, y: Targets, params: Params, *, is_in_memory: bool) -> FitInputs:
         """What a report names, and what the rows are known by."""
         index: Any = getattr(X, "index", None) if hasattr(X, "iloc") else None
         if index is not None and getattr(index.dtype, "kind", "") == "M":
@@ -153,7 +153,7 @@ class FitInputs:
         is_source = isinstance(X, RowSource)
         known = {name: value for name, value in params.items() if value is not None}
         contents = None
-        if not is_source and not is_lazy(X):
+        if is_in_memory:
             contents = _contents({"X": X, "y": y, **known})
         kept = {name: _kept(value) for name, value in known.items()}
         is_small = contents is not None and 8 * getattr(X, "size", MOST_BYTES) < MOST_BYTES

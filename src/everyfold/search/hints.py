@@ -113,7 +113,9 @@ def edge_remarks(
         rises = False
         if len(numbers) >= WORTH_VALUES and _short(name) in _GOING_ON:
             inside = {**params, name: numbers[-2] if side == "largest" else numbers[1]}
-            other = _index(results, inside)
+            wanted = freeze(inside)
+            same = (k for k, found in enumerate(results["params"]) if freeze(found) == wanted)
+            other = next(same, None)
             if other is not None and results["status"][other] != ESTIMATED:
                 rises = _rises(by_fold(other), by_fold(best), results[f"mean_test_{metric}"])
         better = ", where the score still improves" if rises else ""
@@ -133,12 +135,6 @@ def _around(
         for name, values in grid.items() if is_point else ():
             merged.setdefault(name, []).extend(values)
     return merged
-
-
-def _index(results: Params, params: Params) -> int | None:
-    """Where a candidate is in the table, if it is."""
-    wanted = freeze(params)
-    return next((k for k, found in enumerate(results["params"]) if freeze(found) == wanted), None)
 
 
 def _rises(before: Array, after: Array, whole: Array) -> bool:

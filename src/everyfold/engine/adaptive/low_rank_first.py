@@ -155,6 +155,8 @@ class LowRankFirst(Strategy):
     most: int
     first: Sequence[Unit] = field(default=(), repr=False)
 
+    begins_at_low_rank = True
+
     @classmethod
     def of(
         cls, data: Data, kernels: Sequence[KernelPlan], metric: str, order: Order, seed: int
@@ -177,11 +179,6 @@ class LowRankFirst(Strategy):
         most = MOST_LARGE if is_large else MOST_EXACT
         blank = cls(steps, rhos, metric, order, seed, scale, most)
         return replace(blank, first=blank._units(data, list(rhos), FIRST_RANK))
-
-    @property
-    def begins_at_low_rank(self) -> bool:
-        """See base class."""
-        return True
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""

@@ -57,6 +57,8 @@ class Racing(Strategy):
     metric: str
     perfect: Array
 
+    takes_parts = True
+
     @classmethod
     def of(
         cls, task: Task, units: Sequence[Unit], groups: Sequence[tuple[int, ...]], metric: str
@@ -72,11 +74,6 @@ class Racing(Strategy):
         """The first fold of every group, for all kernels."""
         folds = tuple(group[0] for group in self.groups)
         return [replace(unit, folds=folds) for unit in self.units]
-
-    @property
-    def takes_parts(self) -> bool:
-        """See base class."""
-        return True
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """See base class."""

@@ -415,7 +415,7 @@ def _judge(
     for i, error in task.failing.items():
         if i in tile.asked:
             failures[i] = Failure.of(error)
-    scores, train = _scores(record, task, tile)
+    scores, train, kept = _scores(record, task, tile)
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     # Some folds of an approximation are known to be exact all the same, and so are all where a
@@ -431,10 +431,10 @@ def _judge(
         _for_all_asked(record.condition, tile, np.nan),
         _for_all_asked(record.spectral_radius, tile, np.nan),
         failures,
-        _kept(record, task, tile),
+        kept,
         seconds=(seconds, time.perf_counter() - start),
         method=record.words or method.words,
-        is_unique=record.has_one_solution,
+        is_unique=record.is_unique is None or bool(record.is_unique.all()),
         only_label=None if task.target.classes is None else _only_label(record.values, task, tile),
         caveat="" if is_known.all() else method.caveat,
         is_of_another_model=method.is_of_another_model,
@@ -444,35 +444,27 @@ def _judge(
 
 def _scores(
     record: OutOfFold, task: Task, tile: FoldSubset
-) -> tuple[Sequence[Score], Sequence[Score] | None]:
-    """The scores of test rows, and of training rows if these are asked for."""
+) -> tuple[Sequence[Score], Sequence[Score] | None, Array | None]:
+    """The scores of test rows, of training rows if asked for, and the values to be kept."""
     scores: Sequence[Score] = [None] * len(tile.asked)
     train = scores if task.with_train else None
-    if task.criterion is not None or task.judge is None or not len(tile.numbers):
-        return scores, train
-    if record.errors is not None:
+    if task.criterion is not None:
+        return scores, train, None
+    if record.errors is not None and task.judge is not None:  # nothing but sums was taken
         errors = task.judge.score_errors(record.errors)
-        return placed(errors, tile.places, len(tile.asked)), train
+        return placed(errors, tile.places, len(tile.asked)), train, None
     values, inside = _by_side(record.values, tile)
-    if not _waits(task, tile):
+    # Pooled scores need all folds at once.
+    waits = task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
+    keeps = waits or task.judge is None or (task.keeps_values and not _keeps_one(task, tile))
+    kept = values if keeps else None
+    if task.judge is None or not len(tile.numbers):
+        return scores, train, kept
+    if not waits:
         scores = _scored(task.judge, values, tile.test, tile, record.failures)
     if tile.train is not None and inside is not None:
         train = _scored(task.judge.by_fold, inside, tile.train, tile, record.failures)
-    return scores, train
-
-
-def _kept(record: OutOfFold, task: Task, tile: FoldSubset) -> Array | None:
-    """The held-out values, where they are asked for and not sums alone were taken."""
-    is_asked = task.keeps_values and not _keeps_one(task, tile)
-    is_asked |= task.judge is None or _waits(task, tile)
-    if not is_asked or task.criterion is not None or record.errors is not None:
-        return None
-    return _by_side(record.values, tile)[0]
-
-
-def _waits(task: Task, tile: FoldSubset) -> bool:
-    """Whether scores need all folds at once and these are some of them."""
-    return task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
+    return scores, train, kept
 
 
 def score_together(outcome: Outcome, task: Task) -> Outcome:

@@ -21,7 +21,6 @@ from everyfold.crossval.closed_form import ClosedFormCV, InnerLeaveOneOut
 from everyfold.crossval.gram_sums import GramCV
 from everyfold.crossval.primal import AllFoldsPrimal, FoldPrimal
 from everyfold.crossval.refit import FoldSolver, Refit
-from everyfold.crossval.series import is_finite
 from everyfold.crossval.svm import (
     REFITTED,
     FoldPaths,
@@ -29,6 +28,7 @@ from everyfold.crossval.svm import (
     SVMLooByRefit,
     SVMLooByStep,
 )
+from everyfold.engine.method_options import is_finite
 from everyfold.engine.planning import costs
 from everyfold.engine.planning.costs import Cost, Workload
 from everyfold.engine.planning.pilot_fits import Pilot

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from typing import Literal
+from typing import ClassVar, Literal
 
 from everyfold._progress import pluralise, printable
 from everyfold._typing import Params
@@ -43,21 +43,15 @@ class Strategy(ABC):
 
     first: Sequence[Unit]
     """The units of the first round."""
+    begins_at_low_rank: ClassVar[bool] = False
+    """Whether candidates begin at low rank, and only the best get further."""
+    takes_parts: ClassVar[bool] = False
+    """Whether what comes next depends on candidates that are known on some folds only."""
 
     @property
     def planned(self) -> Sequence[Unit]:
         """The units that say what is going to be done; a trial before them does not."""
         return self.first
-
-    @property
-    def begins_at_low_rank(self) -> bool:
-        """Whether candidates begin at low rank, and only the best get further."""
-        return False
-
-    @property
-    def takes_parts(self) -> bool:
-        """Whether what comes next depends on candidates that are known on some folds only."""
-        return False
 
     def after(self, history: History, data: Data) -> Sequence[Unit]:
         """The units of the next round; none if there is nothing left to do."""

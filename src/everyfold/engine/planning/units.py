@@ -187,8 +187,10 @@ def kernels_of(
             row_entries = X.nnz / X.shape[0] if is_sparse else float(X.shape[1])
             structure = _structure(first.model, first.model.choice.resolve(X), shape, known)
             outline = structure.outline(*shape, is_per_fold=is_own)
-            needs_blocks = _is_long(structure, shape, data.n_folds) and not is_own
-            outline = replace(outline, needs_blocks=needs_blocks)
+            # Sums over rows cost no more than a fit then, and save holding the features.
+            if not is_own and data.n_folds <= MANY_FOLDS and structure.needs_blocks(*shape):
+                is_long = data.n >= ROWS_TO_SUM * data.n_folds * structure.rank_for(*shape)
+                outline = replace(outline, needs_blocks=is_long)
         yield KernelPlan(tuple(members), structure, outline, shape[1], row_entries)
 
 
@@ -201,13 +203,6 @@ def _structure(
     if key not in known:
         known[key] = model.structure(kernel, shape)
     return known[key]
-
-
-def _is_long(structure: Structure, shape: tuple[int, int], n_folds: int) -> bool:
-    """Whether sums over rows cost no more than a fit, and save holding the features."""
-    if n_folds > MANY_FOLDS or not structure.needs_blocks(*shape):
-        return False
-    return shape[0] >= ROWS_TO_SUM * n_folds * structure.rank_for(*shape)
 
 
 def typical_rows(data: Data, candidate: Candidate) -> Matrix:

@@ -43,12 +43,13 @@ from everyfold.engine.scoring.metrics import (
     asks_for_predictions,
     by_column,
     by_row,
-    check_own_score,
     find_metric,
     is_of_sums,
     is_own_score,
+    own_score,
     positive_label,
     score_errors,
+    unusual_score,
 )
 from everyfold.estimators.targets import Target
 from everyfold.operators.gram import FoldErrors
@@ -228,7 +229,8 @@ class FoldScorer:
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
         for name, item in scorers.items():
-            check_own_score(item)
+            if is_own_score(item) and own_score(item) is None:
+                raise unusual_score(item._estimator)
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric

@@ -431,12 +431,6 @@ def is_own_score(scorer: Scorer) -> bool:
     return type(scorer).__name__ == "_PassthroughScorer"
 
 
-def check_own_score(scorer: Scorer) -> None:
-    """Refuse an estimator's own ``score`` if it is not scikit-learn's."""
-    if is_own_score(scorer) and own_score(scorer) is None:
-        raise unusual_score(scorer._estimator)
-
-
 def unusual_score(estimator: Estimator) -> ValueError:
     """The message about an estimator that overrides ``score``."""
     return ValueError(
