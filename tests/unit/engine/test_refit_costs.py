@@ -440,3 +440,78 @@ def test_work_that_takes_less_than_the_calls_of_refits_is_planned_as_if_all_were
     whole = search.plan(rows, target)
     assert counted
     assert (whole.methods, whole.plain) == (quick.methods, quick.plain)
+
+
+@pytest.fixture
+def taken(monkeypatch):
+    """The rows that refits take from X, each time they do."""
+    split, found = refits.safe_split, []
+
+    def safe_split(estimator, X, y, rows, *others):
+        found.append(tuple(rows))
+        return split(estimator, X, y, rows, *others)
+
+    monkeypatch.setattr(refits, "safe_split", safe_split)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("model", "grid", "target", "scoring"),
+    [
+        (LogisticRegression(), CS, two, None),
+        (
+            LogisticRegression(),
+            {"C": [0.1, 1.0]},
+            np.arange(90) % 3,
+            ["accuracy", "balanced_accuracy"],
+        ),
+        (RidgeClassifier(), {"alpha": [0.1, 9.0]}, two, "balanced_accuracy"),
+        (Ridge(), {"alpha": [0.1, 9.0], "fit_intercept": [False, True]}, both, None),
+        (Ridge(), {"alpha": [0.1, 9.0]}, y, "neg_mean_absolute_error"),
+        (RidgeCV(), {"fit_intercept": [False, True]}, y, None),
+    ],
+)
+def test_refits_share_the_rows_of_folds_and_are_scored_alike(
+    cheap, taken, monkeypatch, model, grid, target, scoring
+):
+    monkeypatch.setattr(refits, "fit_and_score", None)
+    options = {"scoring": scoring, "cv": ms.ShuffleSplit(4, random_state=0), "refit": False}
+    ours = FastGridSearchCV(model, grid, **options).fit(X, target)
+    theirs = ms.GridSearchCV(model, grid, **options).fit(X, target)
+    assert set(ours.cv_results_["status"]) == {"refitted"}
+    assert len(taken) == 8  # training and test rows of four folds, however many candidates
+    for name in theirs.cv_results_:
+        if "test" in name and "rank" not in name:
+            assert_allclose(ours.cv_results_[name], theirs.cv_results_[name], rtol=1e-12)
+
+
+def test_refits_that_write_on_their_rows_do_not_share_them(cheap, taken):
+    grid, rows = {"alpha": [0.1, 1.0, 10.0]}, 100.0 + X
+    model = Ridge(copy_X=False, fit_intercept=True)
+    ours = FastGridSearchCV(model, grid, cv=4, refit=False).fit(rows, y)
+    assert len(taken) == 24
+    theirs = ms.GridSearchCV(Ridge(), grid, cv=4, refit=False).fit(rows, y)
+    known = theirs.cv_results_["mean_test_score"]
+    assert_allclose(ours.cv_results_["mean_test_score"], known, rtol=1e-12)
+
+
+def test_a_refit_that_fails_is_told_as_scikit_learn_does(cheap, monkeypatch):
+    fit = Ridge.fit
+
+    def failing(self, rows, target, **_):
+        if self.alpha == 5.0 and len(rows) == 67:
+            raise FloatingPointError("no such fit")
+        return fit(self, rows, target)
+
+    monkeypatch.setattr(Ridge, "fit", failing)
+    options = {"param_grid": {"alpha": [1.0, 5.0]}, "cv": 4, "error_score": -9.0}
+    with pytest.warns(FitFailedWarning, match="2 fits failed out of a total of 8"):
+        theirs = ms.GridSearchCV(Ridge(), **options).fit(X, y)
+    with pytest.warns(FitFailedWarning, match="no such fit"):
+        ours = FastGridSearchCV(Ridge(), **options).fit(X, y)
+    for k in range(4):
+        name = f"split{k}_test_score"
+        assert_allclose(ours.cv_results_[name], theirs.cv_results_[name], rtol=1e-12)
+    raised = pytest.raises(FloatingPointError, match="no such fit")
+    with raised, pytest.warns(UserWarning, match="was interrupted"):
+        FastGridSearchCV(Ridge(), **{**options, "error_score": "raise"}).fit(X, y)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from time import process_time
+from time import process_time, time
 
 import numpy as np
 from sklearn.base import clone
 
 from everyfold._sklearn_private import HAS_CALLBACKS, fit_and_score, safe_split
-from everyfold._typing import Array, Estimator, Params
+from everyfold._typing import Array, Estimator, Matrix, Params
 from everyfold.adapters.pipelines import final_step
 from everyfold.crossval.base import Failure
 from everyfold.crossval.refit import Refit
@@ -25,7 +26,7 @@ from everyfold.engine.planning.methods import MANY_FOLDS, Method
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.records import REFITTED, Data, Outcome, mean_score, with_fields
+from everyfold.engine.records import REFITTED, Candidate, Data, Outcome, mean_score, with_fields
 from everyfold.estimators.targets import Target
 
 # How many candidates are refitted by default if the winner's score is not exact.
@@ -281,12 +282,75 @@ def _outcome(
     )
     if not _keeps_values(data, number):
         return outcome
+    if all("values" in result for result in results):
+        return with_fields(outcome, values=np.concatenate([r["values"] for r in results]))
     outcome = with_fields(outcome, fitted=[result.get("estimator") for result in results])
     return outcome if _waits(data, number) else with_values(outcome, data)
 
 
 def _fit(data: Data, number: int, fold: int) -> Params:
-    """One fit and its scores; one that confirms others prints nothing and calls no callbacks."""
+    """One fit and its scores."""
+    if _needs_values_only(data, number, fold):
+        with suppress(Exception):  # what fails is done again, and told, as scikit-learn does it
+            return _fit_for_values(data, number, fold)
+    return _fit_and_score(data, number, fold)
+
+
+def _needs_values_only(data: Data, number: int, fold: int) -> bool:
+    """Whether the scores of a refit are known by the held-out values, and nobody watches it.
+
+    Scikit-learn scores a fold in 0.3 ms, of which our own arithmetic takes a tenth, and takes the
+    rows of a fold anew for each candidate: together 5 to 20 % of short fits.
+    """
+    own, candidate = data.own, data.candidates.get(number)
+    if own is None or candidate is None or number not in data.foreign:
+        return False
+    task, wants = data.tasks[candidate.task], own.wants
+    return (
+        _is_linear(candidate)
+        and not candidate.parts.steps
+        and task.judge is not None
+        and task.judge.knows_predictions
+        and fold not in task.failing
+        and not (wants.train_scores or own.metadata.fit or own.metadata.score)
+        and not (data.contexts or own.verbose > 1)
+    )
+
+
+def _fit_for_values(data: Data, number: int, fold: int) -> Params:
+    """One fit and its scores, which are those of its held-out values."""
+    own, candidate = data.own, data.candidates[number]
+    assert own is not None
+    task = data.tasks[candidate.task]
+    assert task.judge is not None
+    estimator = clone(own.estimator).set_params(**clone(own.candidates[number], safe=False))
+    start = time()
+    # A fit that may write on its rows gets some of its own.
+    is_shared, key = getattr(estimator, "copy_X", True), ("refit", candidate.task, fold)
+    known = data.cache.get(key) if is_shared else None
+    if known is None:
+        train, test = data.split(fold)
+        X, y = safe_split(estimator, own.X, own.y, train)
+        known = X, y, safe_split(estimator, own.X, None, test, train)[0], task.tile((fold,)).test
+        if is_shared:
+            data.cache.put(key, *known)
+    X, y, held, side = known
+    estimator.fit(X, y)
+    fitted = time()
+    values = _answers(estimator, held, task.target)
+    (score,) = task.judge.score(values, side, {})
+    return {
+        "fit_error": None,
+        "fit_time": fitted - start,
+        "score_time": time() - fitted,
+        "test_scores": score,
+        "train_scores": None,
+        "values": values,
+    }
+
+
+def _fit_and_score(data: Data, number: int, fold: int) -> Params:
+    """The same by scikit-learn; a fit that confirms others prints nothing, calls no callbacks."""
     own, is_foreign = data.own, number in data.foreign
     assert own is not None
     train, test = data.split(fold)
@@ -333,9 +397,13 @@ def _waits(data: Data, number: int) -> bool:
     Those of linear models are small, and predicting again takes a few percent of the time.
     """
     assert data.own is not None
-    wants, model = data.own.wants, data.candidates[number].model
-    is_linear: bool = model.loss.is_smooth and model.choice.resolve_for_any().is_linear
-    return is_linear and wants.keeps == "best" and not wants.journal
+    wants = data.own.wants
+    return _is_linear(data.candidates[number]) and wants.keeps == "best" and not wants.journal
+
+
+def _is_linear(candidate: Candidate) -> bool:
+    model = candidate.model
+    return bool(model.loss.is_smooth and model.choice.resolve_for_any().is_linear)
 
 
 def refitted_again(data: Data, number: int) -> Outcome:
@@ -374,10 +442,15 @@ def _held_out(data: Data, fold: int, estimator: Estimator, target: Target) -> Ar
     own, (train, test) = data.own, data.split(fold)
     assert own is not None
     X, _ = safe_split(estimator, own.X, own.y, test, train)
+    return _answers(estimator, X, target)
+
+
+def _answers(estimator: Estimator, X: Matrix, target: Target) -> Array:
+    """What a fitted estimator says of some rows, as the target codes it."""
     if target.classes is None:
         found = estimator.predict(X)
     else:
         if target.has_pairs:
             final_step(estimator).decision_function_shape = "ovo"
         found = estimator.decision_function(X)
-    return np.asarray(found, dtype=np.float64).reshape(len(test), -1)
+    return np.asarray(found, dtype=np.float64).reshape(len(found), -1)

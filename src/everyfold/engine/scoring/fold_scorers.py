@@ -257,6 +257,12 @@ class FoldScorer:
         params = check_method_params(self._X, params=self._params, indices=rows)
         return FoldScorer(self._scorer, target, data, params, np.nan)
 
+    @property
+    def knows_predictions(self) -> bool:
+        """Whether its scores are simple arithmetic on what estimators predict, and nothing else."""
+        asked = all(asks_for_predictions(scorer) for scorer in self._scorers.values())
+        return asked and len(self._known) == len(self._scorers)
+
     is_pooled = False
     """Whether some scores are those of all folds' rows together."""
 
