@@ -57,6 +57,7 @@ NAVIGATION = {
     "docs/guide": [
         "docs/judge",
         "docs/search",
+        "docs/predictions",
         "docs/models",
         "docs/linear",
         "docs/gaussian-processes",

@@ -19,8 +19,6 @@ from sklearn.preprocessing import scale
 from everyfold import LSSVC, FastGridSearchCV, InexactWarning
 from everyfold.papers import MethodOptions
 
-warnings.simplefilter("ignore", InexactWarning)  # how far off the series is, is drawn below
-
 X, y = load_breast_cancer(return_X_y=True)
 X, y = scale(X)[:300], y[:300]
 alphas = np.logspace(-5, 3, 17)
@@ -31,7 +29,10 @@ for order, style in ((1, "v-"), (3, "^-"), (np.inf, "o-")):
     method = MethodOptions(order=order, n_confirm=0)
     search = FastGridSearchCV(
         LSSVC(gamma=0.1), {"alpha": alphas}, cv=folds, method=method, refit=False
-    ).fit(X, y)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InexactWarning)  # the plot shows how far off they are
+        search.fit(X, y)
     error = 100.0 * (1.0 - search.cv_results_["mean_test_score"])
     name = "limit of the series" if order == np.inf else f"order {order}"
     left.semilogx(alphas, error, style, label=name, markersize=4)

@@ -15,7 +15,7 @@ from tests.project.test_architecture import LAYERS
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 SKIP = "<!-- not run -->"
-GUIDE = ("search", "judge", "models", "lowrank")
+GUIDE = ("judge", "search", "predictions", "models", "lowrank")
 MAIN = (*GUIDE, "mathematics", "papers")
 
 on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
