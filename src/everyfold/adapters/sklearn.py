@@ -8,31 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from inspect import signature
 from numbers import Real
 from typing import TypeGuard
 
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
+from sklearn.linear_model import Ridge, RidgeClassifier
 from sklearn.svm import SVC, SVR
-from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold._typing import Estimator, Params
+from everyfold.adapters.linear_models import LINEAR
 from everyfold.adapters.process_kernels import process_model
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
-from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
+from everyfold.estimators.model import (
+    KernelChoice,
+    Model,
+    original,
+    read_penalty,
+    read_ridge,
+    refuse_extremes,
+    refuse_odd_weights,
+)
 from everyfold.estimators.targets import Voting
-from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
-
-_LINEAR = KernelChoice("linear")
-
-# Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
-#
-# RidgeClassifier and SVC count rows in every version.
-_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+from everyfold.losses import EpsilonInsensitive, Hinge, Squared
 
 
 def _refuse_gammas(estimator: Estimator, instead: str) -> None:
@@ -46,7 +46,7 @@ def _refuse_gammas(estimator: Estimator, instead: str) -> None:
 
 def _kernel_ridge(estimator: Estimator) -> Model:
     _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
-    _refuse_extremes(estimator, "alpha", "gamma", "coef0")
+    refuse_extremes(estimator, "alpha", "gamma", "coef0")
     _refuse_steep_powers(estimator)
     choice = KernelChoice(
         estimator.kernel,
@@ -79,68 +79,9 @@ def _refuse_steep_powers(estimator: Estimator) -> None:
         )
 
 
-def _ridge(estimator: Estimator) -> Model:
-    _refuse_positive(estimator)
-    _refuse_extremes(estimator, "alpha")
-    ridges = read_ridge(estimator.alpha)
-    intercept = bool(estimator.fit_intercept)
-    return Model(_LINEAR, Squared(), ridges, intercept, False, flattens=True)
-
-
-def _ridge_classifier(estimator: Estimator) -> Model:
-    _refuse_positive(estimator)
-    _refuse_extremes(estimator, "alpha")
-    _refuse_odd_weights(estimator, lambda weight: False)
-    return Model(
-        _LINEAR,
-        Squared(),
-        read_ridge(estimator.alpha),
-        bool(estimator.fit_intercept),
-        True,
-        class_weight=estimator.class_weight,
-        takes_indicators=True,
-    )
-
-
-# Sizes of parameters that single precision holds together with their products.
-#
-# Beyond them scikit-learn's own refits decide, so that no other candidate of a common path
-# suffers.
-_ORDINARY = 1e-30, 1e30
-
-
-def _is_extreme(value: object) -> bool:
-    if not isinstance(value, Real) or isinstance(value, bool) or value == 0.0:
-        return False
-    return not _ORDINARY[0] <= abs(float(value)) <= _ORDINARY[1]
-
-
-def _refuse_extremes(estimator: Estimator, *names: str) -> None:
-    """Leave numbers of an extreme size to scikit-learn."""
-    for name in names:
-        values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
-            raise ValueError(
-                f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
-                f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
-            )
-
-
-def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
-    """Refuse unusual class weights; scikit-learn itself accepts some of them."""
-    given = estimator.class_weight
-    for label, weight in given.items() if isinstance(given, dict) else ():
-        is_number = isinstance(weight, Real) and not _is_extreme(weight)
-        if not is_number or math.isnan(weight) or is_odd(float(weight)):
-            raise ValueError(
-                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) "
-                "is not a weight that can be sped up; use finite weights > 0"
-            )
-
-
 def _svm_choice(estimator: Estimator) -> KernelChoice:
     _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
-    _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
+    refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -160,7 +101,7 @@ def _refuse_iteration_limit(estimator: Estimator) -> None:
 
 def _svc(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
-    _refuse_odd_weights(estimator, lambda weight: weight == 0.0)
+    refuse_odd_weights(estimator, lambda weight: weight == 0.0)
     shape, break_ties = estimator.decision_function_shape, bool(estimator.break_ties)
     if break_ties and shape == "ovo":
         raise ValueError(
@@ -186,7 +127,7 @@ def _svc(estimator: Estimator) -> Model:
 
 def _svr(estimator: Estimator) -> Model:
     _refuse_iteration_limit(estimator)
-    _refuse_extremes(estimator, "epsilon")
+    refuse_extremes(estimator, "epsilon")
     return Model(
         _svm_choice(estimator),
         EpsilonInsensitive(float(estimator.epsilon)),
@@ -201,99 +142,9 @@ def _svr(estimator: Estimator) -> Model:
     )
 
 
-def _ridge_cv(estimator: Estimator) -> Model:
-    name = type(estimator).__name__
-    for parameter, usual in (("cv", None), ("scoring", None), ("alpha_per_target", False)):
-        value = getattr(estimator, parameter)
-        if value is not usual and value != usual:
-            raise ValueError(
-                f"{name}({parameter}={value!r}) chooses alpha in another way; use "
-                f"{parameter}={usual}, which is leave-one-out, or search Ridge over alpha"
-            )
-    _refuse_extremes(estimator, "alphas")
-    return Model(
-        _LINEAR,
-        Squared(),
-        read_ridge(estimator.alphas, "alphas"),
-        bool(estimator.fit_intercept),
-        False,
-        chooses_ridge=True,
-        flattens=True,
-    )
-
-
-# Of C times a class weight, where the solvers of LogisticRegression find the minimum.
-#
-# Beyond it lbfgs, newton-cg and newton-cholesky stop at different points with any ``tol``: on 150
-# rows of breast cancer from C = 1e11 on, where classes are separable, and below C = 1e-14, where
-# the penalty is all that is left of the objective. Their own refits decide there.
-_LOGISTIC_RANGE = 1e-12, 1e10
-
-
-# Weights of classes that differ by more: on 150 rows of breast cancer the minimum found here is
-# that of newton-cholesky with tol=1e-10 up to 1e8, and it is not at 1e10 (.875 and .824).
-_MOST_UNLIKE = 1e8
-
-
-def _refuse_early_stops(estimator: Estimator) -> None:
-    given = estimator.class_weight
-    weights = [w for w in given.values() if w > 0.0] if isinstance(given, dict) else []
-    low, high = _LOGISTIC_RANGE
-    if weights and max(1.0, *weights) > _MOST_UNLIKE * min(1.0, *weights):
-        raise ValueError(
-            f"LogisticRegression(class_weight={given!r}) weighs classes so differently that its "
-            f"solvers stop before the minimum; use a ratio of weights up to {_MOST_UNLIKE:g}"
-        )
-    for weight in (1.0, *weights):
-        if not low <= estimator.C * weight <= high:
-            raise ValueError(
-                f"LogisticRegression(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
-                f"its solvers stop before the minimum; use C times weights between {low:g} and "
-                f"{high:g}"
-            )
-
-
-def _logistic(estimator: Estimator) -> Model:
-    _refuse_odd_weights(estimator, lambda weight: weight < 0.0)
-    _refuse_extremes(estimator, "C")
-    _refuse_early_stops(estimator)
-    penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)
-    if penalty not in ("l2", "deprecated") or l1_ratio not in (None, 0, 0.0, "deprecated"):
-        raise ValueError(
-            f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
-            "penalty, so that folds cannot be computed from one fit; use the l2 penalty"
-        )
-    if estimator.solver == "liblinear" and estimator.fit_intercept:
-        raise ValueError(
-            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
-        )
-    return Model(
-        _LINEAR,
-        Logistic(),
-        read_penalty(estimator.C),
-        bool(estimator.fit_intercept),
-        True,
-        class_weight=estimator.class_weight,
-        is_joint=True,
-        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
-    )
-
-
-def _refuse_positive(estimator: Estimator) -> None:
-    if estimator.positive:
-        raise ValueError(
-            f"{type(estimator).__name__}(positive=True) constrains the coefficients, so that "
-            "folds cannot be computed from one fit; use positive=False, or scikit-learn's own "
-            "functions"
-        )
-
-
 _READERS: dict[type, Callable[[Estimator], Model]] = {
     KernelRidge: _kernel_ridge,
-    Ridge: _ridge,
-    RidgeClassifier: _ridge_classifier,
-    RidgeCV: _ridge_cv,
-    LogisticRegression: _logistic,
+    **LINEAR,
     SVC: _svc,
     SVR: _svr,
     GaussianProcessRegressor: process_model,
@@ -303,8 +154,6 @@ _ADVICE = {
     "RidgeClassifierCV": "RidgeClassifier",
     "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
     "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
-    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
-    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
 }

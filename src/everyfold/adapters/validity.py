@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 
 from everyfold._sklearn_private import validate_parameter_constraints
 from everyfold._typing import Estimator, Matrix, Params
@@ -77,6 +77,8 @@ _COMBINED: dict[type, tuple[str, ...]] = {
     RidgeClassifier: ("solver", "positive", "fit_intercept"),
     RidgeCV: ("alphas", "gcv_mode", "store_cv_results", "fit_intercept"),
     LogisticRegression: ("solver", "penalty", "dual", "l1_ratio"),
+    LinearSVC: ("penalty", "loss", "dual", "multi_class"),
+    LinearSVR: ("loss", "dual"),
 }
 
 
