@@ -10,13 +10,12 @@ from sklearn.svm import LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold._typing import Estimator
+from everyfold.adapters.validity import refuse_extremes, refuse_odd_weights
 from everyfold.estimators.model import (
     KernelChoice,
     Model,
     read_penalty,
     read_ridge,
-    refuse_extremes,
-    refuse_odd_weights,
 )
 from everyfold.kernels import Linear
 from everyfold.losses import Logistic, QuadraticEpsilon, Squared, SquaredHinge

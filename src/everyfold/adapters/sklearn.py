@@ -20,6 +20,7 @@ from sklearn.svm import SVC, SVR
 from everyfold._typing import Estimator, Params
 from everyfold.adapters.linear_models import LINEAR
 from everyfold.adapters.process_kernels import process_model
+from everyfold.adapters.validity import refuse_extremes, refuse_odd_weights
 from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
 from everyfold.estimators.model import (
@@ -28,8 +29,6 @@ from everyfold.estimators.model import (
     original,
     read_penalty,
     read_ridge,
-    refuse_extremes,
-    refuse_odd_weights,
 )
 from everyfold.estimators.targets import Voting
 from everyfold.losses import EpsilonInsensitive, Hinge, Squared

@@ -5,10 +5,12 @@ A search never calls ``fit`` for most candidates, so that nothing else would val
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import cache
 from inspect import signature
+from numbers import Real
 
 import numpy as np
 from scipy.sparse import csr_matrix, issparse
@@ -130,3 +132,39 @@ def check_kernel_matrix(kind: type, K: Matrix) -> None:
     if issparse(K) and original(kind) in (SVC, SVR):
         raise TypeError("Sparse precomputed kernels are not supported.")
     check_precomputed(K)
+
+
+# Sizes of parameters that single precision holds together with their products.
+#
+# Beyond them scikit-learn's own refits decide, so that no other candidate of a common path
+# suffers.
+_ORDINARY = 1e-30, 1e30
+
+
+def _is_extreme(value: object) -> bool:
+    if not isinstance(value, Real) or isinstance(value, bool) or value == 0.0:
+        return False
+    return not _ORDINARY[0] <= abs(float(value)) <= _ORDINARY[1]
+
+
+def refuse_extremes(estimator: Estimator, *names: str) -> None:
+    """Leave numbers of an extreme size to scikit-learn."""
+    for name in names:
+        values = getattr(estimator, name)
+        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+            raise ValueError(
+                f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
+                f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
+            )
+
+
+def refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
+    """Refuse unusual class weights; scikit-learn itself accepts some of them."""
+    given = estimator.class_weight
+    for label, weight in given.items() if isinstance(given, dict) else ():
+        is_number = isinstance(weight, Real) and not _is_extreme(weight)
+        if not is_number or math.isnan(weight) or is_odd(float(weight)):
+            raise ValueError(
+                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) "
+                "is not a weight that can be sped up; use finite weights > 0"
+            )

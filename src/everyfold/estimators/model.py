@@ -7,7 +7,7 @@ nothing else of an estimator.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from everyfold._progress import warn
-from everyfold._typing import AnyArray, Array, Estimator, Label, Matrix, Targets
+from everyfold._typing import AnyArray, Array, Label, Matrix, Targets
 from everyfold.crossval import InexactWarning
 from everyfold.estimators.target_transforms import Warp
 from everyfold.estimators.targets import Labels, Reading, Target, Voting
@@ -358,42 +358,6 @@ def read_penalty(C: object) -> tuple[float, ...]:
             f"C={C!r} is not allowed: C and 1/(2 C) must be finite and > 0; use 1.0, for example"
         )
     return (1.0 / (2.0 * number),)
-
-
-# Sizes of parameters that single precision holds together with their products.
-#
-# Beyond them scikit-learn's own refits decide, so that no other candidate of a common path
-# suffers.
-_ORDINARY = 1e-30, 1e30
-
-
-def _is_extreme(value: object) -> bool:
-    if not isinstance(value, Real) or isinstance(value, bool) or value == 0.0:
-        return False
-    return not _ORDINARY[0] <= abs(float(value)) <= _ORDINARY[1]
-
-
-def refuse_extremes(estimator: Estimator, *names: str) -> None:
-    """Leave numbers of an extreme size to scikit-learn."""
-    for name in names:
-        values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
-            raise ValueError(
-                f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
-                f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"
-            )
-
-
-def refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -> None:
-    """Refuse unusual class weights; scikit-learn itself accepts some of them."""
-    given = estimator.class_weight
-    for label, weight in given.items() if isinstance(given, dict) else ():
-        is_number = isinstance(weight, Real) and not _is_extreme(weight)
-        if not is_number or math.isnan(weight) or is_odd(float(weight)):
-            raise ValueError(
-                f"{type(estimator).__name__}(class_weight={{{label!r}: {weight!r}}}) "
-                "is not a weight that can be sped up; use finite weights > 0"
-            )
 
 
 def read_weights(sample_weight: ArrayLike | None, n: int) -> Array:
