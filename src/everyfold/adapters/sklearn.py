@@ -47,7 +47,8 @@ def _refuse_gammas(estimator: Estimator, instead: str) -> None:
 def _kernel_ridge(estimator: Estimator) -> Model:
     _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
     _refuse_extremes(estimator, "alpha", "gamma", "coef0")
-    _refuse_steep_powers(estimator)
+    if estimator.kernel in ("poly", "polynomial"):
+        _refuse_steep_powers(estimator)
     choice = KernelChoice(
         estimator.kernel,
         estimator.gamma,
@@ -66,8 +67,6 @@ _MOST_DEGREE, _MOST_POWER = 20.0, 1e12
 
 def _refuse_steep_powers(estimator: Estimator) -> None:
     """Leave polynomial kernels with very large entries to scikit-learn."""
-    if estimator.kernel not in ("poly", "polynomial"):
-        return
     gamma = estimator.gamma if isinstance(estimator.gamma, Real) else 1.0
     size = math.log(max(abs(estimator.coef0), abs(float(gamma)), 1.0))
     degree = estimator.degree

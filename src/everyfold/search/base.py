@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -74,6 +74,8 @@ class _Run:
     start: float
     keeper: PredictionStore
     given: FitInputs
+    alone: frozenset[int]
+    """The candidates that are refitted beside kernels."""
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
@@ -84,11 +86,6 @@ class _Run:
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
-
-    @cached_property
-    def alone(self) -> frozenset[int]:
-        """The candidates that are refitted beside kernels."""
-        return frozenset(self.plan.refitted)
 
     @property
     def ranked_twice(self) -> list[tuple[int, int, float]]:
@@ -200,7 +197,8 @@ class FastSearchCV(
 
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
         """The request, the scorers, and the metric that decides."""
-        X, y = as_rows(X, y)
+        if hasattr(X, "__dask_graph__"):
+            X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
         options = Options.of_method(
             how,
@@ -236,8 +234,12 @@ class FastSearchCV(
 
     def _read_scoring(self) -> tuple[Scorer, Pooled]:
         """What is scored, and whether all held-out rows are scored together."""
-        how = MethodOptions.of(self.method)
-        return read_pooled(how.scoring if self.scoring is None else self.scoring)
+        scoring = self.scoring
+        if scoring is None:
+            scoring = MethodOptions.of(self.method).scoring
+        if scoring is None or isinstance(scoring, str):  # only an object says that it is pooled
+            return scoring, "auto"
+        return read_pooled(scoring)
 
     def _get_scorers(self) -> tuple[Scorer, Any]:
         """See base class, which knows nothing of pooled scores."""
@@ -262,7 +264,8 @@ class FastSearchCV(
         deciding = self.refit if isinstance(self.refit, str) else "score"
         keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params, is_in_memory=data.in_memory)
-        return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
+        alone = frozenset(made.refitted if made.plain or data.foreign else ())
+        return _Run(request, scorer, metric, data, made, progress, start, keeper, given, alone)
 
     # -- the work ------------------------------------------------------------------------------
 
@@ -428,23 +431,25 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.ranked_twice,
+            rungs=state.ranked_twice if state.rungs else (),
             is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
         best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        candidate = state.data.candidates.get(state.finished[self.best_index_])
+        number = state.finished[self.best_index_]
+        candidate = state.data.candidates.get(number)
         if candidate is not None and state.data.has_stand_in(candidate):
             best = with_final_step(best, fast_version_of(candidate.model))
         if state.request.options.ridge_scaling == "mean":
             scale_ridge(best, state.n_weighted)
-        if state.finished[self.best_index_] not in state.data.foreign:
-            n_rows = state.data.n if state.data.in_memory else None
-            state.request.options.hand_on(final_step(best), n_rows)
-        outcome = state.history.get(state.finished[self.best_index_])
+        final = final_step(best)
+        # Most estimators have no place for an operator.
+        if number not in state.data.foreign and hasattr(final, "operator"):
+            state.request.options.hand_on(final, state.data.n if state.data.in_memory else None)
+        outcome = state.history.get(number)
         if outcome is not None and outcome.landmarks:
-            set_rank(final_step(best), outcome.landmarks)
+            set_rank(final, outcome.landmarks)
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.request.metadata.fit)

@@ -36,7 +36,9 @@ def execute(
     scores, or how certain they are. Units that the journal has are not repeated, and all others are
     written to it.
     """
-    data = data.prepared(plan.kind, plan.pooled).refitting(plan.plain)
+    data = data.prepared(plan.kind, plan.pooled)
+    if plan.plain:
+        data = data.refitting(plan.plain)
     history: list[list[Outcome]] = []
     units, waiting = plan.rounds.first, _Waiting(data)
     while units:

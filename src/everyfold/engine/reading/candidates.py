@@ -72,6 +72,8 @@ class Others:
     request: Request
     refused: dict[int, Failure] = field(default_factory=dict)
     foreign: dict[int, Exception] = field(default_factory=dict)
+    reasons: dict[int, str] = field(default_factory=dict)
+    """Why the foreign ones are."""
 
     def refuse(self, number: int, error: Exception) -> None:
         """Let a candidate fail, with what is being raised."""
@@ -83,11 +85,7 @@ class Others:
         """Leave a candidate to refits, if these are allowed."""
         self.request.check_fallback(error)
         self.foreign[number] = error
-
-    @property
-    def reasons(self) -> dict[int, str]:
-        """Why the foreign ones are."""
-        return {k: getattr(error, "reason", str(error)) for k, error in self.foreign.items()}
+        self.reasons[number] = getattr(error, "reason", str(error))
 
     def check_any(self, found: Sequence[object]) -> None:
         """Raise the first refusal, if no candidate is left."""
@@ -110,9 +108,10 @@ def read_models(request: Request, others: Others) -> list[Readable]:
             others.refuse(number, error)
             continue
         try:
-            split_steps(estimator, {})
+            if final is not estimator:
+                split_steps(estimator, {})  # refuses steps that cannot be read
             model = options.apply(read_estimator(final))
-            warp = warp_of(estimator)
+            warp = None if final is estimator else warp_of(estimator)
             if warp is not None:
                 model = _warped(model, warp)
             if is_of_low_rank and not hasattr(final, "operator"):
@@ -123,7 +122,8 @@ def read_models(request: Request, others: Others) -> list[Readable]:
         except (TypeError, ValueError) as error:
             (others.set_aside if _is_valid(final) else others.refuse)(number, error)
         else:
-            check_order(model, options.order)
+            if options.order != "auto" or len(model.ridges) > 1:
+                check_order(model, options.order)
             if options.closed is not None:
                 options.closed.check(model.loss, chooses_ridge=model.chooses_ridge)
             found.append(Readable(number, estimator, model))

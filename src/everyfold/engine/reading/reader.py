@@ -75,11 +75,15 @@ def read(request: Request) -> Data:
         return _refitted(own, splits_of(request), others)
     splits = splits_of(request) if others.foreign else None
     folds = _folds(request, rows, splits, literal=has_steps)
-    request.check_folds(len(folds))
+    if request.options.granularity is not None:
+        request.check_folds(len(folds))
     if request.wants.partition:
         check_partition(folds, request.cv)
     tasks, numbered = _tasks(request, candidates, targets, folds)
-    if _is_left_by_scorer(request, tasks[0], numbered, others):
+    judge = tasks[0].judge
+    # A function of the user's own may look at more than held-out values.
+    has_own = judge is not None and not judge.is_of_sklearn
+    if has_own and _is_left_by_scorer(request, tasks[0], numbered, others):
         return _refitted(own, [(fold.train, fold.test) for fold in folds], others)
     if request.cvs or request.orders:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
@@ -147,7 +151,7 @@ def _is_left_by_scorer(
 ) -> bool:
     """Whether candidates are left to refits, as the scorer looks at more than held-out values."""
     scorer, data = request.scorer, (request.X, request.y)
-    if scorer is None or not len(task.whole.test.parts) or request.options.fallback == "refuse":
+    if not len(task.whole.test.parts) or request.options.fallback == "refuse":
         return False
     rows = task.whole.test.parts[0]
     reason = why_not_judged(scorer, task.target, data, request.metadata.score, rows)
@@ -305,8 +309,9 @@ def _further(
 
 
 def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds) -> Task:
-    weights = read_weights(sample_weight, folds.n)
+    weights = np.ones(folds.n)
     if sample_weight is not None:
+        weights = read_weights(sample_weight, folds.n)
         target = target.learnt_with(weights)
     judge = None
     if request.scorer is not None:

@@ -169,7 +169,7 @@ def take(rows: Matrix, index: NDArray[np.intp]) -> Matrix:
 
 def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int, Index]) -> Array:
     """Values without the classes that the training rows of some folds lack."""
-    values = values.copy() if trains else values
+    values = values.copy()
     for i, train in trains.items():
         part = slice(side.bounds[i], side.bounds[i + 1])
         values[part] = target.mask(values[part], train)
@@ -228,9 +228,13 @@ class FoldScorer:
         self._scorer = scorer
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
+        self.is_of_sklearn = True
+        """Whether no scorer is a function of the user's own, which may look at anything."""
         for name, item in scorers.items():
-            if is_own_score(item) and own_score(item) is None:
+            is_own = is_own_score(item)
+            if is_own and own_score(item) is None:
                 raise unusual_score(item._estimator)
+            self.is_of_sklearn &= is_own or isinstance(item, BaseScorer)
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
@@ -323,7 +327,8 @@ class FoldScorer:
         trains : mapping
             The training rows of folds where they lack a class, by number.
         """
-        values = masked(self._target, values, side, trains)
+        if trains:
+            values = masked(self._target, values, side, trains)
         table = self._table(values, side)
         if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
             return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
@@ -391,8 +396,6 @@ def why_not_judged(
     A function of the user's own gets the estimator itself. It is tried on one that knows the true
     values of some rows, and nothing else.
     """
-    if all(isinstance(item, BaseScorer) or is_own_score(item) for item in by_name(scorer).values()):
-        return ""
     side = ScoredRows(target, (rows,))
     try:
         with warnings.catch_warnings():
@@ -453,7 +456,7 @@ class PooledScorer(FoldScorer):
         self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
     ) -> Sequence[Score]:
         """See base class."""
-        known = masked(self._target, values, side, trains)
+        known = masked(self._target, values, side, trains) if trains else values
         (whole,) = self._whole.score(known, side.together, {})
         count = len(side.parts)
         if isinstance(whole, dict) and not self.is_multimetric:  # of a function of the user's
