@@ -41,8 +41,7 @@ from everyfold.engine.records import (
     exclude,
     with_fields,
 )
-from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
-from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, column, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped
@@ -419,10 +418,10 @@ def _judge(
         if i in tile.asked:
             failures[i] = Failure.of(error)
     scores, train, kept = _scores(record, task, tile)
-    entries = record.is_exact, record.condition, record.spectral_radius
+    exact, condition, radius = record.is_exact, record.condition, record.spectral_radius
     if len(tile.numbers) < len(tile.asked):
-        missing = False, np.nan, np.nan
-        entries = tuple(_for_all_asked(*pair, tile) for pair in zip(entries, missing, strict=True))
+        exact = _for_all_asked(exact, False, tile)
+        condition, radius = (_for_all_asked(own, np.nan, tile) for own in (condition, radius))
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     # Some folds of an approximation are known to be exact all the same, and so are all where a
@@ -434,7 +433,9 @@ def _judge(
         tile.asked,
         scores,
         train,
-        *entries,
+        exact,
+        condition,
+        radius,
         failures,
         kept,
         seconds=(seconds, time.perf_counter() - start),
