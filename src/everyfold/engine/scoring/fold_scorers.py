@@ -49,7 +49,7 @@ from everyfold.engine.scoring.metrics import (
     unusual_score,
 )
 from everyfold.engine.scoring.stand_ins import HeldOut, KnownAnswer, stand_in
-from everyfold.estimators.targets import Target
+from everyfold.estimators.targets import Numbers, Target
 from everyfold.operators.gram import FoldErrors
 
 # With more folds, ``cv_results_`` has only means and standard deviations, no column for each fold.
@@ -317,6 +317,23 @@ class FoldScorer:
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
 
+    def by_target(self, values: Array, side: ScoredRows) -> Array:
+        """The scores of folds and targets, (t, q): of every column of y as if it were alone."""
+        found = self.by_column(values, side)
+        if found is None:
+            y = np.asarray(self._y)
+            found = np.empty((len(side.parts), values.shape[1]))
+            for j in range(values.shape[1]):
+                judge = self._of_target(Numbers.read(y[:, j]))
+                own = ScoredRows(judge._target, side.parts)
+                found[:, j] = column(judge.score(values[:, [j]], own, {}), "score")
+        return found
+
+    def _of_target(self, target: Numbers) -> FoldScorer:
+        """The same judge of one target."""
+        data = self._X, target.truth
+        return FoldScorer(self._scorer, target, data, self._params, self._error_score)
+
     def by_row(self, values: Array, side: ScoredRows) -> Array | None:
         """A number for each row whose sums rank candidates as their scores do, if there is one."""
         is_known = "score" in self._known and np.isfinite(values).all()
@@ -470,6 +487,10 @@ class PooledScorer(FoldScorer):
         """See base class."""
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
+
+    def _of_target(self, target: Numbers) -> FoldScorer:
+        """See base class."""
+        return self._base._of_target(target).pooled(self._chosen)
 
     def score(
         self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
