@@ -21,8 +21,7 @@ from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import FoldScorer, column, failing_folds, masked
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target

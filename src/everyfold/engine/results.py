@@ -37,7 +37,7 @@ from everyfold.crossval.base import AS_DEFINED, TRUSTED_ERROR, Failure
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import ESTIMATED, NEAR_IDENTITY, REFITTED, Data, Outcome
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scores import MOST_COLUMNS, column, names_of
+from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS, column, names_of
 from everyfold.operators import Nystrom
 
 

@@ -50,7 +50,7 @@ from everyfold.engine.results import (
     tabulate,
     warn_if_inexact,
 )
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows

@@ -41,8 +41,7 @@ from everyfold.engine.records import (
     exclude,
     with_fields,
 )
-from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
-from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, column, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped

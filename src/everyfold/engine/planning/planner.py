@@ -18,6 +18,7 @@ from everyfold._typing import Order
 from everyfold.adapters.pipelines import Parts
 from everyfold.engine.adaptive import low_rank_first
 from everyfold.engine.adaptive.rank_search import RankSearch
+from everyfold.engine.execution.executor import local_threads
 from everyfold.engine.execution.refits import (
     ConfirmByRefit,
     Timed,
@@ -25,14 +26,13 @@ from everyfold.engine.execution.refits import (
     plain_units,
     refit_units,
 )
-from everyfold.engine.execution.workers import local_threads
 from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
 from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
 from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
-from everyfold.engine.reading.candidates import configured, warn_of_refits
+from everyfold.engine.reading.reader import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Options, Request
 from everyfold.engine.scoring.checks import (
