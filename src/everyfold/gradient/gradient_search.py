@@ -538,7 +538,7 @@ class FastGradientSearchCV(RenamedParameters, ResultView, MetaEstimatorMixin, Ba
             raise AttributeError("refit=False: no estimator was fitted; pass refit=True")
         return self.best_estimator_
 
-    def predict(self, X: Matrix, **params: Any) -> AnyArray:
+    def predict(self, X: Matrix, **params: object) -> AnyArray:
         """Predict with the winner; a Gaussian process takes ``return_std=True``."""
         predicted: AnyArray = self._fitted.predict(X, **params)
         return predicted
