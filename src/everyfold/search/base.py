@@ -325,9 +325,7 @@ class FastSearchCV(
         remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
-        for remark in remarks:
-            if remark.is_warning:
-                warn(remark.words)
+        self._say(remarks)
         if self.refit:
             if not hasattr(self, "best_index_"):
                 raise ValueError(
@@ -372,6 +370,12 @@ class FastSearchCV(
     def _grids(self) -> Sequence[Params]:
         """What the candidates are points of, if that has edges."""
         return ()
+
+    def _say(self, remarks: Sequence[Remark]) -> None:
+        """Warn of what costs something; a front end may say it at another time, in other words."""
+        for remark in remarks:
+            if remark.is_warning:
+                warn(remark.words)
 
     def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
