@@ -325,7 +325,8 @@ class FastSearchCV(
         remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
-        self._say(remarks)
+        if remarks:
+            self._say(remarks)
         if self.refit:
             if not hasattr(self, "best_index_"):
                 raise ValueError(
