@@ -328,8 +328,9 @@ class FastSearchCV(
         remarks = self._remarks(state, table)
         self._complete_values(state)
         self._record(state, table, [remark.words for remark in remarks])
-        if remarks:
-            self._say(remarks)
+        for remark in remarks:
+            if remark.is_warning:
+                warn(remark.words)
         if self.refit:
             if not hasattr(self, "best_index_"):
                 raise ValueError(
@@ -356,7 +357,7 @@ class FastSearchCV(
             state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
-        """What is to be said of the winner."""
+        """What is to be said of the winner; a front end may take it and say it at another time."""
         if not hasattr(self, "best_index_"):
             return []
         best, params, results = int(self.best_index_), self.best_params_, table.results
@@ -374,12 +375,6 @@ class FastSearchCV(
     def _grids(self) -> Sequence[Params]:
         """What the candidates are points of, if that has edges."""
         return ()
-
-    def _say(self, remarks: Sequence[Remark]) -> None:
-        """Warn of what costs something; a front end may say it at another time, in other words."""
-        for remark in remarks:
-            if remark.is_warning:
-                warn(remark.words)
 
     def _keep_what_is_finished(self, state: _Run, error: BaseException) -> None:
         """Leave a usable object behind: the finished candidates and the best of them."""
