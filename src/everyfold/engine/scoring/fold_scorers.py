@@ -34,6 +34,7 @@ from everyfold._typing import (
 )
 from everyfold.crossval import Folds
 from everyfold.engine.scoring.metrics import (
+    ExplainedDeviance,
     Metric,
     Scored,
     ScoredRows,
@@ -197,8 +198,10 @@ def masked(target: Target, values: Array, side: ScoredRows, trains: Mapping[int,
 
 def by_name(scorer: Scorer) -> Params:
     """Scorers by their names, whether there are several or one."""
-    several = isinstance(scorer, MultimetricScorer)
-    return dict(scorer._scorers) if several else {"score": scorer}
+    if isinstance(scorer, MultimetricScorer):
+        return dict(scorer._scorers)
+    own = own_score(scorer) if is_own_score(scorer) else None
+    return {"score": own.scorer if isinstance(own, ExplainedDeviance) else scorer}
 
 
 def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
@@ -244,7 +247,7 @@ class FoldScorer:
         self._error_score = error_score
         self.is_multimetric = isinstance(scorer, MultimetricScorer)
         scorers = by_name(scorer)
-        self._scorer = scorer
+        self._scorer = scorer if self.is_multimetric else scorers["score"]
         self._scorers = scorers
         self._known: dict[str, Metric] = {}
         self.is_of_sklearn = True
