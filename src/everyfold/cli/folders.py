@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -162,7 +161,7 @@ def _roles(options: ModelOptions) -> tuple[Params, Layout]:
 
 def _sample(source: FolderRows) -> tuple[Array, AnyArray]:
     """Some rows at equal distances, from one pass over a number of rows that may be unknown."""
-    parts: list[tuple[Any, Any]] = []
+    parts: list[tuple[Array, AnyArray]] = []
     step, taken = 1, 0
     height = rows_at_a_time(source.n_features)
     most = 2 * min(SAMPLE, max(LEAST, height // 4))

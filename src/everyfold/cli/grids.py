@@ -9,7 +9,7 @@ import math
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -24,7 +24,7 @@ from everyfold.cli.table import TableData
 from everyfold.kernels import RBF, Laplacian
 
 # A value of a parameter: a number or a word.
-Value: TypeAlias = Any
+Value: TypeAlias = float | str | None
 Grid: TypeAlias = dict[str, list[Value]]
 
 # What a typing error would exceed, of a parameter and of a grid.
@@ -179,7 +179,7 @@ def central_gamma(choice: ChosenModel, data: TableData, seed: int) -> float:
     return _brief(1.0 / float(np.median(apart))) if apart.size else 1.0
 
 
-def _numbers(values: Sequence[Value]) -> list[Value]:
+def _numbers(values: Sequence[Value]) -> list[float]:
     return sorted(value for value in values if isinstance(value, int | float))
 
 

@@ -7,7 +7,6 @@ names that they have in the shell.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from sklearn.impute import SimpleImputer
@@ -90,9 +89,9 @@ class ChosenModel:
         steps = self.steps(X)
         return Pipeline([*steps, ("model", self.estimator())]) if steps else self.estimator()
 
-    def steps(self, X: Matrix) -> list[tuple[str, Any]]:
+    def steps(self, X: Matrix) -> list[tuple[str, Estimator]]:
         """What is done to these rows before the model sees them."""
-        steps: list[tuple[str, Any]] = []
+        steps: list[tuple[str, Estimator]] = []
         if self.impute is not None:
             steps += [("imputer", SimpleImputer(strategy=self.impute, keep_empty_features=True))]
         if self.kinds:  # numbers among words are objects, until a scaler makes numbers of them

@@ -319,7 +319,7 @@ def write_page(path: Path, outcome: StudyResult) -> str:
     return pluralise(len(outcome.search.cv_results_["params"]), "candidate")
 
 
-def by_target(name: str, values: AnyArray, targets: Sequence[str]) -> dict[str, list[Any]]:
+def by_target(name: str, values: AnyArray, targets: Sequence[str]) -> dict[str, list[float]]:
     """A column for the target, or one for each of several."""
     if values.ndim == 1:
         return {name: values.tolist()}

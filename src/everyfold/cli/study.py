@@ -74,7 +74,7 @@ class _Search(FastGridSearchCV):
     def _grids(self) -> Sequence[Params]:
         return ()
 
-    def _remarks(self, *state: Any) -> list[Remark]:
+    def _remarks(self, *state: Search) -> list[Remark]:
         self.remarks = super()._remarks(*state)
         return [replace(remark, is_warning=False) for remark in self.remarks]
 
