@@ -74,8 +74,8 @@ class _Search(FastGridSearchCV):
     def _grids(self) -> Sequence[Params]:
         return ()
 
-    def _remarks(self, *state: Search) -> list[Remark]:
-        self.remarks = super()._remarks(*state)
+    def _remarks(self, *found: object) -> list[Remark]:
+        self.remarks = super()._remarks(*found)  # type: ignore[arg-type]
         return [replace(remark, is_warning=False) for remark in self.remarks]
 
 
