@@ -25,7 +25,7 @@ from everyfold._sklearn_private import check_method_params, safe_indexing
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Splitter, Targets
 from everyfold.adapters.process_kernels import Process, read_process
 from everyfold.engine.method_options import HOW_TO_FILTER
-from everyfold.engine.reading.candidates import warn_of_refits
+from everyfold.engine.reading.reader import warn_of_refits
 from everyfold.folds import Folds, joined
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory
