@@ -93,6 +93,10 @@ class Target(ABC):
         """The folds whose training rows lack a class; none without classes."""
         return []
 
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """Whether it is plain that no order of the rows makes a fold lack a class."""
+        return self.classes is None
+
     def known_by(self, values: Array, train: Index) -> tuple[Target, Array]:
         """The target of a model that knows the classes of its training rows only, and its values.
 
@@ -278,6 +282,11 @@ class Labels(Target):
         ).reshape(len(folds), size)
         kept = np.bincount(self.codes, counts, minlength=size) - held
         return np.flatnonzero((kept == 0).any(axis=1)).tolist()
+
+    def is_complete_in_any_order(self, folds: Folds) -> bool:
+        """See base class: every class has more rows than a fold leaves out."""
+        least = np.bincount(self.codes, minlength=len(self.classes)).min()
+        return self.counted is None and bool(least > max(map(len, folds.helds)))
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""

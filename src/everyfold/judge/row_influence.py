@@ -47,6 +47,7 @@ from everyfold.engine.kept_models import fit_to, follow_from_one
 from everyfold.engine.reading.reader import read
 from everyfold.engine.records import Candidate, Data
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.scoring.checks import alone
 from everyfold.engine.scoring.fold_scorers import FoldScorer
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.targets import Target
@@ -609,20 +610,21 @@ def _refitted(asked: _Asked) -> Influence:
                 tests.append(test)
                 helds.append(np.union1d(held, own))
                 places.append((k, g))
-    found = cross_val_score(
-        asked.estimator,
-        asked.X,
-        asked.y,
-        cv=_GivenSets(tests, helds),
-        scoring=asked.scorer,
-        params=asked.params,
-        n_jobs=asked.n_jobs,
-    )
     fold, unit = np.array(places).T
     scores = np.empty((len(asked.splits), len(sets) + 1))
-    is_base = unit == len(sets)
-    scores[:] = found[is_base][:, None]
-    scores[fold, unit] = found
+    if alone(asked.scorer) is not None and all(len(test) == 1 for test in tests):
+        # The rows have one score together, and each deletion has held-out values of its own.
+        lists = np.full(scores.shape, -1)
+        lists[fold, unit] = np.arange(len(places))
+        lists = np.where(lists < 0, lists[:, -1:], lists)
+        columns, which = np.unique(lists, axis=1, return_inverse=True)
+        each = [_scores_of(asked, tests, helds, own.tolist()) for own in columns.T]
+        scores[:] = np.stack(each, axis=1)[:, which.reshape(-1)]
+    else:
+        found = _scores_of(asked, tests, helds, range(len(tests)))
+        is_base = unit == len(sets)
+        scores[:] = found[is_base][:, None]
+        scores[fold, unit] = found
     return Influence(
         (scores[:, :-1] - scores[:, -1:]).mean(axis=0),
         asked.units.labels,
@@ -632,6 +634,22 @@ def _refitted(asked: _Asked) -> Influence:
         f"{len(tests) - len(asked.splits)} fits without rows that matter, of "
         f"{len(sets) * len(asked.splits)} deletions in {len(asked.splits)} folds",
         _suspects_by_refits(asked),
+    )
+
+
+def _scores_of(
+    asked: _Asked, tests: Sequence[Index], helds: Sequence[Index], some: Iterable[int]
+) -> Array:
+    """The scores of some of the folds that test and leave out these rows."""
+    chosen = list(some)
+    return cross_val_score(
+        asked.estimator,
+        asked.X,
+        asked.y,
+        cv=_GivenSets([tests[i] for i in chosen], [helds[i] for i in chosen]),
+        scoring=asked.scorer,
+        params=asked.params,
+        n_jobs=asked.n_jobs,
     )
 
 
