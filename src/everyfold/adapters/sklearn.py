@@ -237,7 +237,7 @@ _MOST_UNLIKE = 1e8
 
 def _refuse_early_stops(estimator: Estimator) -> None:
     given = estimator.class_weight
-    weights = [w for w in given.values() if w > 0.0] if isinstance(given, dict) else []
+    weights = list(given.values()) if isinstance(given, dict) else []
     low, high = _LOGISTIC_RANGE
     if weights and max(1.0, *weights) > _MOST_UNLIKE * min(1.0, *weights):
         raise ValueError(
@@ -254,7 +254,8 @@ def _refuse_early_stops(estimator: Estimator) -> None:
 
 
 def _logistic(estimator: Estimator) -> Model:
-    _refuse_odd_weights(estimator, lambda weight: weight < 0.0)
+    # A class without weight has an intercept that falls until the estimator's own solver stops.
+    _refuse_odd_weights(estimator, lambda weight: weight <= 0.0)
     _refuse_extremes(estimator, "C")
     _refuse_early_stops(estimator)
     penalty, l1_ratio = estimator.penalty, getattr(estimator, "l1_ratio", None)

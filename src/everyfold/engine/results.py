@@ -376,11 +376,14 @@ def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 ONE_STANDARD_ERROR = "one_standard_error"
+PER_TARGET = "per_target"
+# Values of refit that choose by the scores of one metric, but not by its best mean alone.
+RULES = (ONE_STANDARD_ERROR, PER_TARGET)
 
 
 def is_rule(refit: Refit) -> bool:
     """Whether something else than the best mean score of a metric decides."""
-    return callable(refit) or refit == ONE_STANDARD_ERROR
+    return callable(refit) or refit in RULES
 
 
 def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:

@@ -78,8 +78,11 @@ def read(request: Request) -> Data:
     request.check_folds(len(folds))
     if request.wants.partition:
         check_partition(folds, request.cv)
-    tasks, numbered = _tasks(request, candidates, targets, folds)
-    if _is_left_by_scorer(request, tasks[0], numbered, others):
+    n_foreign = len(others.foreign)
+    tasks, numbered = _tasks(request, candidates, targets, folds, others)
+    if len(others.foreign) > n_foreign:
+        splits = [(fold.train, fold.test) for fold in folds]
+    if not numbered or _is_left_by_scorer(request, tasks[0], numbered, others):
         return _refitted(own, [(fold.train, fold.test) for fold in folds], others)
     if request.cvs or request.orders:
         tasks, numbered = _further(request, numbered[0], tasks[0], rows, literal=has_steps)
@@ -274,7 +277,11 @@ def check_partition(folds: Folds, cv: Splitter) -> None:
 
 
 def _tasks(
-    request: Request, candidates: Sequence[Candidate], targets: dict[Reading, Target], folds: Folds
+    request: Request,
+    candidates: Sequence[Candidate],
+    targets: dict[Reading, Target],
+    folds: Folds,
+    others: Others,
 ) -> tuple[tuple[Task, ...], list[Candidate]]:
     """A task for every way to read y and every set of weights; most grids have one."""
     numbers: dict[Hashable, int] = {}
@@ -284,8 +291,13 @@ def _tasks(
         weight = candidate.parts.params.get("sample_weight")
         key = candidate.model.reading, id(weight)
         if key not in numbers:
+            try:
+                task = _task(request, targets[candidate.model.reading], weight, folds)
+            except NotSpedUpError as error:
+                others.set_aside(candidate.number, error)
+                continue
             numbers[key] = len(tasks)
-            tasks.append(_task(request, targets[candidate.model.reading], weight, folds))
+            tasks.append(task)
         found.append(replace(candidate, task=numbers[key]))
     return tuple(tasks), found
 
@@ -308,6 +320,7 @@ def _task(request: Request, target: Target, sample_weight: Targets, folds: Folds
     weights = read_weights(sample_weight, folds.n)
     if sample_weight is not None:
         target = target.learnt_with(weights)
+        target.check_weights(weights, folds)
     judge = None
     if request.scorer is not None:
         data, score = (request.X, request.y), request.metadata.score

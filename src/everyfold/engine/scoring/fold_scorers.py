@@ -35,7 +35,7 @@ from everyfold._typing import (
     Targets,
 )
 from everyfold.crossval import Folds
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scores import FoldScores, column
 from everyfold.engine.scoring.metrics import (
     Metric,
     Scored,
@@ -51,7 +51,7 @@ from everyfold.engine.scoring.metrics import (
     score_errors,
     unusual_score,
 )
-from everyfold.estimators.targets import Target
+from everyfold.estimators.targets import Numbers, Target
 from everyfold.operators.gram import FoldErrors
 
 # What scorers look for in turn; a stand-in has what its estimator has.
@@ -299,6 +299,23 @@ class FoldScorer:
         scored = None if self.is_multimetric else self._table(values, side).get("score")
         return None if scored is None or not scored.is_known.all() else scored.scores
 
+    def by_target(self, values: Array, side: ScoredRows) -> Array:
+        """The scores of folds and targets, (t, q): of every column of y as if it were alone."""
+        found = self.by_column(values, side)
+        if found is None:
+            y = np.asarray(self._y)
+            found = np.empty((len(side.parts), values.shape[1]))
+            for j in range(values.shape[1]):
+                judge = self._of_target(Numbers.read(y[:, j]))
+                own = ScoredRows(judge._target, side.parts)
+                found[:, j] = column(judge.score(values[:, [j]], own, {}), "score")
+        return found
+
+    def _of_target(self, target: Numbers) -> FoldScorer:
+        """The same judge of one target."""
+        data = self._X, target.truth
+        return FoldScorer(self._scorer, target, data, self._params, self._error_score)
+
     def by_row(self, values: Array, side: ScoredRows) -> Array | None:
         """A number for each row whose sums rank candidates as their scores do, if there is one."""
         is_known = "score" in self._known and np.isfinite(values).all()
@@ -457,6 +474,10 @@ class PooledScorer(FoldScorer):
     def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
         """See base class; what ``side`` has may be several sets of rows."""
         return None
+
+    def _of_target(self, target: Numbers) -> FoldScorer:
+        """See base class."""
+        return self._base._of_target(target).pooled(self._chosen)
 
     def score(
         self, values: Array, side: ScoredRows, trains: Mapping[int, Index]
