@@ -189,6 +189,7 @@ def test_single_rows_are_scored_together():
         assert_allclose(found.effect[row], area(row) - found.score, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:roc_auc_score of one row")
 @pytest.mark.parametrize("model", [SVC(gamma=0.3), make_pipeline(StandardScaler(), LSSVC())])
 def test_single_rows_are_scored_together_without_each_row_of_other_models(model):
     rows, y = X[:16], LABELS[:16]

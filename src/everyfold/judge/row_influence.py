@@ -41,7 +41,7 @@ from everyfold._typing import (
 from everyfold.adapters.pipelines import read_rows
 from everyfold.crossval.base import is_trusted
 from everyfold.crossval.deletions import deletions
-from everyfold.crossval.fold_models import fold_models
+from everyfold.crossval.fold_models import fold_predictions
 from everyfold.engine.execution.kernel_builder import bind, rows_of
 from everyfold.engine.kept_models import fit_to, follow_from_one
 from everyfold.engine.reading.reader import read
@@ -187,10 +187,10 @@ def influence(
 
     Notes
     -----
-    **Cost** for squared loss: one factorisation and one inverse, and then for evaluation rows 2 n²
-    flops each, for folds of m rows 2 n m² flops each. SVC and SVR with a number as gamma are
-    fitted again only without their support vectors, as other rows change nothing. Anything else is
-    fitted again without each row. **Exact?** Squared loss: up to rounding. Other losses: to the
+    **Cost** for squared loss: one factorisation, and then for evaluation rows the inverse of a
+    triangle and 2 n² flops each, for folds one inverse and 2 n m² flops for each fold of m rows.
+    SVC and SVR with a number as gamma are fitted again only without their support vectors, as
+    other rows change nothing. Anything else is fitted again without each row. **Exact?** Squared loss: up to rounding. Other losses: to the
     solver's tolerance.
 
     References
@@ -436,11 +436,8 @@ def _on_new_rows(
     problem, operator, ridge = parts
     target, model, sets = data.tasks[0].target, candidate.model, asked.units.sets
     folds = Folds(asked.n, sets, sets)
-    models = fold_models(problem, operator, ridge, folds)
-    X_new = _read_new(asked.X_eval, data)
-    values = operator.expand(models.solution.coef)(X_new) + models.solution.intercept
-    q = problem.y.shape[1]
-    values = values.reshape(len(values), -1, q).transpose(1, 0, 2)  # (g + 1, rows, q)
+    X_new, q = _read_new(asked.X_eval, data), problem.y.shape[1]
+    held_out, values = fold_predictions(problem, operator, ridge, folds, X_new)
     (missing,) = _without_class(target, [np.arange(asked.n)], sets)
     changes = np.where(missing[:, None, None], np.nan, values[:-1] - values[-1])
     scores = np.full(len(values), np.nan)
@@ -454,15 +451,14 @@ def _on_new_rows(
             raise ValueError(f"y_eval has labels that y does not have: {unknown}; leave them out")
         judge = FoldScorer(asked.scorer, whole, (None, both), {}, np.nan)
         scores = _scores(judge, whole, np.arange(asked.n, len(both)), values)
-    held = models.held_out.values
     return Influence(
         np.where(missing, np.nan, scores[:-1] - scores[-1]),
         asked.units.labels,
         float(scores[-1]),
         "rows",
-        bool(models.held_out.is_exact.all()),
+        bool(held_out.is_exact.all()),
         f"{len(sets)} deletions from one factorisation",
-        _suspects_of(target, joined(sets), held),
+        _suspects_of(target, joined(sets), held_out.values),
         changes[:, :, 0] if q == 1 else changes,
     )
 
