@@ -190,8 +190,8 @@ def influence(
     **Cost** for squared loss: one factorisation, and then for evaluation rows the inverse of a
     triangle and 2 n² flops each, for folds one inverse and 2 n m² flops for each fold of m rows.
     SVC and SVR with a number as gamma are fitted again only without their support vectors, as
-    other rows change nothing. Anything else is fitted again without each row. **Exact?** Squared loss:
-    up to rounding. Other losses: to the solver's tolerance.
+    other rows change nothing. Anything else is fitted again without each row. **Exact?** Squared
+    loss: up to rounding. Other losses: to the solver's tolerance.
 
     References
     ----------
