@@ -41,7 +41,7 @@ from everyfold import (
     cross_validate,
     permutation_test_score,
 )
-from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.engine.reading.reader import forget_warnings
 from everyfold.io.arrays import ArrayRows
 
 X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
