@@ -1,11 +1,11 @@
 """Banded ridge with four kernels: our descent and our draws of weights, beside himalaya's draws.
 
 Four bands of columns, linear kernels, targets that each depend on one to four of the bands with
-noise. ``MultipleKernelRidgeCV(solver="random_search")`` of himalaya (numpy backend) draws weights of
-Dirichlet distributions, and every target takes its best weights and alpha by five folds; ours are
-``KernelRidgeCV`` with the same number of draws, and with the gradient for groups of targets that
-depend on the same bands. R² on rows held out, mean over the targets, and processor time; in the
-first part all targets depend on the bands alike.
+noise. ``MultipleKernelRidgeCV(solver="random_search")`` of himalaya (numpy backend) draws weights
+of Dirichlet distributions, and every target takes its best weights and alpha by five folds; ours
+are ``KernelRidgeCV`` with the same number of draws, and with the gradient for groups of targets
+that depend on the same bands. R² on rows held out, mean over the targets, and processor time; in
+the first part all targets depend on the bands alike.
 
 himalaya is measured in an environment of its own: ``python benchmarks/bands.py --himalaya PYTHON``
 with a Python that has himalaya, or without it only ours. One BLAS thread.

@@ -41,7 +41,7 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
 )
-from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.engine.reading.reader import forget_warnings
 from everyfold.scorers import (
     coverage_scorer,
     crps,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -51,7 +51,7 @@ from everyfold.engine.results import (
     tabulate,
     warn_if_inexact,
 )
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
@@ -83,6 +83,8 @@ class _Run:
     start: float
     keeper: PredictionStore
     given: FitInputs
+    alone: frozenset[int]
+    """The candidates that are refitted beside kernels."""
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
@@ -93,11 +95,6 @@ class _Run:
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
-
-    @cached_property
-    def alone(self) -> frozenset[int]:
-        """The candidates that are refitted beside kernels."""
-        return frozenset(self.plan.refitted)
 
     @property
     def ranked_twice(self) -> list[tuple[int, int, float]]:
@@ -209,7 +206,8 @@ class FastSearchCV(
 
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
         """The request, the scorers, and the metric that decides."""
-        X, y = as_rows(X, y)
+        if hasattr(X, "__dask_graph__"):
+            X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
         is_per_target = self.refit == PER_TARGET
         if is_per_target:
@@ -248,8 +246,12 @@ class FastSearchCV(
 
     def _read_scoring(self) -> tuple[Scorer, Pooled]:
         """What is scored, and whether all held-out rows are scored together."""
-        how = MethodOptions.of(self.method)
-        return read_pooled(how.scoring if self.scoring is None else self.scoring)
+        scoring = self.scoring
+        if scoring is None:
+            scoring = MethodOptions.of(self.method).scoring
+        if scoring is None or isinstance(scoring, str):  # only an object says that it is pooled
+            return scoring, "auto"
+        return read_pooled(scoring)
 
     def _get_scorers(self) -> tuple[Scorer, Any]:
         """See base class, which knows nothing of pooled scores."""
@@ -279,7 +281,8 @@ class FastSearchCV(
         else:
             keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params, is_in_memory=data.in_memory)
-        return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
+        alone = frozenset(made.refitted if made.plain or data.foreign else ())
+        return _Run(request, scorer, metric, data, made, progress, start, keeper, given, alone)
 
     # -- the work ------------------------------------------------------------------------------
 
@@ -355,7 +358,7 @@ class FastSearchCV(
             state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
-        """What is to be said of the winner."""
+        """What is to be said of the winner; a front end may take it and say it at another time."""
         if not hasattr(self, "best_index_"):
             return []
         best, params, results = int(self.best_index_), self.best_params_, table.results
@@ -459,7 +462,7 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.ranked_twice,
+            rungs=state.ranked_twice if state.rungs else (),
             is_verbose=self.verbose > 0,
         )
 
@@ -478,12 +481,14 @@ class FastSearchCV(
                 made = with_final_step(made, fast_version_of(candidate.model))
             if state.request.options.ridge_scaling == "mean":
                 scale_ridge(made, state.n_weighted)
-            if number not in state.data.foreign:
+            final = final_step(made)
+            # Most estimators have no place for an operator.
+            if number not in state.data.foreign and hasattr(final, "operator"):
                 n_rows = state.data.n if state.data.in_memory else None
-                state.request.options.hand_on(final_step(made), n_rows)
+                state.request.options.hand_on(final, n_rows)
             outcome = state.history.get(number)
             if outcome is not None and outcome.landmarks:
-                set_rank(final_step(made), outcome.landmarks)
+                set_rank(final, outcome.landmarks)
             models.append(made)
         best = PerTargetRegressor(models, owners) if is_per_target else models[0]
         self.best_estimator_ = best

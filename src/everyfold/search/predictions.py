@@ -19,7 +19,7 @@ from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.records import Data, Outcome, Task, mean_score
 from everyfold.engine.request import Request, RequestedOutputs
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores
 from everyfold.estimators.sources import answers
 from everyfold.estimators.targets import Target
 from everyfold.judge.bootstrap import HeldOutTable

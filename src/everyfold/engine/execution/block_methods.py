@@ -17,7 +17,7 @@ from everyfold._typing import Array, Index, Score
 from everyfold.crossval.base import Failure
 from everyfold.engine.planning.costs import Cost, source_pass
 from everyfold.engine.records import Candidate
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores
 from everyfold.engine.scoring.metrics import is_of_sums, score_errors
 from everyfold.engine.source_data import BlockKernel, SourceData
 from everyfold.estimators.model import Model

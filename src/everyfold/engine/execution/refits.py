@@ -31,10 +31,9 @@ from everyfold.engine.planning.methods import MANY_FOLDS, Method
 from everyfold.engine.planning.plan import History, Strategy
 from everyfold.engine.planning.refit_costs import PlainFits
 from everyfold.engine.planning.units import Group, Unit
-from everyfold.engine.reading.candidates import shares_distributions
+from everyfold.engine.reading.reader import shares_distributions
 from everyfold.engine.records import REFITTED, Candidate, Data, Outcome, mean_score, with_fields
-from everyfold.engine.scoring.fold_scorers import by_name
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores, by_name
 from everyfold.estimators.targets import Target
 
 # How many candidates are refitted by default if the winner's score is not exact.
