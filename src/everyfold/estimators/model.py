@@ -168,7 +168,7 @@ class Model:
 
     def check_labels(self, target: Target) -> None:
         """Raise if class weights are negative, or y has labels or numbers that do not fit."""
-        objection = self.loss.objection(target.columns)
+        objection = self.loss.objection(target.columns) if self.loss.has_log_link else ""
         if objection:
             raise NotSpedUpError(objection)
         if isinstance(self.class_weight, Mapping) and target.classes is not None:
