@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
+from everyfold.crossval.kernel_newton import MOST_RANK, RANK_SHARE
 from everyfold.crossval.primal import MOST_COUPLED
 from everyfold.engine.scoring.fold_scores import MOST_COLUMNS
 from everyfold.io.blocks import BLOCK_BYTES, height_of
@@ -92,6 +93,11 @@ _SINGLE_CUBE = 12e-12
 # Gram matrices of a path, products of a ridge with two of them for a step of conjugate gradients,
 # and what a ridge takes for itself.
 _GRAMS, _PRODUCTS, _PATH_STEP = 2.5, 50, 1.5e-3
+
+# Of a full kernel matrix, with one thread: a product in single precision with an entry, for itself
+# and for each fold, preconditioners and products of a ridge, and what a ridge takes for itself.
+_KERNEL_PRODUCT, _KERNEL_MODEL = 0.3e-9, 0.02e-9
+_KERNEL_MADE, _KERNEL_PRODUCTS, _KERNEL_RIDGE = 2.5, 40, 15e-3
 
 # Pair steps for each training row and C on a path: of the hinge, and of a tube around numbers.
 _PAIR_STEPS, _TUBE_STEPS = 1.2, 5.0
@@ -238,6 +244,17 @@ def primal(work: Workload, *, is_joint: bool = False) -> Cost:
     if is_joint:
         memory += 8 * ARRAYS * work.n * at_a_time * work.targets
     return Cost(seconds + work.targets * work.ridges * _PATH_STEP, memory + 16 * work.rank**2)
+
+
+def kernel_newton(work: Workload, cost: CostModel = COSTS) -> Cost:
+    """Newton's method on a full kernel matrix by iterations, all folds at once, ridge by ridge."""
+    n, folds = float(work.n), work.n_folds
+    rank = min(MOST_RANK, RANK_SHARE * n)
+    made = _SINGLE_GRAM * n * rank**2 + _SINGLE_CUBE * rank**3
+    product = (n + 2.0 * rank) * n * (_KERNEL_PRODUCT + _KERNEL_MODEL * folds)
+    each = _KERNEL_MADE * folds * made + _KERNEL_PRODUCTS * (product + _MODEL_ENTRY * n * folds)
+    seconds = work.targets * work.ridges * (_KERNEL_RIDGE + each) + cost.cube_gram * n * rank**2
+    return Cost(seconds, int(12 * n * n + 12 * n * rank + 4 * folds * rank**2 + 200 * n * folds))
 
 
 def newton_steps(work: Workload, cost: CostModel = COSTS) -> Cost:

@@ -19,6 +19,7 @@ from everyfold.crossval.all_folds_newton import Together
 from everyfold.crossval.base import Closed, CrossValMethod
 from everyfold.crossval.closed_form import ClosedFormCV, InnerLeaveOneOut
 from everyfold.crossval.gram_sums import GramCV
+from everyfold.crossval.kernel_newton import AllFoldsKernel, FoldKernel
 from everyfold.crossval.primal import AllFoldsPrimal, FoldPrimal
 from everyfold.crossval.refit import FoldSolver, Refit
 from everyfold.crossval.svm import (
@@ -344,6 +345,8 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
     is_removal = folds.are_removable and not is_literal
     if order == "exact" and _has_columns(models[0], outline):
         return _primal(models, outline, work)
+    if order == "exact" and _has_matrix(outline) and len(folds) <= FEW_FOLDS:
+        return _kernel_newton(models, outline, work, is_removal=is_removal)
     if order == "exact" and is_removal and _shares_steps(models[0], len(folds)):
         words = "a Newton fit of all rows, then of all folds at once with its factorisation"
         cost = costs.newton_together(work, is_piecewise=models[0].loss.is_piecewise_quadratic)
@@ -360,6 +363,29 @@ def _newton(models: Sequence[Model], task: Task, outline: OperatorSpec, order: O
 def _has_columns(model: Model, outline: OperatorSpec) -> bool:
     """Whether models are linear in columns that all folds, or the rows of each, have in memory."""
     return outline.has_columns and outline.response_rank is None and not outline.predicts_by_split
+
+
+def _has_matrix(outline: OperatorSpec) -> bool:
+    """Whether all folds, or the rows of each, have a full kernel matrix in memory."""
+    is_literal = outline.predicts_by_split or outline.response_rank is not None
+    return (
+        outline.methods is None
+        and outline.is_in_memory
+        and not (is_literal or outline.has_columns or outline.is_approximate)
+    )
+
+
+def _kernel_newton(
+    models: Sequence[Model], outline: OperatorSpec, work: Workload, *, is_removal: bool
+) -> Method:
+    """Newton's method on a full kernel matrix."""
+    if outline.is_per_fold:
+        words = "Newton's method on the kernel of every fold by iterations, from ridge to ridge"
+        cost = costs.kernel_newton(replace(work, groups=((0, 1),)))
+        return _method(FoldKernel(), words, replace(cost, seconds=work.n_folds * cost.seconds))
+    words = "Newton's method on the kernel by iterations, all folds at once, from ridge to ridge"
+    by_steps = costs.newton_steps(work).seconds if is_removal else None
+    return _method(AllFoldsKernel(), words, costs.kernel_newton(work), by_steps=by_steps)
 
 
 def _several_classes(
