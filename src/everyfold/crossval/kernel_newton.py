@@ -106,7 +106,7 @@ class AllFoldsKernel(CrossValMethod):
         done = np.ones((len(ridges), t), dtype=bool)
         starts = np.zeros((len(ridges), t, problem.n + 1, q))
         for k in range(q):
-            models = _FoldModels(kernel, problem, k, weights)
+            models = _KernelModels(kernel, problem, k, weights)
             for j in from_strong(ridges):
                 rho = np.array([problem.rho(ridges[j], int(count)) for count in counts])
                 is_done, own = models.minimise(rho)
@@ -154,7 +154,7 @@ class FoldKernel(FoldSolver[None]):
         place = 0
         for problem, rho in zip(inside, rhos, strict=True):
             for k in range(problem.y.shape[1]):
-                models = _FoldModels(kernel, problem, k, problem.w[:, None])
+                models = _KernelModels(kernel, problem, k, problem.w[:, None])
                 for j in from_strong(ridges):
                     is_done, own = models.minimise(np.array([rho[j]]))
                     coef[j, :, place], intercept[j, 0, place] = models.A[:, 0], models.b[0]
@@ -192,7 +192,7 @@ class _Kernel:
         return float(np.abs(self.operator.diagonal()).max(initial=0.0))
 
 
-class _FoldModels:
+class _KernelModels:
     """Newton's method for one target in some folds, a column each, from ridge to ridge."""
 
     def __init__(self, kernel: _Kernel, problem: Problem, k: int, weights: Array) -> None:
@@ -220,7 +220,7 @@ class _FoldModels:
             return done, condition
         live, before = np.arange(t), np.full(t, np.inf)
         stalls, moved = np.zeros(t, dtype=np.intp), np.full(t, np.inf)
-        systems: _Systems | None = None
+        systems: _NewtonEquations | None = None
         for _ in range(_STEPS):
             G = self.w[:, live] * self.loss.slope(self.y, self.U[:, live])
             R = 2.0 * rho[live] * self.A[:, live] + G
@@ -287,8 +287,8 @@ class _FoldModels:
         return np.maximum(D, np.where(is_few, np.minimum(_FLAT, violation), 0.0) * w)
 
     def _systems(
-        self, known: _Systems | None, S: Array, rho: Array, condition: float, slow: Mask
-    ) -> _Systems:
+        self, known: _NewtonEquations | None, S: Array, rho: Array, condition: float, slow: Mask
+    ) -> _NewtonEquations:
         """The Newton equations; preconditioned as before while curvatures hardly move."""
         is_single = _DIGITS * condition * float(np.finfo(np.float32).eps) <= _FORCING
         basis = self.kernel.single if is_single else self.kernel.basis
@@ -297,7 +297,7 @@ class _FoldModels:
             if again is not None:
                 return again
         basis = basis.leading(_ENOUGH * float(rho.min()))
-        return _Systems.of(basis, S, rho, slow, intercept=self.intercept)
+        return _NewtonEquations.of(basis, S, rho, slow, intercept=self.intercept)
 
     def _take(self, live: Index, rho: Array, d_a: Array, d_b: Array) -> Array:
         """Go along a step as far as the objective falls; how far values move, relatively."""
@@ -338,7 +338,7 @@ class _FoldModels:
 
 
 @dataclass(frozen=True)
-class _Systems:
+class _NewtonEquations:
     """The Newton equations of some models, and what preconditions them."""
 
     basis: KernelBasis
@@ -358,12 +358,12 @@ class _Systems:
         slow: Mask,
         *,
         intercept: bool,
-    ) -> _Systems:
+    ) -> _NewtonEquations:
         kind = basis.K.dtype
         inverse = KernelSystems.of(basis, S.astype(kind), (2.0 * rho).astype(kind), slow)
         return cls(basis, S, rho, inverse, None, intercept)
 
-    def among(self, columns: Index) -> _Systems:
+    def among(self, columns: Index) -> _NewtonEquations:
         """Those of some models."""
         ratio = None if self.ratio is None else self.ratio[:, columns]
         return replace(
@@ -374,7 +374,7 @@ class _Systems:
             ratio=ratio,
         )
 
-    def moved(self, S: Array) -> _Systems | None:
+    def moved(self, S: Array) -> _NewtonEquations | None:
         """The equations of other curvatures; None if these are too far for the preconditioner."""
         old, new = self.inverse.S, S.astype(self.basis.K.dtype)
         is_out = old == 0.0

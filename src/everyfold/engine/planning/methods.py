@@ -66,10 +66,9 @@ SCREENED = (
     "mean scores differed by up to 0.004"
 )
 
-# Up to so many folds piecewise quadratic losses are fitted fold by fold: larger folds move many
-# rows to other pieces, for which the factorisation of all rows stands less well, while fits of
-# their own need that of few rows. At 300 rows both take as long with 20 folds, and 60 take a
-# sixth.
+# Up to so many folds smooth losses of a full kernel matrix take Newton steps with a preconditioner
+# of each fold. More folds share the factorisation of all rows, from which they differ by few rows.
+# Fits of single folds with piecewise quadratic losses took as long as that with 20 folds.
 FEW_FOLDS = 20
 
 # The tolerance at which all Cs of a longer path are solved first.
