@@ -16,7 +16,14 @@ from sklearn.exceptions import FitFailedWarning
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier
+from sklearn.linear_model import (
+    LinearRegression,
+    LogisticRegression,
+    Ridge,
+    RidgeClassifier,
+    SGDClassifier,
+)
+from sklearn.model_selection import KFold
 from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -32,8 +39,9 @@ from everyfold import (
     cross_val_predict,
     cross_val_score,
     cross_validate,
+    permutation_test_score,
 )
-from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.engine.reading.reader import forget_warnings
 from everyfold.io.arrays import ArrayRows
 
 X, SIDES = make_classification(90, 5, n_informative=3, flip_y=0.1, random_state=0)
@@ -410,3 +418,62 @@ def test_no_warning_of_what_needs_no_fit(model):
     search = FastGridSearchCV(model, {}, cv=2)
     assert refit_warnings(lambda: search.fit(X, y)) == 0
     assert "not sped up" in str(search.plan_)
+
+
+def _idle(labels):
+    """Weights of 0 for a class, except in the first third of the rows."""
+    weights = np.ones(len(labels))
+    weights[(labels == labels.max()) & (np.arange(len(labels)) >= len(labels) // 3)] = 0.0
+    return weights
+
+
+@pytest.mark.parametrize("is_in_pipeline", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("labels", [SIDES, np.arange(90) % 3], ids=["two", "three"])
+def test_logistic_regression_learns_classes_without_weight(labels, fit_intercept, is_in_pipeline):
+    model = LogisticRegression(fit_intercept=fit_intercept)
+    name = "sample_weight"
+    if is_in_pipeline:
+        model = make_pipeline(StandardScaler(), model)
+        name = "logisticregression__sample_weight"
+    options = {"cv": KFold(3), "scoring": "neg_log_loss", "params": {name: _idle(labels)}}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", everyfold.UnsupportedWarning)
+        ours = cross_val_score(model, X, labels, **options)
+    assert_allclose(ours, ms.cross_val_score(model, X, labels, **options), rtol=1e-10)
+
+
+def test_classes_without_weight_leave_other_candidates_alone():
+    """Of two candidates only LogisticRegression is refitted, on the same folds."""
+    grid = {"model": [LogisticRegression(), RidgeClassifier()]}
+    options, labels = {"cv": KFold(3), "scoring": "accuracy"}, np.arange(90) % 3
+    pipeline = Pipeline([("scale", StandardScaler()), ("model", SVC())])
+    fit = {"model__sample_weight": _idle(labels)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", everyfold.UnsupportedWarning)
+        ours = FastGridSearchCV(pipeline, grid, **options).fit(X, labels, **fit)
+    same(ours, ms.GridSearchCV(pipeline, grid, **options).fit(X, labels, **fit))
+    assert ours.cv_results_["status"].tolist() == ["refitted", "exact"]
+
+
+@pytest.mark.parametrize("labels", [SIDES, np.arange(90) % 3], ids=["two", "three"])
+def test_class_weights_of_zero_are_those_of_logistic_regression(labels):
+    model = LogisticRegression(class_weight={0: 0.0}, fit_intercept=False)
+    options = {"cv": 3, "scoring": "neg_log_loss"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", everyfold.UnsupportedWarning)
+        ours = cross_val_score(model, X, labels, **options)
+    assert_allclose(ours, ms.cross_val_score(model, X, labels, **options), rtol=1e-10)
+
+
+def test_orders_of_y_that_leave_a_class_without_weight_are_refused():
+    with pytest.raises(ValueError, match="no training row of class 1 has weight"):
+        permutation_test_score(
+            LogisticRegression(),
+            X,
+            SIDES,
+            cv=KFold(2),
+            n_permutations=5,
+            random_state=0,
+            params={"sample_weight": np.where(np.arange(90) % 45 < 2, 1.0, 0.0)},
+        )

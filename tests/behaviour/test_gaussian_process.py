@@ -30,7 +30,7 @@ from sklearn.model_selection import (
 from sklearn.model_selection import cross_val_score as their_score
 
 from everyfold import FastGridSearchCV, UnsupportedWarning, cross_val_predict, cross_val_score
-from everyfold.engine.reading.candidates import forget_warnings
+from everyfold.engine.reading.reader import forget_warnings
 from everyfold.scorers import (
     coverage_scorer,
     crps,

@@ -169,7 +169,7 @@ class ClosedFormCV(CrossValMethod):
     ) -> OutOfFold:
         s = problem.quadratic.s
         reduced = response.reduced()
-        own = self._columns(problem.y.shape[1])
+        own = None if self.owners is None else self._columns(problem.y.shape[1], self.owners)
         held = np.empty(
             (int(folds.sizes.sum()), problem.y.shape[1] if own is None else own.shape[1])
         )
@@ -242,17 +242,15 @@ class ClosedFormCV(CrossValMethod):
         plain = Problem(problem.y, problem.w, problem.loss, problem.intercept)
         refitted = part.split(next(Refit().evaluate(plain, operator, [rho], part)).values)
         for i, fold_values in zip(broken, refitted, strict=True):
-            own = self._columns(problem.y.shape[1])
-            chosen = fold_values if own is None else fold_values[:, own[i]]
+            chosen = fold_values
+            if self.owners is not None:
+                chosen = fold_values[:, self._columns(problem.y.shape[1], self.owners)[i]]
             values[folds.bounds[i] : folds.bounds[i + 1]] = chosen
 
-    def _columns(self, width: int) -> Index | None:
-        """The columns of every fold, if it has some of its own."""
-        if self.owners is None:
-            return None
-        owner = np.array(self.owners, dtype=np.intp)[:, None]
-        own = width // (max(self.owners) + 1)
-        return owner * own + np.arange(own)
+    def _columns(self, width: int, owners: tuple[int, ...]) -> Index:
+        """The columns of every fold, which has some of its own."""
+        own = width // (max(owners) + 1)
+        return np.array(owners, dtype=np.intp)[:, None] * own + np.arange(own)
 
     # -- the series in the "mean" convention -------------------------------------------------------
 

@@ -120,8 +120,8 @@ class MethodOptions:
         """What a ``method`` asks for."""
         if isinstance(method, cls):
             return method
-        if isinstance(method, str) and method in _ORDERS:
-            return cls(_ORDERS[method])
+        if isinstance(method, str) and method in _NAMED:
+            return _NAMED[method]
         raise ValueError(
             f"method={method!r} is not known; use 'auto', 'exact', 'screen', 'fast' or a method of "
             "everyfold.papers, such as bif(order=2)"
@@ -129,15 +129,17 @@ class MethodOptions:
 
     def named(self) -> MethodChoice:
         """The name of this method, if it has one; else the record itself."""
-        for name, order in _ORDERS.items():
-            if self == MethodOptions(order):
-                return name  # type: ignore[return-value]
-        return self
+        found = (name for name, how in _NAMED.items() if self == how)
+        return next(found, self)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         own = ((field, getattr(self, field.name)) for field in fields(self))
         given = [f"{f.name}={value!r}" for f, value in own if repr(value) != repr(f.default)]
         return f"MethodOptions({', '.join(given)})"
+
+
+# The methods that have names.
+_NAMED = {name: MethodOptions(order) for name, order in _ORDERS.items()}
 
 
 def is_finite(order: Order) -> bool:

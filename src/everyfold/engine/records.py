@@ -21,8 +21,7 @@ from everyfold.adapters.pipelines import Parts, freeze
 from everyfold.adapters.sklearn import is_ours
 from everyfold.crossval.base import Closed, Failure
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scorers import FoldScorer, failing_folds, masked
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import FoldScorer, column, failing_folds, masked
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
@@ -165,7 +164,8 @@ class Task:
 
     def held_out(self, values: Array) -> Array:
         """Values of the usable folds' test rows without classes that their training rows lack."""
-        return masked(self.target, values, self.whole.test, self.whole.lacking)
+        lacking = self.whole.lacking
+        return masked(self.target, values, self.whole.test, lacking) if lacking else values
 
     @property
     def is_pooled(self) -> bool:
@@ -323,7 +323,7 @@ class Data:
 
     def refitting(self, reasons: Mapping[int, str]) -> Data:
         """The same data with some of the candidates left to refits of their estimators."""
-        return replace(self, foreign={**self.foreign, **reasons}) if reasons else self
+        return replace(self, foreign={**self.foreign, **reasons})
 
     @property
     def n_folds(self) -> int:

@@ -259,10 +259,8 @@ class Options:
     def hand_on(self, final: Estimator, n_rows: int | None) -> None:
         """Give the winner the operator and the seed that it was scored with.
 
-        Most estimators have no place for one. ``n_rows`` is None for rows that never fit in memory.
+        ``n_rows`` is None for rows that never fit in memory.
         """
-        if not hasattr(final, "operator"):
-            return
         if self.is_of_low_rank:
             final.set_params(operator=self.operator)
         self.seeds.plant_where_drawn(final, n_rows)
@@ -321,10 +319,6 @@ class RequestedOutputs:
     selects_by: Refit | None = "score"
     journal: bool = False
     refits: bool = False
-
-    def __post_init__(self) -> None:
-        if self.pools not in (True, False, "auto"):
-            raise ValueError(f"pooled={self.pools!r} is not known; use True, False or 'auto'")
 
 
 @dataclass(frozen=True)

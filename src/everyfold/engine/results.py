@@ -37,7 +37,7 @@ from everyfold.crossval.base import AS_DEFINED, TRUSTED_ERROR, Failure
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import ESTIMATED, NEAR_IDENTITY, REFITTED, Data, Outcome
 from everyfold.engine.request import Request
-from everyfold.engine.scoring.fold_scores import MOST_COLUMNS, column, names_of
+from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS, column, names_of
 from everyfold.operators import Nystrom
 
 
@@ -68,9 +68,9 @@ def tabulate(
     params = [request.candidates[number] for number in numbers]
     found = [outcomes.get(number) for number in numbers]
     short = [condensed(request, data, outcomes.get(k), k, len(sizes)) for k in numbers]
-    fits = fit_errors(found, list(data.refused.values()), len(sizes))
     out = [item.entry for item in short]
-    if fits:
+    if data.refused or any(outcome is not None and outcome.failures for outcome in found):
+        fits = fit_errors(found, list(data.refused.values()), len(sizes))
         warn_of_failures(fits, request.options.error_score)
     if callable(scoring):
         insert_error_scores(out, request.options.error_score)
@@ -376,11 +376,14 @@ def _spoilt(outcomes: Sequence[Outcome]) -> Iterator[str]:
 
 
 ONE_STANDARD_ERROR = "one_standard_error"
+PER_TARGET = "per_target"
+# Values of refit that choose by the scores of one metric, but not by its best mean alone.
+RULES = (ONE_STANDARD_ERROR, PER_TARGET)
 
 
 def is_rule(refit: Refit) -> bool:
     """Whether something else than the best mean score of a metric decides."""
-    return callable(refit) or refit == ONE_STANDARD_ERROR
+    return callable(refit) or refit in RULES
 
 
 def check_rule(refit: Refit, scoring: Scorer, *, has_folds: bool) -> None:

@@ -512,8 +512,10 @@ class MapFit:
 
     @property
     def errors(self) -> Array:
-        """The relative decrements of all models, (folds, ridges)."""
-        return self._newton.errors.reshape(self.rho.shape)
+        """The relative decrements of all models, (folds, ridges); infinite if passes ran out."""
+        found = self._newton.errors.copy()
+        found[self._newton.live] = np.inf
+        return found.reshape(self.rho.shape)
 
     def live(self) -> LiveModels:
         """The models whose gradients the next pass is to take."""

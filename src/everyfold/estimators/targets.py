@@ -93,6 +93,9 @@ class Target(ABC):
         """The folds whose training rows lack a class; none without classes."""
         return []
 
+    def check_weights(self, weights: Array, folds: Folds) -> None:  # noqa: B027 (most may)
+        """Raise :class:`NotSpedUpError` if no solver here fits a fold with these weights."""
+
     def known_by(self, values: Array, train: Index) -> tuple[Target, Array]:
         """The target of a model that knows the classes of its training rows only, and its values.
 
@@ -157,6 +160,8 @@ class Labels(Target):
     """Whether rows of one class have no model, as the intercept of a margin loss has no end."""
     counted: NDArray[np.bool_] | None = field(default=None, kw_only=True)
     """The rows that make their class known; None for all."""
+    learns_idle: bool = field(default=False, kw_only=True)
+    """Whether a class has a model of its own though no row of it has weight."""
 
     @classmethod
     def read(cls, y: Targets) -> Labels:
@@ -270,14 +275,31 @@ class Labels(Target):
 
     def incomplete(self, folds: Folds) -> list[int]:
         """See base class."""
-        size, fold = len(self.classes), np.repeat(np.arange(len(folds)), folds.sizes)
         counts = np.ones(len(self.codes)) if self.counted is None else self.counted
+        return np.flatnonzero((self._kept(folds, counts) == 0).any(axis=1)).tolist()
+
+    def check_weights(self, weights: Array, folds: Folds) -> None:
+        """See base class."""
+        has_weight = weights > 0.0
+        if not self.learns_idle or has_weight.all():
+            return
+        has_rows = self._kept(folds, np.ones(len(weights))) > 0
+        is_idle = has_rows & (self._kept(folds, has_weight) == 0)
+        if is_idle.any():
+            i, k = np.argwhere(is_idle)[0]
+            raise NotSpedUpError(
+                f"in split {i} no training row of class {self.classes[k]} has weight: its "
+                "intercept falls until the estimator's own solver stops"
+            )
+
+    def _kept(self, folds: Folds, counts: AnyArray) -> AnyArray:
+        """How many rows of each class count among the training rows of each fold."""
+        size, fold = len(self.classes), np.repeat(np.arange(len(folds)), folds.sizes)
         rows = folds.held_rows
         held = np.bincount(
             fold * size + self.codes[rows], counts[rows], minlength=len(folds) * size
         ).reshape(len(folds), size)
-        kept = np.bincount(self.codes, counts, minlength=size) - held
-        return np.flatnonzero((kept == 0).any(axis=1)).tolist()
+        return np.asarray(np.bincount(self.codes, counts, minlength=size) - held)
 
     def known_by(self, values: Array, train: Index) -> tuple[Labels, Array]:
         """See base class."""
@@ -491,6 +513,7 @@ class Reading:
         if self.is_joint and len(labels.classes) > 2:
             joint = JointLabels(labels.classes, labels.codes, labels.columns)
             labels = replace(joint, needs_contrast=labels.needs_contrast)
+        labels = replace(labels, learns_idle=self.is_joint)
         if self.has_log_odds:
             labels = replace(labels, has_probabilities=self.voting is None)
         if self.voting is not None:

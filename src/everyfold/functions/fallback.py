@@ -15,8 +15,7 @@ from everyfold._typing import Params
 from everyfold.engine.method_options import HOW_TO_FILTER, MethodOptions, check_names, renamed
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
-from everyfold.engine.reading.candidates import warn_of_refits
-from everyfold.engine.reading.reader import not_sped_up, read
+from everyfold.engine.reading.reader import not_sped_up, read, warn_of_refits
 from everyfold.engine.records import Data
 from everyfold.engine.request import Request
 from everyfold.io.base import check_in_memory

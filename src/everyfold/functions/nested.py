@@ -28,7 +28,7 @@ from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import read, splits_of
 from everyfold.engine.records import Data, Outcome, join
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
-from everyfold.engine.results import best_index, entries_of, is_rule
+from everyfold.engine.results import PER_TARGET, best_index, entries_of, is_rule
 from everyfold.engine.scoring.metrics import is_own_score
 from everyfold.folds import Folds
 from everyfold.functions.fallback import NotSpedUp, check_plan
@@ -107,6 +107,7 @@ def _reason(search: Search, request: Request) -> str:
         (how.ridge_scaling != "sum", "the ridge grows with the rows"),
         (search.preprocessing == "once", "steps are fitted on all rows of each search"),
         (has_structure, "the operator may depend on the rows"),
+        (search.refit == PER_TARGET, "every target has a winner of its own"),
         (bool(metadata.score), "scorers get metadata"),
         (callable(scoring) and is_own_score(request.scorer), "a callable scores"),
         (is_own_metric and isinstance(scoring, list | tuple | dict | set), "refit is a rule"),

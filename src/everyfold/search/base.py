@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from copy import copy, deepcopy
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -36,6 +36,8 @@ from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_
 from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
 from everyfold.engine.results import (
     ONE_STANDARD_ERROR,
+    PER_TARGET,
+    RULES,
     ResultsTable,
     best_index,
     check_rule,
@@ -48,7 +50,7 @@ from everyfold.engine.results import (
     tabulate,
     warn_if_inexact,
 )
-from everyfold.engine.scoring.fold_scores import column
+from everyfold.engine.scoring.fold_scorers import column
 from everyfold.engine.scoring.pooled_scorer import read_pooled
 from everyfold.io import RowSource
 from everyfold.io.conversion import as_rows
@@ -56,6 +58,12 @@ from everyfold.judge.fitted import Unit, groups_of, ratio_of_splits
 from everyfold.search.assessment import JudgedSearch
 from everyfold.search.fit_inputs import FitInputs
 from everyfold.search.hints import Remark, constant_remark, edge_remarks, identity_remark
+from everyfold.search.per_target import (
+    PerTargetRegressor,
+    TargetStore,
+    check_targets,
+    exact_method,
+)
 from everyfold.search.predictions import PredictionStore, WinnerAnswers, evaluate_again
 from everyfold.search.progress import Contexts, SearchProgress, find_progress
 from everyfold.search.reporting import ResultView
@@ -74,6 +82,8 @@ class _Run:
     start: float
     keeper: PredictionStore
     given: FitInputs
+    alone: frozenset[int]
+    """The candidates that are refitted beside kernels."""
     history: dict[int, Outcome] = field(default_factory=dict)
     refits: dict[int, Outcome] = field(default_factory=dict)
     rungs: list[tuple[int, int, float]] = field(default_factory=list)
@@ -84,11 +94,6 @@ class _Run:
         found = self.history.get(number)
         is_alone = found is not None and found.status == REFITTED
         return found if is_alone else self.refits.get(number)
-
-    @cached_property
-    def alone(self) -> frozenset[int]:
-        """The candidates that are refitted beside kernels."""
-        return frozenset(self.plan.refitted)
 
     @property
     def ranked_twice(self) -> list[tuple[int, int, float]]:
@@ -200,8 +205,12 @@ class FastSearchCV(
 
     def _request(self, X: Matrix, y: Targets, params: Params) -> tuple[Request, Scorer, Scorer]:
         """The request, the scorers, and the metric that decides."""
-        X, y = as_rows(X, y)
+        if hasattr(X, "__dask_graph__"):
+            X, y = as_rows(X, y)
         how = MethodOptions.of(self.method)
+        is_per_target = self.refit == PER_TARGET
+        if is_per_target:
+            how = exact_method(how, self._read_scoring()[0], is_source=isinstance(X, RowSource))
         options = Options.of_method(
             how,
             self.operator,
@@ -219,15 +228,15 @@ class FastSearchCV(
         metadata = Metadata(routed.estimator.fit, routed.splitter.split, routed.scorer.score)
         grid = list(self._candidates())
         has_folds = how.criterion is None and not isinstance(X, RowSource)
-        keeps = how.keeps if has_folds else None
+        keeps = "all" if is_per_target else how.keeps if has_folds else None
         wants = RequestedOutputs(
             self.return_train_score,
             self._needs_partition,
             keeps=keeps,
             pools=pools,
-            selects_by="score" if self.refit == ONE_STANDARD_ERROR else self.refit,
+            selects_by="score" if self.refit in RULES else self.refit,
             journal=self.checkpoint is not None,
-            refits=True,
+            refits=not is_per_target,  # which keep no held-out values of all candidates
         )
         judge = None if how.criterion is not None and scoring is None else scorer
         cv = how.folds if self.cv is None else self.cv
@@ -236,8 +245,12 @@ class FastSearchCV(
 
     def _read_scoring(self) -> tuple[Scorer, Pooled]:
         """What is scored, and whether all held-out rows are scored together."""
-        how = MethodOptions.of(self.method)
-        return read_pooled(how.scoring if self.scoring is None else self.scoring)
+        scoring = self.scoring
+        if scoring is None:
+            scoring = MethodOptions.of(self.method).scoring
+        if scoring is None or isinstance(scoring, str):  # only an object says that it is pooled
+            return scoring, "auto"
+        return read_pooled(scoring)
 
     def _get_scorers(self) -> tuple[Scorer, Any]:
         """See base class, which knows nothing of pooled scores."""
@@ -250,6 +263,8 @@ class FastSearchCV(
         start = time.perf_counter()
         request, scorer, metric = self._request(X, y, params)
         data = read(request)
+        if self.refit == PER_TARGET:
+            check_targets(data)
         made = plan(data, request)
         if self.refit == ONE_STANDARD_ERROR:
             check_spread(self.refit, made.pooled, data)
@@ -260,9 +275,13 @@ class FastSearchCV(
         weights = {k: v for k, v in request.metadata.fit.items() if k == "sample_weight"}
         progress = self._progress_kind(self, (request.X, request.y, weights or None), *size)
         deciding = self.refit if isinstance(self.refit, str) else "score"
-        keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
+        if self.refit == PER_TARGET:
+            keeper: PredictionStore = TargetStore("best", None)
+        else:
+            keeper = PredictionStore(request.wants.keeps, None if is_rule(self.refit) else deciding)
         given = FitInputs.of(X, y, params, is_in_memory=data.in_memory)
-        return _Run(request, scorer, metric, data, made, progress, start, keeper, given)
+        alone = frozenset(made.refitted if made.plain or data.foreign else ())
+        return _Run(request, scorer, metric, data, made, progress, start, keeper, given, alone)
 
     # -- the work ------------------------------------------------------------------------------
 
@@ -338,7 +357,7 @@ class FastSearchCV(
             state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
-        """What is to be said of the winner."""
+        """What is to be said of the winner; a front end may take it and say it at another time."""
         if not hasattr(self, "best_index_"):
             return []
         best, params, results = int(self.best_index_), self.best_params_, table.results
@@ -393,8 +412,8 @@ class FastSearchCV(
 
     def _choose(self, state: _Run, results: Params) -> None:
         """The best candidate, if there is one: none of those without a score is."""
-        for former in ("best_index_", "best_score_", "best_params_", "best_estimator_"):
-            self.__dict__.pop(former, None)
+        for former in [name for name in vars(self) if name.startswith("best_")]:
+            del self.__dict__[former]
         if not self.refit and self.multimetric_:
             return
         is_void = not callable(self.refit) and not np.any(
@@ -412,6 +431,18 @@ class FastSearchCV(
             self.best_index_ = int(np.nanargmax(confirmed))
             self.best_score_ = confirmed[self.best_index_]
         self.best_params_ = results["params"][self.best_index_]
+        if self.refit == PER_TARGET:
+            self._choose_per_target(state)
+
+    def _choose_per_target(self, state: _Run) -> None:
+        """The best candidate of every target, beside the best for all of them."""
+        assert isinstance(state.keeper, TargetStore)
+        scores = state.keeper.table_of_targets(state.finished)
+        self.scores_per_target_ = scores
+        self.best_index_per_target_ = np.where(np.isnan(scores), -np.inf, scores).argmax(axis=0)
+        self.best_score_per_target_ = np.take_along_axis(
+            scores, self.best_index_per_target_[None], axis=0
+        )[0]
 
     def _record(self, state: _Run, table: ResultsTable, notes: Sequence[str] = ()) -> None:
         scorer = state.scorer
@@ -428,23 +459,35 @@ class FastSearchCV(
             exact=int(np.count_nonzero(table.is_exact)),
             confirmed=len(state.refits),
             notes=notes,
-            rungs=state.ranked_twice,
+            rungs=state.ranked_twice if state.rungs else (),
             is_verbose=self.verbose > 0,
         )
 
     def _refit_best(self, state: _Run) -> None:
-        best = clone(self.estimator).set_params(**clone(self.best_params_, safe=False))
-        candidate = state.data.candidates.get(state.finished[self.best_index_])
-        if candidate is not None and state.data.has_stand_in(candidate):
-            best = with_final_step(best, fast_version_of(candidate.model))
-        if state.request.options.ridge_scaling == "mean":
-            scale_ridge(best, state.n_weighted)
-        if state.finished[self.best_index_] not in state.data.foreign:
-            n_rows = state.data.n if state.data.in_memory else None
-            state.request.options.hand_on(final_step(best), n_rows)
-        outcome = state.history.get(state.finished[self.best_index_])
-        if outcome is not None and outcome.landmarks:
-            set_rank(final_step(best), outcome.landmarks)
+        """Fit the winner to all rows; of several targets, one model of each target's winner."""
+        is_per_target, owners = self.refit == PER_TARGET, np.empty(0, dtype=np.intp)
+        winners = np.array([self.best_index_])
+        if is_per_target:
+            winners, owners = np.unique(self.best_index_per_target_, return_inverse=True)
+        models = []
+        for index in winners.tolist():
+            number, params = state.finished[index], self.cv_results_["params"][index]
+            made = clone(self.estimator).set_params(**clone(params, safe=False))
+            candidate = state.data.candidates.get(number)
+            if candidate is not None and state.data.has_stand_in(candidate):
+                made = with_final_step(made, fast_version_of(candidate.model))
+            if state.request.options.ridge_scaling == "mean":
+                scale_ridge(made, state.n_weighted)
+            final = final_step(made)
+            # Most estimators have no place for an operator.
+            if number not in state.data.foreign and hasattr(final, "operator"):
+                n_rows = state.data.n if state.data.in_memory else None
+                state.request.options.hand_on(final, n_rows)
+            outcome = state.history.get(number)
+            if outcome is not None and outcome.landmarks:
+                set_rank(final, outcome.landmarks)
+            models.append(made)
+        best = PerTargetRegressor(models, owners) if is_per_target else models[0]
         self.best_estimator_ = best
         start = time.perf_counter()
         state.progress.refit(best, state.request.metadata.fit)

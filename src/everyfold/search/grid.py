@@ -57,7 +57,9 @@ class FastGridSearchCV(FastSearchCV):
         simplest model, that is the one with the largest ridge (the smallest C), whose mean score is
         within one standard error of the best mean. The standard error is that of the best
         candidate: s/√t, where s is the standard deviation (with t − 1) of its scores on the t
-        folds. Of several candidates with that ridge the best is selected.
+        folds. Of several candidates with that ridge the best is selected. "per_target" (for a
+        single metric and several targets) fits the best candidate of each target: see
+        ``best_index_per_target_``.
     cv : int, splitter or iterable, default=None
         As in scikit-learn; folds may overlap, have different sizes, or leave one row out.
     verbose : int, default=0
@@ -125,6 +127,12 @@ class FastGridSearchCV(FastSearchCV):
     best_estimator_, best_score_, best_params_, best_index_, scorer_, n_splits_, refit_time_, \
 multimetric_, classes_, n_features_in_, feature_names_in_
         As in scikit-learn. ``best_score_`` is the confirmed score if there is one.
+    best_index_per_target_, best_score_per_target_ : arrays of shape (n_targets,)
+        With ``refit="per_target"``: the best candidate of each target and its mean score.
+        ``best_estimator_`` predicts each target by its own candidate, and so does
+        :meth:`out_of_fold`; ``best_index_`` is still the best for all targets together.
+    scores_per_target_ : array of shape (n_candidates, n_targets)
+        With ``refit="per_target"``: the mean score of every candidate for each target.
 
     Notes
     -----

@@ -18,7 +18,7 @@ from everyfold.engine.execution.executor import evaluate_request
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.records import Data, Outcome, Task, mean_score
 from everyfold.engine.request import Request, RequestedOutputs
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores
 from everyfold.estimators.sources import answers
 from everyfold.estimators.targets import Target
 from everyfold.judge.bootstrap import HeldOutTable
@@ -26,6 +26,9 @@ from everyfold.judge.fitted import index_of
 from everyfold.judge.threshold import NOT_A_CLASSIFIER
 
 Method = Literal["predict", "decision_function", "predict_proba"]
+
+# What the held-out values of several targets' winners are kept under, beside candidates.
+WINNERS_OF_TARGETS = -1
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class OutOfFoldPredictions:
 
 
 @dataclass(frozen=True)
-class _KeptValues:
+class KeptValues:
     """The held-out values of one candidate, and what makes predictions of them.
 
     ``are_signs`` if only the signs of values are those of refits; ``whole`` is the target of all
@@ -74,7 +77,8 @@ class _KeptValues:
     whole: Target
 
     @classmethod
-    def of(cls, outcome: Outcome, task: Task) -> _KeptValues | None:
+    def of(cls, outcome: Outcome, task: Task) -> KeptValues | None:
+        """Those of an outcome, if it has any."""
         if outcome.values is None:
             return None
         are_signs = outcome.is_approximate and not task.needs_values
@@ -115,7 +119,7 @@ class PredictionStore:
 
     keeps: Literal["best", "all"] | None
     metric: str | None
-    _kept: dict[int, _KeptValues | None] = field(default_factory=dict)
+    _kept: dict[int, KeptValues | None] = field(default_factory=dict)
     _best: tuple[float, int] = (-math.inf, 0)
     _fitted: Outcome | None = None
 
@@ -136,7 +140,7 @@ class PredictionStore:
             self._kept.clear()
         if self.keeps is not None:
             task = data.tasks[data.candidates[number].task]
-            self._kept[number] = _KeptValues.of(outcome, task)
+            self._kept[number] = KeptValues.of(outcome, task)
             self._fitted = outcome if outcome.fitted is not None else None
 
     def fitted(self, number: int) -> Outcome | None:
@@ -153,7 +157,7 @@ class PredictionStore:
         if self.keeps == "best":
             self._kept.clear()
         task = data.tasks[data.candidates[outcome.number].task]
-        self._kept[outcome.number], self._fitted = _KeptValues.of(outcome, task), None
+        self._kept[outcome.number], self._fitted = KeptValues.of(outcome, task), None
 
     def read(
         self, number: int, method: Method, *, is_exact: bool, status: str
@@ -214,7 +218,7 @@ class PredictionStore:
             )
         return HeldOutTable(kept[0].whole, np.sort(rows), [_in_order(own) for own in known])
 
-    def _find(self, number: int) -> _KeptValues:
+    def _find(self, number: int) -> KeptValues:
         kept = self._kept.get(number)
         if kept is None:
             raise ValueError(
@@ -227,12 +231,12 @@ class PredictionStore:
         return kept
 
 
-def _is_constant(kept: _KeptValues) -> bool:
+def _is_constant(kept: KeptValues) -> bool:
     predicted = kept.read("predict")
     return bool((predicted == predicted[:1]).all())
 
 
-def _in_order(kept: _KeptValues) -> Array:
+def _in_order(kept: KeptValues) -> Array:
     """The values in the order of all rows; NaN for rows that no fold held out."""
     values = np.full((kept.n, kept.values.shape[1]), np.nan)
     values[kept.rows] = kept.values
@@ -261,7 +265,7 @@ def _sum(found: Array, rows: Index, n: int) -> Array:
     return total
 
 
-def _votes(found: AnyArray, kept: _KeptValues, repeats: Index) -> tuple[AnyArray, Array]:
+def _votes(found: AnyArray, kept: KeptValues, repeats: Index) -> tuple[AnyArray, Array]:
     """The most frequent label of every row, the first of several, and the share of others.
 
     NaN for rows that were never held out, or whose fold failed.
@@ -280,7 +284,7 @@ def _votes(found: AnyArray, kept: _KeptValues, repeats: Index) -> tuple[AnyArray
     return labels, spread
 
 
-def _has_gaps(kept: _KeptValues) -> Mask:
+def _has_gaps(kept: KeptValues) -> Mask:
     """The rows with a value that is not known."""
     gaps = np.zeros(kept.n, dtype=bool)
     gaps[kept.rows[np.isnan(kept.values).any(axis=1)]] = True
@@ -359,5 +363,9 @@ class WinnerAnswers:
             ``is_exact`` and ``status``. Rows that were never held out are NaN, labels included.
         """
         index, results = index_of(self, candidate), self.cv_results_
-        is_exact, status = bool(results["is_exact"][index]), str(results["status"][index])
-        return self._keeper.read(self._numbers[index], method, is_exact=is_exact, status=status)
+        number, winners = self._numbers[index], [index]
+        if candidate is None and hasattr(self, "best_index_per_target_"):
+            number, winners = WINNERS_OF_TARGETS, np.unique(self.best_index_per_target_).tolist()
+        is_exact = bool(results["is_exact"][winners].all())
+        status = str(results["status"][winners[0]])
+        return self._keeper.read(number, method, is_exact=is_exact, status=status)

@@ -24,7 +24,7 @@ from everyfold.engine.planning.costs import (
     sums_bytes,
 )
 from everyfold.engine.records import Candidate
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScores
 from everyfold.engine.scoring.metrics import (
     Metric,
     ScoredRows,

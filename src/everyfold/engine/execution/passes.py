@@ -32,8 +32,7 @@ from everyfold.engine.execution.block_methods import (
 )
 from everyfold.engine.planning.units import Unit
 from everyfold.engine.records import Data, Outcome
-from everyfold.engine.scoring.fold_scorers import FoldScorer
-from everyfold.engine.scoring.fold_scores import FoldScores
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores
 from everyfold.engine.scoring.metrics import Metric, ScoredRows, is_mean
 from everyfold.engine.source_data import SourceData
 from everyfold.estimators.sources import FoldedBlocks, structure_of

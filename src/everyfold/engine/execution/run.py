@@ -41,8 +41,7 @@ from everyfold.engine.records import (
     exclude,
     with_fields,
 )
-from everyfold.engine.scoring.fold_scorers import FoldScorer, masked
-from everyfold.engine.scoring.fold_scores import FoldScores, column, placed
+from everyfold.engine.scoring.fold_scorers import FoldScorer, FoldScores, column, masked, placed
 from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.engine.scoring.ties import duplicate_positions
 from everyfold.estimators.target_transforms import Warped
@@ -181,7 +180,9 @@ def _group(
     ]
     if _keeps_one(task, tile) and records[0].errors is None:
         best = _best(outcomes, str(task.best_by))
-        values = _by_side(records[best].values, tile)[0]
+        values = records[best].values
+        if tile.train is not None:
+            values = _by_side(values, tile)[0]
         outcomes[best] = with_fields(outcomes[best], values=values)
     return outcomes
 
@@ -330,14 +331,15 @@ def _evaluate(
         # Permutations that have folds of their own give the columns of one of them, all alike.
         return [replace(r, values=r.values + level[: r.values.shape[1]]) for r in found]
     is_squared = problems[0].loss.has_constant_curvature
-    if is_squared and criterion.may_merge and folds.merged is not None:
+    if is_squared and folds.merged is not None and criterion.may_merge:
         found = _evaluate(method, problems, operator, ridges, folds.merged.folds, threads)
         return [record.unmerge(folds.merged) for record in found]
     able = require(operator, criterion.ability)
     if isinstance(criterion, FoldSolver):
         return fit_parts(criterion, problems, able, ridges, folds, threads=threads)
     try:
-        return _whole(criterion.with_threads(threads), problems, able, ridges, folds)
+        criterion = criterion.with_threads(threads) if threads > 1 else criterion
+        return _whole(criterion, problems, able, ridges, folds)
     except (MemoryError, StructureError):
         raise
     except Exception:
@@ -416,6 +418,10 @@ def _judge(
         if i in tile.asked:
             failures[i] = Failure.of(error)
     scores, train, kept = _scores(record, task, tile)
+    exact, condition, radius = record.is_exact, record.condition, record.spectral_radius
+    if len(tile.numbers) < len(tile.asked):
+        exact = _for_all_asked(exact, False, tile)
+        condition, radius = (_for_all_asked(own, np.nan, tile) for own in (condition, radius))
     if task.criterion is not None:
         scores = [None if failures else -float(np.mean(record.values))]
     # Some folds of an approximation are known to be exact all the same, and so are all where a
@@ -427,9 +433,9 @@ def _judge(
         tile.asked,
         scores,
         train,
-        _for_all_asked(record.is_exact, tile, False),
-        _for_all_asked(record.condition, tile, np.nan),
-        _for_all_asked(record.spectral_radius, tile, np.nan),
+        exact,
+        condition,
+        radius,
         failures,
         kept,
         seconds=(seconds, time.perf_counter() - start),
@@ -453,7 +459,9 @@ def _scores(
     if record.errors is not None and task.judge is not None:  # nothing but sums was taken
         errors = task.judge.score_errors(record.errors)
         return placed(errors, tile.places, len(tile.asked)), train, None
-    values, inside = _by_side(record.values, tile)
+    values, inside = record.values, None
+    if tile.train is not None:
+        values, inside = _by_side(values, tile)
     # Pooled scores need all folds at once.
     waits = task.is_pooled and len(tile.numbers) < len(task.whole.numbers)
     keeps = waits or task.judge is None or (task.keeps_values and not _keeps_one(task, tile))
@@ -495,7 +503,7 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
     is_of_signs = values.shape[1] == 1 and target.predicts_by_sign and not tile.lacking
     if is_of_signs and values.min(initial=0.0) < 0.0 < values.max(initial=0.0):
         return None
-    held = masked(target, values, tile.test, tile.lacking)
+    held = masked(target, values, tile.test, tile.lacking) if tile.lacking else values
     found: set[Label] = set()
     for part in held[:_FEW_ROWS], held[_FEW_ROWS:]:  # most candidates are done with the first
         if not len(part):
@@ -511,10 +519,8 @@ def _only_label(values: Array, task: Task, tile: FoldSubset) -> tuple[Label] | N
 _FEW_ROWS = 200
 
 
-def _for_all_asked(found: AnyArray, tile: FoldSubset, missing: float) -> AnyArray:
+def _for_all_asked(found: AnyArray, missing: float, tile: FoldSubset) -> AnyArray:
     """Entries of the usable folds among those of all that were asked for."""
-    if len(found) == len(tile.asked):
-        return found
     entries = np.full(len(tile.asked), missing, dtype=found.dtype)
     entries[tile.places] = found
     return entries
@@ -537,6 +543,8 @@ def _scored(
     failures: dict[int, Failure],
 ) -> Sequence[Score]:
     """The scores of all folds of a unit; None for those that failed."""
+    if not failures and len(tile.numbers) == len(tile.asked):
+        return judge.score(values, side, tile.lacking)
     where, lacking = tile.places, tile.lacking
     if failures:
         good = [i for i in range(len(side.parts)) if i not in failures]

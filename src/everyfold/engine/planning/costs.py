@@ -17,7 +17,7 @@ from pathlib import Path
 
 from everyfold.crossval.all_folds_newton import ARRAYS, ENTRIES
 from everyfold.crossval.primal import MOST_COUPLED
-from everyfold.engine.scoring.fold_scores import MOST_COLUMNS
+from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
 from everyfold.estimators.newton_passes import VALUES_AT_A_TIME, sampled_rows
 from everyfold.io.blocks import BLOCK_BYTES, height_of
 from everyfold.io.samples import SAMPLE

@@ -18,6 +18,7 @@ from everyfold._typing import Order
 from everyfold.adapters.pipelines import Parts
 from everyfold.engine.adaptive import low_rank_first
 from everyfold.engine.adaptive.rank_search import RankSearch
+from everyfold.engine.execution.executor import local_threads
 from everyfold.engine.execution.refits import (
     ConfirmByRefit,
     Timed,
@@ -25,14 +26,13 @@ from everyfold.engine.execution.refits import (
     plain_units,
     refit_units,
 )
-from everyfold.engine.execution.workers import local_threads
 from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
 from everyfold.engine.planning.plan import SearchPlan, SingleRound, Strategy, some
 from everyfold.engine.planning.refit_costs import Doubt, RefitChoice, plain_fits
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
-from everyfold.engine.reading.candidates import configured, warn_of_refits
+from everyfold.engine.reading.reader import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
 from everyfold.engine.request import Options, Request
 from everyfold.engine.scoring.checks import (
@@ -219,6 +219,7 @@ def _sped_up(
     needed = kept + max(unit.memory for unit in units)
     if needed > limits.TRIFLE:  # what is free is not looked up for so little
         _check_workers(units, needed, data, options.n_jobs)
+    seconds = sum(unit.seconds for unit in expected)
     return SearchPlan(
         rows=data.n,
         folds=data.n_folds,
@@ -226,21 +227,20 @@ def _sped_up(
         ridges=max(len(g.numbers) for u in units for groups in u.groups for g in groups),
         rounds=rounds,
         kind=kind,
-        estimate=sum(unit.seconds for unit in expected) + beside,
+        estimate=seconds + beside,
         memory=kept + max(unit.memory for unit in expected),
         notes=tuple(notes),
         pooled=pooled,
-        hint=_quicker(expected),
+        hint=_quicker(expected, seconds) if seconds > LONG else "",
     )
 
 
-def _quicker(units: Sequence[Unit]) -> str:
+def _quicker(units: Sequence[Unit], seconds: float) -> str:
     """The option that approximates, where the exact way is long and it is much quicker."""
-    seconds = sum(unit.seconds for unit in units)
     # Methods that are exact now and could be one step instead; others would take what they take.
     known = [m for u in units for m in u.methods if m.by_steps is not None and not m.caveat]
     steps = seconds - sum(max(m.seconds - (m.by_steps or 0.0), 0.0) for m in known)
-    if seconds <= LONG or steps > SHARE * seconds:
+    if steps > SHARE * seconds:
         return ""
     caveat = " ".join(dict.fromkeys(m.caveat_of_steps for m in known))
     return (

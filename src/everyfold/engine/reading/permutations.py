@@ -141,6 +141,7 @@ def _has_one_kernel(candidate: Candidate, task: Task, folds: Sequence[Folds]) ->
 def _alone(task: Task, versions: PermutedTarget, i: int, folds: Folds) -> Task:
     """The task of one order."""
     assert task.judge is not None
+    versions[i].check_weights(task.weights, folds)
     judge = task.judge.ordered(versions.orders[i], versions[i])
     return replace(task, target=versions[i], folds=folds, judge=judge)
 
