@@ -27,7 +27,7 @@ from sklearn.model_selection import KFold
 from sklearn.neighbors import KernelDensity, KNeighborsRegressor
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC, SVR, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import everyfold
@@ -65,7 +65,7 @@ def same(ours, theirs, rtol=1e-10):
         (DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, SIDES, {}),
         (SVC(random_state=0), {"max_iter": [3, -1]}, SIDES, {}),
         (SVC(decision_function_shape="ovo"), {"break_ties": [False, True]}, KINDS, {}),
-        (LogisticRegression(solver="liblinear"), {"C": [0.1, 1.0]}, SIDES, {}),
+        (LinearSVC(loss="hinge", random_state=0), {"C": [0.1, 1.0]}, SIDES, {}),
         (TransformedTargetRegressor(SVR(), transformer=StandardScaler()), {}, y, {}),
         (KernelDensity(), {"bandwidth": [0.5, 2.0]}, None, {}),
         (KMeans(2, n_init=1, random_state=0), {"max_iter": [1, 9]}, None, {}),
