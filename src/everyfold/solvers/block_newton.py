@@ -47,7 +47,7 @@ _SHORTEST = 0.05
 
 
 @dataclass
-class _Step:
+class _TakenStep:
     """A step that was taken, and what it did to the gradient; a quotient of 0 is of no use."""
 
     s: Array
@@ -103,7 +103,7 @@ class BlockNewton:
         self._base: Array | None = None
         self._gradient = self._seen = self._ahead = np.empty((0, 0))
         self._share = self._slope = np.empty(0)
-        self._steps: list[_Step] = []
+        self._steps: list[_TakenStep] = []
 
     @property
     def is_done(self) -> bool:
@@ -196,7 +196,7 @@ class BlockNewton:
         is_known = is_taken & (product > 1e-12 * np.sqrt(self._dots(s, s) * self._dots(y, y)))
         quotient = np.zeros(len(product))
         quotient[is_known] = 1.0 / product[is_known]
-        self._steps.append(_Step(s, y, quotient))
+        self._steps.append(_TakenStep(s, y, quotient))
         del self._steps[:-MEMORY]
 
     def _direction(self, G: Array) -> Array:
@@ -227,7 +227,8 @@ class BlockNewton:
         self._ahead, self._share = self._ahead[:, kept], self._share[kept]
         self._slope = self._slope[kept]
         self._steps = [
-            _Step(step.s[:, kept], step.y[:, kept], step.quotient[kept]) for step in self._steps
+            _TakenStep(step.s[:, kept], step.y[:, kept], step.quotient[kept])
+            for step in self._steps
         ]
 
     def _last(self, some: Mask) -> Array:
