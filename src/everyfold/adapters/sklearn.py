@@ -128,7 +128,8 @@ def _refuse_extremes(estimator: Estimator, *names: str) -> None:
     """Leave numbers of an extreme size to scikit-learn."""
     for name in names:
         values = getattr(estimator, name)
-        if any(_is_extreme(value) for value in np.atleast_1d(values).tolist()):
+        many = [values] if isinstance(values, float) else np.atleast_1d(values).tolist()
+        if any(map(_is_extreme, many)):
             raise ValueError(
                 f"{type(estimator).__name__}({name}={values!r}) is too extreme to be computed with "
                 f"other candidates; use values between {_ORDINARY[0]:g} and {_ORDINARY[1]:g}"

@@ -93,10 +93,8 @@ _WITHOUT_VALUES = {"scoring", "groups", "y"}
 
 
 def refuse_combinations(facts: Params) -> None:
-    """Raise if two options exclude each other; those that ``facts`` lacks are not asked about."""
+    """Raise if two options exclude each other; ``facts`` has them by the names that users know."""
     for option, condition, other, other_condition, advice in INCOMPATIBLE:
-        if option not in facts or other not in facts:
-            continue
         first, second = facts[option], facts[other]
         if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
             subject = condition if option == "X" else f"{option}={first!r}"
@@ -196,23 +194,11 @@ class Options:
             raise ValueError(
                 f"n_confirm={k!r} is not allowed; use 'auto' or a number of candidates >= 0"
             )
-        refuse_combinations(self.facts)
 
     @cached_property
     def closed(self) -> Closed | None:
         """The criterion that takes the place of held-out scores, if one does."""
         return None if self.criterion is None else find_criterion(self.criterion)
-
-    @property
-    def facts(self) -> Params:
-        """The options by the names that users know, as INCOMPATIBLE reads them."""
-        return {
-            "order": self.order,
-            "criterion": None if self.closed is None else self.closed.name,
-            "ridge_scaling": self.ridge_scaling,
-            "n_confirm": self.n_confirm,
-            "preprocessing": self.preprocessing,
-        }
 
     def check_fallback(self, error: Exception) -> None:
         """Raise an error that says why nothing is sped up, unless the estimator may be refitted.
@@ -400,9 +386,14 @@ class Request:
     def check_combinations(self) -> None:
         """Refuse options that exclude each other."""
         groups = [value for value in self.metadata.split.values() if value is not None]
+        options = self.options
         refuse_combinations(
             {
-                **self.options.facts,
+                "order": options.order,
+                "criterion": None if options.closed is None else options.closed.name,
+                "ridge_scaling": options.ridge_scaling,
+                "n_confirm": options.n_confirm,
+                "preprocessing": options.preprocessing,
                 "X": self.X,
                 "y": self.y,
                 "scoring": self.scorer,

@@ -33,11 +33,12 @@ from everyfold._typing import (
 )
 from everyfold.adapters.pipelines import HELD_OUT, final_step
 from everyfold.crossval import InexactWarning
-from everyfold.crossval.base import AS_DEFINED, TRUSTED_ERROR, Failure
+from everyfold.crossval.base import AS_DEFINED, Failure
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.records import ESTIMATED, NEAR_IDENTITY, REFITTED, Data, Outcome
 from everyfold.engine.request import Request
 from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS, column, names_of
+from everyfold.linalg.symmetric import TRUSTED_ERROR
 from everyfold.operators import Nystrom
 
 

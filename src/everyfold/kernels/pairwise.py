@@ -218,7 +218,7 @@ def _centred(X: Matrix, Y: Matrix) -> tuple[Matrix, Matrix]:
 
 def decay(B: Array, gamma: float, out: AnyArray | None) -> Array:
     """exp(-gamma B)."""
-    out = room_for(B, out)
+    out = np.empty(B.shape) if out is None else out
     if out.dtype == np.float32:  # rounding B first is quicker, and the error of exp as small
         np.copyto(out, B, casting="same_kind")
         out *= np.float32(-gamma)

@@ -447,7 +447,7 @@ class DenseResponse(Response):
 
     def reduced(self) -> Array:
         """See base class."""
-        return self._scatter(self._C_z)
+        return scatter(self._C_z, self._active, len(self._K))
 
     def solve_residual_blocks(self, rows: Index, B: Array) -> Array:
         """See base class."""

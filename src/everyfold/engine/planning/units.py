@@ -131,8 +131,19 @@ class KernelPlan:
 
     def cost(self, n: int) -> costs.Cost:
         """What the kernel itself costs."""
-        is_low_rank = self.structure.is_approximate
-        return costs.kernel_cost(n, self.outline, self.features, is_low_rank=is_low_rank)
+        # The base matrix is counted for every kernel, though kernels may share it: it is a product
+        # with as many columns as there are features, and small beside all else.
+        cost, rank, d = costs.COSTS, self.outline.rank, self.features
+        if self.outline.methods == ("fourier",) or not self.outline.is_in_memory:
+            return costs.Cost(cost.kernel + cost.entry * n, 8 * n)
+        if rank >= n:
+            seconds = float(n) ** 2 * (cost.entry + 3 * cost.stream + cost.cube_gram * d)
+            return costs.Cost(cost.kernel + seconds, 8 * n**2)
+        if not self.structure.is_approximate:
+            seconds = 2 * cost.cube_gram * n * float(rank) ** 2
+            return costs.Cost(cost.kernel + seconds, 16 * n * rank)
+        made = costs.feature_seconds(n, rank, d) + costs.landmark_seconds(n, rank)
+        return costs.Cost(cost.kernel + made, int(8 * costs.FEATURE_COPIES * n * rank))
 
     def words(self, n: int, *, has_folds: bool = True) -> str:
         """How the kernel matrix is represented."""

@@ -32,7 +32,6 @@ from everyfold._typing import (
     Score,
     Scorer,
 )
-from everyfold.crossval import Folds
 from everyfold.engine.scoring.metrics import (
     Metric,
     Scored,
@@ -43,10 +42,10 @@ from everyfold.engine.scoring.metrics import (
     find_metric,
     is_of_sums,
     is_own_score,
-    own_score,
     positive_label,
     score_errors,
     unusual_score,
+    usual_score,
 )
 from everyfold.engine.scoring.stand_ins import HeldOut, KnownAnswer, stand_in
 from everyfold.estimators.targets import Numbers, Target
@@ -201,25 +200,6 @@ def by_name(scorer: Scorer) -> Params:
     return dict(scorer._scorers) if several else {"score": scorer}
 
 
-def failing_folds(target: Target, weights: Array, folds: Folds) -> dict[int, ValueError]:
-    """The folds that no model can be fitted on, and why."""
-    failing: dict[int, ValueError] = {}
-    fold = np.repeat(np.arange(len(folds)), folds.sizes)
-    kept = weights.sum() - np.bincount(fold, weights[folds.held_rows], minlength=len(folds))
-    for i in np.flatnonzero(kept <= 0.0).tolist():
-        if not np.delete(weights, folds.helds[i]).any():  # rounding may hide what is left
-            failing[i] = ValueError(
-                f"cv: split {i} leaves no training rows with positive sample_weight"
-            )
-    target = target.weighed(weights)
-    for i in target.incomplete(folds):
-        try:
-            target.mask(target.columns[:1], folds[i].train)
-        except ValueError as error:
-            failing.setdefault(i, error)
-    return failing
-
-
 class FoldScorer:
     """Scores held-out values, by arithmetic on all folds at once where the scorer is well known.
 
@@ -251,22 +231,22 @@ class FoldScorer:
         """Whether no scorer is a function of the user's own, which may look at anything."""
         for name, item in scorers.items():
             is_own = is_own_score(item)
-            if is_own and own_score(item) is None:
+            if is_own and usual_score(item._estimator) is None:
                 raise unusual_score(item._estimator)
             self.is_of_sklearn &= is_own or isinstance(item, BaseScorer)
             metric = None if params else find_metric(item, target)
             if metric is not None:
                 self._known[name] = metric
+        # Scores of a function of the user's own have names that only a call tells.
+        has_names = self.is_multimetric or type(scorer).__module__ == "sklearn.metrics._scorer"
+        self.names = tuple(scorers) if has_names else ()
+        """What its scores are called, as far as that is known."""
+        are_known = len(self._known) == len(scorers)
+        self.needs_errors_only = are_known and all(map(is_of_sums, self._known.values()))
+        """Whether the squared errors of folds are all that its scores depend on."""
         self._shares_predictions = target.classes is not None and any(
             _lacks_its_label(scorer, target.classes) for scorer in scorers.values()
         )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """What its scores are called; empty where only a call of the user's function tells."""
-        if not self.is_multimetric and type(self._scorer).__module__ != "sklearn.metrics._scorer":
-            return ()
-        return tuple(self._scorers)
 
     @property
     def needs_values(self) -> bool:
@@ -338,11 +318,6 @@ class FoldScorer:
         """A number for each row whose sums rank candidates as their scores do, if there is one."""
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_row(self._known["score"], side, values) if is_known else None
-
-    @property
-    def needs_errors_only(self) -> bool:
-        """Whether the squared errors of folds are all that its scores depend on."""
-        return len(self._known) == len(self._scorers) and all(map(is_of_sums, self._known.values()))
 
     def score_errors(self, errors: FoldErrors) -> Sequence[Score]:
         """``score`` of one candidate by the squared errors of its folds."""
@@ -461,6 +436,8 @@ class PooledScorer(FoldScorer):
     def __init__(self, judge: FoldScorer, names: Collection[str]) -> None:
         self.__dict__.update(judge.__dict__)
         self._base, self._chosen = judge, names
+        # The spread of all rows does not follow from those of folds.
+        self.needs_errors_only = False
         self._whole = judge.only(names)
         rest = [name for name in self._scorers if name not in names]
         self._rest = judge.only(rest) if rest else None
@@ -469,11 +446,6 @@ class PooledScorer(FoldScorer):
     def by_fold(self) -> FoldScorer:
         """See base class."""
         return self._base
-
-    @property
-    def needs_errors_only(self) -> bool:
-        """See base class: the spread of all rows does not follow from those of folds."""
-        return False
 
     def restrict(self, rows: Index, target: Target) -> FoldScorer:
         """See base class."""
