@@ -24,8 +24,8 @@ from sklearn.utils import check_X_y
 from everyfold._sklearn_private import check_method_params, safe_indexing
 from everyfold._typing import Array, Estimator, Index, Matrix, Params, Splitter, Targets
 from everyfold.adapters.process_kernels import Process, read_process
-from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.reading.reader import warn_of_refits
+from everyfold.engine.request import HOW_TO_FILTER
 from everyfold.folds import Folds, joined
 from everyfold.linalg.blas import blas_threads
 from everyfold.linalg.memory import check_memory

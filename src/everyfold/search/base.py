@@ -29,12 +29,12 @@ from everyfold.engine.adaptive.rank_search import with_rank
 from everyfold.engine.checkpoint import opened
 from everyfold.engine.execution.executor import execute
 from everyfold.engine.execution.refits import refitted_again, with_values
-from everyfold.engine.method_options import MethodOptions, RenamedParameters
 from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.planner import plan
 from everyfold.engine.reading.reader import not_sped_up, read
 from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, mean_score
-from everyfold.engine.request import Metadata, Options, Request, RequestedOutputs
+from everyfold.engine.renamed_parameters import RenamedParameters
+from everyfold.engine.request import Metadata, MethodOptions, Options, Request, RequestedOutputs
 from everyfold.engine.results import (
     ONE_STANDARD_ERROR,
     PER_TARGET,

@@ -26,7 +26,6 @@ from everyfold.engine.execution.refits import (
     plain_units,
     refit_units,
 )
-from everyfold.engine.method_options import HOW_TO_FILTER
 from everyfold.engine.planning import refit_costs
 from everyfold.engine.planning.costs import SEARCH, first_use
 from everyfold.engine.planning.pass_sizes import cut_passes, pass_notes, stand_in_notes
@@ -35,7 +34,7 @@ from everyfold.engine.planning.refit_costs import Doubt, RefitChoice
 from everyfold.engine.planning.units import KernelPlan, Unit, cut, gather, kernels_of
 from everyfold.engine.reading.reader import configured, warn_of_refits
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Options, Request
+from everyfold.engine.request import HOW_TO_FILTER, Options, Request
 from everyfold.engine.scoring.checks import (
     POOLED,
     check_folds,

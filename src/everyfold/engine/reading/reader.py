@@ -48,12 +48,11 @@ from everyfold.adapters.sklearn import (
     takes_sources,
 )
 from everyfold.crossval.base import Failure
-from everyfold.engine.method_options import UnsupportedWarning, is_refused
 from everyfold.engine.planning.methods import check_order
 from everyfold.engine.planning.units import typical_rows
 from everyfold.engine.reading.permutations import permuted
 from everyfold.engine.records import Candidate, Data, Task
-from everyfold.engine.request import Request
+from everyfold.engine.request import Request, UnsupportedWarning, is_refused
 from everyfold.engine.scoring.fold_scorers import FoldScorer, by_name, why_not_judged
 from everyfold.engine.scoring.metrics import (
     is_own_score,
