@@ -45,17 +45,17 @@ _LINEAR = KernelChoice("linear")
 _LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
 
 
-def _refuse_gammas(estimator: Estimator, instead: str) -> None:
-    """Raise what scikit-learn's own ``fit`` would: it knows one gamma only."""
-    if np.ndim(estimator.gamma) > 0:
-        raise ValueError(
-            f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
-            f"supported by scikit-learn; use {instead}, or multiply the columns of X"
-        )
+def _one_gamma(estimator: Estimator, instead: str) -> ValueError:
+    """What scikit-learn's own ``fit`` would raise of several gammas: it knows one only."""
+    return ValueError(
+        f"{type(estimator).__name__}(gamma=...) with one number for each feature is not "
+        f"supported by scikit-learn; use {instead}, or multiply the columns of X"
+    )
 
 
 def _kernel_ridge(estimator: Estimator) -> Model:
-    _refuse_gammas(estimator, "KernelRegressor(fit_intercept=False)")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "KernelRegressor(fit_intercept=False)")
     _refuse_extremes(estimator, "alpha", "gamma", "coef0")
     if estimator.kernel in ("poly", "polynomial"):
         _refuse_steep_powers(estimator)
@@ -149,7 +149,8 @@ def _refuse_odd_weights(estimator: Estimator, is_odd: Callable[[float], bool]) -
 
 
 def _svm_choice(estimator: Estimator) -> KernelChoice:
-    _refuse_gammas(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
+    if np.ndim(estimator.gamma):
+        raise _one_gamma(estimator, "HuberSVC or KernelRegressor('smooth_epsilon')")
     _refuse_extremes(estimator, "C", "gamma", "coef0", "tol")
     return KernelChoice(
         estimator.kernel,

@@ -26,7 +26,7 @@ from everyfold.engine.scoring.metrics import ScoredRows
 from everyfold.estimators.model import Model
 from everyfold.estimators.targets import Target
 from everyfold.folds import Fold, Folds
-from everyfold.linalg.memory import TRIFLE, available_memory
+from everyfold.linalg.memory import TRIFLE, available_memory, fits
 
 # -- Rows and base matrices that units of one process share ---------------------------------------
 
@@ -378,7 +378,8 @@ class Data:
         """
         if is_ours(candidate.parts.final):
             return False
-        return not self.in_memory or candidate.model.is_too_large(self.n)
+        is_too_large = not fits(self.n, self.n) and candidate.model.has_full_matrix
+        return not self.in_memory or is_too_large
 
     @property
     def n_weighted(self) -> int:
@@ -535,11 +536,6 @@ class Outcome:
     fitted: Annotated[list[Estimator] | None, listed] = None
     means: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     """Mean scores that were asked for already: rounds ask again after every unit."""
-
-    @property
-    def is_approximate(self) -> bool:
-        """Whether the method is one that differs from refits."""
-        return bool(self.caveat)
 
     @property
     def failure(self) -> Failure | None:

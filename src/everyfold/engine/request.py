@@ -223,17 +223,6 @@ INCOMPATIBLE = (
 _WITHOUT_VALUES = {"scoring", "groups", "y"}
 
 
-def refuse_combinations(facts: Params) -> None:
-    """Raise if two options exclude each other; ``facts`` has them by the names that users know."""
-    for option, condition, other, other_condition, advice in INCOMPATIBLE:
-        first, second = facts[option], facts[other]
-        if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
-            subject = condition if option == "X" else f"{option}={first!r}"
-            what = other if other in _WITHOUT_VALUES else f"{other}={second!r}"
-            joint = ", " if advice.startswith(("which ", "as ")) else "; "
-            raise ValueError(f"{subject} cannot be combined with {what}{joint}{advice}")
-
-
 @dataclass(frozen=True)
 class Options:
     """What a search asks for besides the grid, checked.
@@ -518,22 +507,27 @@ class Request:
         """Refuse options that exclude each other."""
         groups = [value for value in self.metadata.split.values() if value is not None]
         options = self.options
-        refuse_combinations(
-            {
-                "order": options.order,
-                "criterion": None if options.closed is None else options.closed.name,
-                "ridge_scaling": options.ridge_scaling,
-                "n_confirm": options.n_confirm,
-                "preprocessing": options.preprocessing,
-                "X": self.X,
-                "y": self.y,
-                "scoring": self.scorer,
-                "cv": self.cv,
-                "groups": groups[0] if groups else None,
-                "return_train_score": self.wants.train_scores,
-                "pooled": self.wants.pools,
-            }
-        )
+        facts: Params = {
+            "order": options.order,
+            "criterion": None if options.closed is None else options.closed.name,
+            "ridge_scaling": options.ridge_scaling,
+            "n_confirm": options.n_confirm,
+            "preprocessing": options.preprocessing,
+            "X": self.X,
+            "y": self.y,
+            "scoring": self.scorer,
+            "cv": self.cv,
+            "groups": groups[0] if groups else None,
+            "return_train_score": self.wants.train_scores,
+            "pooled": self.wants.pools,
+        }
+        for option, condition, other, other_condition, advice in INCOMPATIBLE:
+            first, second = facts[option], facts[other]
+            if _CONDITIONS[condition](first) and _CONDITIONS[other_condition](second):
+                subject = condition if option == "X" else f"{option}={first!r}"
+                what = other if other in _WITHOUT_VALUES else f"{other}={second!r}"
+                joint = ", " if advice.startswith(("which ", "as ")) else "; "
+                raise ValueError(f"{subject} cannot be combined with {what}{joint}{advice}")
 
     def check_fallback(self, error: Exception) -> None:
         """Raise why something is not sped up, unless the estimator itself may be refitted."""

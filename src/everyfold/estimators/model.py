@@ -193,7 +193,8 @@ class Model:
     @property
     def has_kernel_per_fold(self) -> bool:
         """Whether every training set has a kernel of its own, or an approximation of its own."""
-        return self.choice.depends_on_rows or self.structure_for_any().per_fold
+        own = self.operator
+        return self.choice.depends_on_rows or (isinstance(own, Structure) and own.per_fold)
 
     def structure_for_any(self) -> Structure:
         """The structure where nothing is known of the rows."""
@@ -226,12 +227,11 @@ class Model:
         """What needs less memory than the full kernel matrix, in words."""
         return LOW_RANK if self.loss.is_smooth else _SMOOTH
 
-    def is_too_large(self, n_rows: int) -> bool:
-        """Whether scikit-learn's own fit, which needs the full kernel matrix, lacks memory."""
-        has_matrix = self.loss.has_constant_curvature and not self.choice.is_precomputed
-        if not has_matrix or self.choice.resolve_for_any().is_linear:
-            return False
-        return not fits(n_rows, n_rows)
+    @property
+    def has_full_matrix(self) -> bool:
+        """Whether scikit-learn's own fit makes the full kernel matrix."""
+        is_made = self.loss.has_constant_curvature and not self.choice.is_precomputed
+        return is_made and not self.choice.resolve_for_any().is_linear
 
     def draws_landmarks(self, n_rows: int | None) -> bool:
         """Whether "auto" means random landmarks for this many rows, or for rows of a source."""

@@ -113,7 +113,7 @@ class DenseMatrix(SupportsResponse, SupportsGradient):
 
     def _entries(self, some: Array, out: AnyArray | None = None) -> Array:
         """Entries of K from those of what there is, written to ``out`` in its type."""
-        if not self.is_made:
+        if "K" not in self.__dict__:
             assert self._kernel is not None
             return self._kernel.from_base(some, out=out)
         if out is not None:

@@ -100,7 +100,7 @@ def edge_remarks(
     is only estimated is compared with none. ``by_fold`` gives the scores of a candidate by fold.
     """
     params = results["params"][best]
-    grid = _around(grids, params)
+    grid = grids[0] if len(grids) == 1 else _around(grids, params)
     remarks = []
     for name, side in edges(grid, params).items():
         words = edge_words(name, params[name], side)

@@ -7,6 +7,7 @@ Units that a checkpoint knows are not done again; who does the others is up to `
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -50,7 +51,8 @@ def execute(
     scores, or how certain they are. Units that the journal has are not repeated, and all others are
     written to it.
     """
-    data = data.prepared(plan.kind, plan.pooled)
+    if plan.pooled or plan.kind == "once":
+        data = data.prepared(plan.kind, plan.pooled)
     if plan.plain:
         data = data.refitting(plan.plain)
     history: list[list[Outcome]] = []
@@ -67,8 +69,10 @@ def execute(
             if complete:
                 history[-1] += [drop_values(outcome) for outcome in complete]
                 whole = [outcome for outcome in complete if not outcome.pilot]
+                if whole and plan.rounds.begins_at_low_rank:
+                    whole = [with_fields(o, status=plan.rounds.status(o)) for o in whole]
                 if whole:
-                    yield [with_fields(o, status=plan.rounds.status(o)) for o in whole]
+                    yield whole
         units = plan.rounds.after(history, data)
     restated = plan.rounds.restated(history, data)
     if restated:
@@ -239,7 +243,8 @@ def map_unordered(
     >>> sorted(map_unordered(abs, [-2, 1]))
     [(-2, 2), (1, 1)]
     """
-    client = _dask_client(n_jobs)
+    # A process that has not imported it has no client.
+    client = _dask_client(n_jobs) if "distributed" in sys.modules else None
     if client is not None and len(items) > 1:
         yield from _on_cluster(client, work, items, pieces)
         return

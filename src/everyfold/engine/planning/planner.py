@@ -144,7 +144,8 @@ def _plan(data: Data, request: Request) -> SearchPlan:
     options = request.options
     notes, pooled = _check_scorers(data, request)
     kind = choose_preprocessing(data, options)
-    data = data.prepared(kind, pooled)
+    if pooled or kind == "once":
+        data = data.prepared(kind, pooled)
     if options.order != "auto":
         _check_order(data, options, kind)
     candidates = list(data.candidates.values())

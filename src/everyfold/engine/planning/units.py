@@ -259,14 +259,10 @@ def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order)
         kernel.words(data.n),
         order="pass" if is_pass else "kernel",
         seconds=made.seconds + sum(method.seconds for method in methods),
-        # The features of a pass are never all in memory.
-        memory=_memory([] if is_pass else [made], methods) + _kept(data, kernel, shared),
+        # The features of a pass are never all in memory; methods count the kernels they work with.
+        memory=max([0 if is_pass else made.memory, *(method.memory for method in methods)])
+        + _kept(data, kernel, shared),
     )
-
-
-def _memory(made: Sequence[costs.Cost], methods: Sequence[Method]) -> int:
-    """Bytes at a time: methods count the kernels they work with."""
-    return max([*(cost.memory for cost in made), *(method.memory for method in methods)])
 
 
 def _kept(data: Data, kernel: KernelPlan, shared: frozenset[str]) -> int:
@@ -295,7 +291,8 @@ def _fold_by_fold(
             shared,
             batch[0].words(data.n, has_folds=data.tasks[0].criterion is None),
             order="fold",
-            memory=_memory(made, methods) + size * kept,
+            memory=max([*(cost.memory for cost in made), *(method.memory for method in methods)])
+            + size * kept,
         )
         for first in range(0, data.n_folds, size):
             folds = tuple(range(first, min(first + size, data.n_folds)))

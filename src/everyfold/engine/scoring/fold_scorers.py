@@ -340,7 +340,10 @@ class FoldScorer:
         """
         if trains:
             values = masked(self._target, values, side, trains)
-        table = self._table(values, side)
+        # By scorer, the scores of all folds that scikit-learn need not be asked for.
+        table: dict[str, Scored] = {}
+        if self._known and np.isfinite(values).all():
+            table = {name: metric(side, values) for name, metric in self._known.items()}
         if len(table) == len(self._scorers) and all(s.is_known.all() for s in table.values()):
             return FoldScores({name: s.scores for name, s in table.items()}, self.is_multimetric)
         results = []
@@ -350,12 +353,6 @@ class FoldScorer:
                 found = self._ask(values, side, i, found, trains.get(i))
             results.append(found if self.is_multimetric else found["score"])
         return results
-
-    def _table(self, values: Array, side: ScoredRows) -> dict[str, Scored]:
-        """By scorer, the scores of all folds that scikit-learn need not be asked for."""
-        if not self._known or not np.isfinite(values).all():
-            return {}
-        return {name: metric(side, values) for name, metric in self._known.items()}
 
     def _check(self, model: HeldOut) -> None:
         """Raise if no score can be had this way, whatever ``error_score`` is."""
