@@ -96,7 +96,10 @@ def held_out_gaussians(process: Process, X: Matrix, Y: Array, folds: Folds) -> G
     columns = np.column_stack([centred, np.ones(n)]) if process.normalises else centred
     with blas_threads(n):
         e, variance = _residuals(A, columns, folds)
-    shift, unit = _rules(process, centred, folds)
+    counts = np.diff(folds.bounds)
+    shift, unit = (
+        np.repeat(rule, counts, axis=0) for rule in training_rules(process, centred, folds)
+    )
     if process.normalises:
         e = e[:, :q] - shift * e[:, q:]
     tested = folds.held_rows[folds.pick]
@@ -131,11 +134,10 @@ def _residuals(A: Array, columns: Array, folds: Folds) -> tuple[Array, Array]:
     return e[folds.pick], variance[folds.pick]
 
 
-def _rules(process: Process, Y: Array, folds: Folds) -> tuple[Array, Array]:
-    """The mean and the deviation of each fold's training targets, for all its test rows."""
-    counts = np.diff(folds.bounds)
+def training_rules(process: Process, Y: Array, folds: Folds) -> tuple[Array, Array]:
+    """The mean and the deviation of the training targets, (folds, q); 0 and 1 if not asked for."""
     if not process.normalises:
-        return np.zeros((int(counts.sum()), 1)), np.ones((int(counts.sum()), Y.shape[1]))
+        return np.zeros((len(folds), 1)), np.ones((len(folds), Y.shape[1]))
     starts = np.cumsum(folds.sizes) - folds.sizes
     held, left = Y[folds.held_rows], (len(Y) - folds.sizes)[:, None]
     mean = (Y.sum(axis=0) - np.add.reduceat(held, starts, axis=0)) / left
@@ -144,7 +146,7 @@ def _rules(process: Process, Y: Array, folds: Folds) -> tuple[Array, Array]:
     # Targets that are all the same, but for the rounding of these sums, keep their unit.
     is_constant = deviation**2 <= _ROUNDING * (Y**2).mean(axis=0)
     deviation[is_constant | (deviation == 0.0)] = 1.0
-    return np.repeat(mean, counts, axis=0), np.repeat(deviation, counts, axis=0)
+    return mean, deviation
 
 
 # Of sums of squares, relative to the largest.
