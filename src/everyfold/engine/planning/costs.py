@@ -21,6 +21,7 @@ from everyfold.engine.scoring.fold_scorers import MOST_COLUMNS
 from everyfold.io.blocks import BLOCK_BYTES, height_of
 from everyfold.io.samples import SAMPLE
 from everyfold.linalg.memory import COPIES, batch_bytes, sample_bytes
+from everyfold.operators.base import OperatorSpec
 from everyfold.operators.gram import FEW_RIDGES
 
 
@@ -110,7 +111,7 @@ _DOUBTFUL = 0.05
 
 # Matrices of n rows and the rank at a time as landmarks are chosen and features made: 2.1 to 3.1
 # were measured (peak memory of 5,000 to 20,000 rows and ranks of 200 to 500).
-FEATURE_COPIES = 3.3
+_FEATURE_COPIES = 3.3
 
 # The same for Newton steps of folds at low rank; 5.7 were measured.
 _STEP_COPIES = 6
@@ -377,6 +378,27 @@ def overhead(candidates: int, folds: int, cost: CostModel = COSTS) -> float:
     """Seconds for the records and scores of candidates; of very many folds they are arrays."""
     written = min(folds, MOST_COLUMNS) * cost.score + 20.0 * folds * cost.stream
     return candidates * (cost.candidate + written)
+
+
+def kernel_cost(
+    n: int, outline: OperatorSpec, features: int, *, is_low_rank: bool, cost: CostModel = COSTS
+) -> Cost:
+    """One kernel on n rows: base matrix, elementwise function, and the factor of a low rank.
+
+    The base matrix is counted for every kernel, though kernels may share it: it is a product with
+    as many columns as there are features, and small beside all else.
+    """
+    if outline.methods == ("fourier",) or not outline.is_in_memory:
+        return Cost(cost.kernel + cost.entry * n, 8 * n)
+    rank = outline.rank
+    if outline.rank >= n:
+        entries = float(n) ** 2
+        seconds = entries * (cost.entry + 3 * cost.stream + cost.cube_gram * features)
+        return Cost(cost.kernel + seconds, 8 * n**2)
+    if not is_low_rank:
+        return Cost(cost.kernel + 2 * cost.cube_gram * n * float(rank) ** 2, 16 * n * rank)
+    made = feature_seconds(n, rank, features, cost) + landmark_seconds(n, rank, cost)
+    return Cost(cost.kernel + made, int(8 * _FEATURE_COPIES * n * rank))
 
 
 def feature_seconds(n: float, rank: int, features: int, cost: CostModel = COSTS) -> float:

@@ -129,22 +129,6 @@ class KernelPlan:
         own = tuple(candidate for candidate in self.candidates if candidate.number in numbers)
         return replace(self, candidates=own)
 
-    def cost(self, n: int) -> costs.Cost:
-        """What the kernel itself costs."""
-        # The base matrix is counted for every kernel, though kernels may share it: it is a product
-        # with as many columns as there are features, and small beside all else.
-        cost, rank, d = costs.COSTS, self.outline.rank, self.features
-        if self.outline.methods == ("fourier",) or not self.outline.is_in_memory:
-            return costs.Cost(cost.kernel + cost.entry * n, 8 * n)
-        if rank >= n:
-            seconds = float(n) ** 2 * (cost.entry + 3 * cost.stream + cost.cube_gram * d)
-            return costs.Cost(cost.kernel + seconds, 8 * n**2)
-        if not self.structure.is_approximate:
-            seconds = 2 * cost.cube_gram * n * float(rank) ** 2
-            return costs.Cost(cost.kernel + seconds, 16 * n * rank)
-        made = costs.feature_seconds(n, rank, d) + costs.landmark_seconds(n, rank)
-        return costs.Cost(cost.kernel + made, int(8 * costs.FEATURE_COPIES * n * rank))
-
     def words(self, n: int, *, has_folds: bool = True) -> str:
         """How the kernel matrix is represented."""
         rank = f"rank {self.outline.rank}"
@@ -247,7 +231,8 @@ def cut(data: Data, kernels: Sequence[KernelPlan], order: Order) -> list[Unit]:
 
 def _whole(data: Data, kernel: KernelPlan, shared: frozenset[str], order: Order) -> Unit:
     """A kernel on all folds; a base matrix that further kernels share is kept beside it."""
-    groups, made = kernel.groups(data, order), kernel.cost(data.n)
+    groups, is_low_rank = kernel.groups(data, order), kernel.structure.is_approximate
+    made = costs.kernel_cost(data.n, kernel.outline, kernel.features, is_low_rank=is_low_rank)
     methods = [group.method for group in groups]
     is_sum = all(isinstance(method.criterion, GramCV) for method in methods)
     is_pass = kernel.outline.needs_blocks and is_sum
@@ -277,7 +262,11 @@ def _fold_by_fold(
         batch = kernels[start : start + BATCH]
         groups = tuple(kernel.groups(data, order) for kernel in batch)
         methods = [group.method for own in groups for group in own]
-        made = [kernel.cost(data.n) for kernel in batch]
+        is_low_rank = batch[0].structure.is_approximate
+        made = [
+            costs.kernel_cost(data.n, own.outline, own.features, is_low_rank=is_low_rank)
+            for own in batch
+        ]
         # Methods count all folds, and every fold makes its kernels anew.
         seconds = sum(method.seconds for method in methods) / data.n_folds
         seconds += sum(cost.seconds for cost in made)
