@@ -80,8 +80,9 @@ class _Search(FastGridSearchCV):
     def _grids(self) -> Sequence[Params]:
         return ()
 
-    def _say(self, remarks: Sequence[Remark]) -> None:
-        self.remarks = remarks
+    def _remarks(self, *found: object) -> list[Remark]:
+        self.remarks = super()._remarks(*found)  # type: ignore[arg-type]
+        return [replace(remark, is_warning=False) for remark in self.remarks]
 
 
 @dataclass(frozen=True)

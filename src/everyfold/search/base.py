@@ -379,7 +379,7 @@ class FastSearchCV(
             state.keeper.add(outcome, data)
 
     def _remarks(self, state: _Run, table: ResultsTable) -> list[Remark]:
-        """What is to be said of the winner."""
+        """What is to be said of the winner; a front end may take it and say it at another time."""
         if not hasattr(self, "best_index_"):
             return []
         best, params, results = int(self.best_index_), self.best_params_, table.results
