@@ -301,7 +301,8 @@ class FoldScorer:
 
     def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
         """The scores of all folds, if there is one scorer and nothing else need be asked."""
-        scored = None if self.is_multimetric else self._table(values, side).get("score")
+        metric = None if self.is_multimetric else self._known.get("score")
+        scored = None if metric is None or not np.isfinite(values).all() else metric(side, values)
         return None if scored is None or not scored.is_known.all() else scored.scores
 
     def by_target(self, values: Array, side: ScoredRows) -> Array:
