@@ -299,6 +299,12 @@ class FoldScorer:
         is_known = "score" in self._known and np.isfinite(values).all()
         return by_column(self._known["score"], side, values) if is_known else None
 
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """The scores of all folds, if there is one scorer and nothing else need be asked."""
+        metric = None if self.is_multimetric else self._known.get("score")
+        scored = None if metric is None or not np.isfinite(values).all() else metric(side, values)
+        return None if scored is None or not scored.is_known.all() else scored.scores
+
     def by_target(self, values: Array, side: ScoredRows) -> Array:
         """The scores of folds and targets, (t, q): of every column of y as if it were alone."""
         found = self.by_column(values, side)
@@ -458,6 +464,10 @@ class PooledScorer(FoldScorer):
         """See base class."""
         found = self._base.by_column(values, side.together)
         return None if found is None else np.repeat(found, len(side.parts), axis=0)
+
+    def known_scores(self, values: Array, side: ScoredRows) -> Array | None:
+        """See base class; what ``side`` has may be several sets of rows."""
+        return None
 
     def _of_target(self, target: Numbers) -> FoldScorer:
         """See base class."""
