@@ -23,7 +23,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier, RidgeCV
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC, SVR
+from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
 from sklearn.utils.class_weight import compute_class_weight
 
 from everyfold._sklearn_private import validate_parameter_constraints
@@ -34,15 +34,23 @@ from everyfold.estimators import KernelClassifier, KernelRegressor
 from everyfold.estimators.base import KernelMachine
 from everyfold.estimators.model import KernelChoice, Model, original, read_penalty, read_ridge
 from everyfold.estimators.targets import Target, Voting
-from everyfold.kernels import check_precomputed
-from everyfold.losses import EpsilonInsensitive, Hinge, Logistic, Squared
+from everyfold.kernels import Linear, check_precomputed
+from everyfold.losses import (
+    EpsilonInsensitive,
+    Hinge,
+    Logistic,
+    QuadraticEpsilon,
+    Squared,
+    SquaredHinge,
+)
 
 _LINEAR = KernelChoice("linear")
 
-# Whether LogisticRegression balances classes by their weight: since 1.7, when this function could.
+# Whether LogisticRegression and LinearSVC balance classes by their weight: since 1.7, when this
+# function could.
 #
 # RidgeClassifier and SVC count rows in every version.
-_LOGISTIC_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
+_WEIGHS_BALANCE = "sample_weight" in signature(compute_class_weight).parameters
 
 
 def _refuse_gammas(estimator: Estimator, instead: str) -> None:
@@ -245,18 +253,19 @@ _MOST_UNLIKE = 1e8
 
 
 def _refuse_early_stops(estimator: Estimator) -> None:
+    name = type(estimator).__name__
     given = estimator.class_weight
     weights = list(given.values()) if isinstance(given, dict) else []
     low, high = _LOGISTIC_RANGE
     if weights and max(1.0, *weights) > _MOST_UNLIKE * min(1.0, *weights):
         raise ValueError(
-            f"LogisticRegression(class_weight={given!r}) weighs classes so differently that its "
+            f"{name}(class_weight={given!r}) weighs classes so differently that its "
             f"solvers stop before the minimum; use a ratio of weights up to {_MOST_UNLIKE:g}"
         )
     for weight in (1.0, *weights):
         if not low <= estimator.C * weight <= high:
             raise ValueError(
-                f"LogisticRegression(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
+                f"{name}(C={estimator.C!r}, class_weight={given!r}) is so extreme that "
                 f"its solvers stop before the minimum; use C times weights between {low:g} and "
                 f"{high:g}"
             )
@@ -273,19 +282,83 @@ def _logistic(estimator: Estimator) -> Model:
             f"LogisticRegression(penalty={penalty!r}, l1_ratio={l1_ratio!r}) has no quadratic "
             "penalty, so that folds cannot be computed from one fit; use the l2 penalty"
         )
-    if estimator.solver == "liblinear" and estimator.fit_intercept:
-        raise ValueError(
-            "LogisticRegression(solver='liblinear') penalises the intercept; use another solver"
-        )
+    is_liblinear = estimator.solver == "liblinear"
+    choice, intercept = _LINEAR, bool(estimator.fit_intercept)
+    if is_liblinear:
+        choice, intercept = _penalised_intercept(estimator)
     return Model(
-        _LINEAR,
+        choice,
         Logistic(),
         read_penalty(estimator.C),
-        bool(estimator.fit_intercept),
+        intercept,
         True,
         class_weight=estimator.class_weight,
-        is_joint=True,
-        weighs_balance=_LOGISTIC_WEIGHS_BALANCE,
+        is_joint=not is_liblinear,
+        is_binary=is_liblinear,
+        weighs_balance=_WEIGHS_BALANCE,
+    )
+
+
+# -- liblinear ---------------------------------------------------------------------------------
+
+
+def _penalised_intercept(estimator: Estimator) -> tuple[KernelChoice, bool]:
+    """The kernel of liblinear's models, whose intercept is the coefficient of one more column."""
+    if not estimator.fit_intercept:
+        return _LINEAR, False
+    _refuse_extremes(estimator, "intercept_scaling")
+    scaling = float(estimator.intercept_scaling)
+    if not scaling > 0.0:
+        raise ValueError(
+            f"{type(estimator).__name__}(intercept_scaling={scaling:g}) leaves no intercept; use "
+            "intercept_scaling > 0, or fit_intercept=False"
+        )
+    return KernelChoice(Linear(constant=scaling**2)), False
+
+
+def _refuse_other_losses(estimator: Estimator, loss: str) -> None:
+    if estimator.loss != loss:
+        raise ValueError(
+            f"{type(estimator).__name__}(loss={estimator.loss!r}) has a kink, which takes a solver "
+            f"of its own; use loss={loss!r}"
+        )
+
+
+def _linear_svc(estimator: Estimator) -> Model:
+    if estimator.penalty != "l2" or estimator.multi_class != "ovr":
+        raise ValueError(
+            f"LinearSVC(penalty={estimator.penalty!r}, multi_class={estimator.multi_class!r}) is "
+            "not a sum of smooth losses of each class; use penalty='l2' and multi_class='ovr'"
+        )
+    _refuse_other_losses(estimator, "squared_hinge")
+    _refuse_odd_weights(estimator, lambda weight: weight <= 0.0)
+    _refuse_extremes(estimator, "C")
+    _refuse_early_stops(estimator)
+    choice, intercept = _penalised_intercept(estimator)
+    return Model(
+        choice,
+        SquaredHinge(),
+        read_penalty(estimator.C),
+        intercept,
+        True,
+        class_weight=estimator.class_weight,
+        weighs_rest=False,
+        weighs_balance=_WEIGHS_BALANCE,
+    )
+
+
+def _linear_svr(estimator: Estimator) -> Model:
+    _refuse_other_losses(estimator, "squared_epsilon_insensitive")
+    _refuse_extremes(estimator, "C", "epsilon")
+    choice, intercept = _penalised_intercept(estimator)
+    epsilon = float(estimator.epsilon)
+    return Model(
+        choice,
+        QuadraticEpsilon(epsilon) if epsilon != 0.0 else Squared(),
+        read_penalty(estimator.C),
+        intercept,
+        False,
+        has_one_target=True,
     )
 
 
@@ -304,6 +377,8 @@ _READERS: dict[type, Callable[[Estimator], Model]] = {
     RidgeClassifier: _ridge_classifier,
     RidgeCV: _ridge_cv,
     LogisticRegression: _logistic,
+    LinearSVC: _linear_svc,
+    LinearSVR: _linear_svr,
     SVC: _svc,
     SVR: _svr,
     GaussianProcessRegressor: process_model,
@@ -313,8 +388,6 @@ _ADVICE = {
     "RidgeClassifierCV": "RidgeClassifier",
     "NuSVC": "SVC: nu and C are two names of one path, and nu has no warm start along it",
     "NuSVR": "SVR: nu and C are two names of one path, and nu has no warm start along it",
-    "LinearSVC": "KernelClassifier(loss='squared_hinge', kernel='linear'), or SVC(kernel='linear')",
-    "LinearSVR": "KernelRegressor(loss='quadratic_epsilon', kernel='linear')",
     "LogisticRegressionCV": "LogisticRegression",
     "LinearRegression": "Ridge with a small alpha",
 }
@@ -452,6 +525,8 @@ _COMBINED: dict[type, tuple[str, ...]] = {
     RidgeClassifier: ("solver", "positive", "fit_intercept"),
     RidgeCV: ("alphas", "gcv_mode", "store_cv_results", "fit_intercept"),
     LogisticRegression: ("solver", "penalty", "dual", "l1_ratio"),
+    LinearSVC: ("penalty", "loss", "dual", "multi_class"),
+    LinearSVR: ("loss", "dual"),
 }
 
 

@@ -111,6 +111,10 @@ class Model:
     """Whether its operator makes another model of it than the estimator itself would fit."""
     is_joint: bool = False
     """Whether more than two classes are fitted together, by their probabilities."""
+    is_binary: bool = False
+    """Whether more than two classes are left to scikit-learn."""
+    weighs_rest: bool = True
+    """Whether weights of classes count for those that are the rest of a class, one versus rest."""
     weighs_balance: bool = False
     """Whether balanced class weights come from the sample weights, and not from counts of rows."""
     has_one_target: bool = False
@@ -141,6 +145,7 @@ class Model:
             self.has_one_target,
             self.flattens,
             self.takes_indicators,
+            is_binary=self.is_binary,
             needs_contrast=self.loss.is_margin and self.intercept,
         )
 
@@ -184,6 +189,12 @@ class Model:
         problem = Problem(
             target.columns, sample_weight, loss, self.intercept, self.ridge_scaling, classes
         )
+        if not self.weighs_rest and self.class_weight is not None and problem.y.shape[1] > 1:
+            assert classes is not None
+            return [
+                replace(problem, y=problem.y[:, [k]], classes=replace(classes, alone=k))
+                for k in range(problem.y.shape[1])
+            ]
         if not target.has_pairs:
             return [problem]
         counts = sample_weight > 0.0

@@ -488,6 +488,8 @@ class Reading:
         Whether a single column is predicted without its second axis.
     takes_indicators : bool
         Whether y may be an indicator of several labels a row, which nothing here reads.
+    is_binary : bool
+        Whether more than two classes are left to scikit-learn.
     needs_contrast : bool
         Whether rows of one class have no model.
     """
@@ -499,6 +501,7 @@ class Reading:
     has_one_target: bool = False
     flattens: bool = False
     takes_indicators: bool = False
+    is_binary: bool = False
     needs_contrast: bool = False
 
     def read(self, y: Targets) -> Target:
@@ -519,6 +522,11 @@ class Reading:
                 "one label per row; search each column separately"
             )
         labels = replace(Labels.read(y), needs_contrast=self.needs_contrast)
+        if self.is_binary and len(labels.classes) > 2:
+            raise NotSpedUpError(
+                f"y has {len(labels.classes)} classes, of which solver='liblinear' takes two; use "
+                "solver='lbfgs', or OneVsRestClassifier"
+            )
         if self.is_joint and len(labels.classes) > 2:
             joint = JointLabels(labels.classes, labels.codes, labels.columns)
             labels = replace(joint, needs_contrast=labels.needs_contrast)

@@ -61,6 +61,8 @@ class Kernel(ABC):
     """Whether every matrix of the kernel is known to be positive semi-definite."""
     is_linear: ClassVar[bool] = False
     """Whether the columns of the rows are its features."""
+    constant: float = 0.0
+    """What a linear kernel adds to all products."""
 
     @abstractmethod
     def base_matrix(self, X: Matrix, Y: Matrix | None = None) -> Array:
@@ -333,6 +335,15 @@ class Linear(_OfProducts, _Plain):
     """
 
     is_linear: ClassVar[bool] = True
+    constant: float = field(default=0.0, kw_only=True, repr=False)
+    """What is added to all products, as by a column of its root: an intercept with a penalty."""
+
+    def from_base(self, B: Array, out: AnyArray | None = None) -> Array:
+        """B plus the constant."""
+        out = super().from_base(B, out)
+        if self.constant:
+            out += self.constant
+        return out
 
 
 @dataclass(frozen=True)

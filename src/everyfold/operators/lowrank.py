@@ -6,6 +6,7 @@ those of the columns.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from everyfold.linalg.symmetric import (
     weighted_gram,
 )
 from everyfold.operators.base import Expansion, OperatorSpec, Structure, SupportsResponse
-from everyfold.operators.features import FeatureMap, Plain, Turned
+from everyfold.operators.features import FeatureMap, Plain, Turned, WithConstant
 from everyfold.operators.gram import ILL, FoldSums, Start, accumulate
 from everyfold.operators.response import DualModel, Quadratic, Response, RidgeModels, Solution
 
@@ -103,7 +104,7 @@ class Primal(Mapped):
 
     def bind(self, kernel: Kernel, X: Matrix) -> LowRank:
         """See base class; of more columns than rows the coordinates in which these differ."""
-        if X.shape[1] <= X.shape[0]:
+        if X.shape[1] <= X.shape[0] or kernel.constant:
             return super().bind(kernel, X)
         features = Turned.of(X)
         return LowRank(features(X), features)
@@ -112,6 +113,8 @@ class Primal(Mapped):
         """See base class."""
         if not kernel.is_linear:
             raise ValueError(f"a primal form exists for the linear kernel only, not for {kernel}")
+        if kernel.constant:
+            return WithConstant(rows.n_features, math.sqrt(kernel.constant))
         return Plain(rows.n_features)
 
     def raw_width_for(self, n_rows: int, n_features: int) -> int:

@@ -151,11 +151,13 @@ def _moved(score: Score, shifts: Mapping[str, float]) -> Score:
 
 
 def names_of(scores: Sequence[Score]) -> list[str]:
-    """The names of the scorers, as far as one fold has them."""
+    """The names of the scorers, as far as one fold has them.
+
+    A fold that fails before any has several scores may have the score of failures instead.
+    """
     if isinstance(scores, FoldScores):
         return list(scores.columns)
-    first = next((score for score in scores if score is not None), None)
-    return list(first) if isinstance(first, dict) else ["score"]
+    return next((list(score) for score in scores if isinstance(score, dict)), ["score"])
 
 
 def placed(scores: Sequence[Score], where: Index, size: int) -> Sequence[Score]:
