@@ -444,11 +444,12 @@ def read_estimator(estimator: Estimator) -> Model:
 
 def takes_sources(estimator: Estimator) -> bool:
     """Whether an estimator, or ours with the same model, can be fitted to a source of rows."""
-    return is_ours(estimator) or type(estimator) in (KernelRidge, Ridge, RidgeClassifier)
+    kinds = KernelRidge, Ridge, RidgeClassifier, LogisticRegression
+    return is_ours(estimator) or type(estimator) in kinds
 
 
 def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
-    """The estimator of this library that asks for the same model, for squared loss.
+    """The estimator of this library that asks for the same model.
 
     Examples
     --------
@@ -467,9 +468,10 @@ def fast_version_of(model: Model) -> KernelRegressor | KernelClassifier:
         "fit_intercept": model.intercept,
         "operator": model.operator,
     }
+    params["loss"] = "squared" if model.loss.has_constant_curvature else model.loss
     if model.is_classifier:
-        return KernelClassifier(loss="squared", class_weight=model.class_weight, **params)
-    return KernelRegressor(loss="squared", **params)
+        return KernelClassifier(class_weight=model.class_weight, **params)
+    return KernelRegressor(**params)
 
 
 # -- Parameters that scikit-learn's own fit would refuse -------------------------------------------

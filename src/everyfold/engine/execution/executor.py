@@ -30,6 +30,7 @@ from everyfold.engine.planning.plan import SearchPlan
 from everyfold.engine.planning.units import Unit, gather
 from everyfold.engine.records import REFITTED, Data, Outcome, drop_values, join, with_fields
 from everyfold.engine.request import Request
+from everyfold.engine.source_data import SourceData
 from everyfold.io.cluster import Cluster, own_client
 from everyfold.linalg.blas import SINGLE_THREAD_ROWS, blas_threads
 
@@ -53,6 +54,8 @@ def execute(
     data = data.prepared(plan.kind, plan.pooled)
     if plan.plain:
         data = data.refitting(plan.plain)
+    if journal is not None and isinstance(data, SourceData):
+        data = replace(data, notes=journal.notes())
     history: list[list[Outcome]] = []
     units, waiting = plan.rounds.first, _Waiting(data)
     while units:

@@ -395,7 +395,9 @@ def _in_blocks(request: Request, candidates: Sequence[Candidate], others: Others
     if not takes_sources(final):
         raise ValueError(
             f"{type(final).__name__} cannot be fitted to a source of rows; use "
-            "KernelRegressor, LSSVR, KernelClassifier, LSSVC, KernelRidge, Ridge or RidgeClassifier"
+            "KernelRegressor, KernelClassifier and their kin (LSSVR, LSSVC, HuberSVC, "
+            "KernelLogisticClassifier, …), KernelRidge, Ridge, RidgeClassifier or "
+            "LogisticRegression"
         )
     for candidate in candidates:
         scaler_of(candidate.parts)
