@@ -37,9 +37,9 @@ from everyfold._typing import (
 )
 from everyfold.engine.checkpoint import Checkpoint, check_folds_repeat, fingerprint_of, opened_file
 from everyfold.engine.code_digests import CheckpointError
-from everyfold.engine.method_options import RenamedParameters
 from everyfold.engine.planning.costs import Workload
 from everyfold.engine.planning.plan import SearchPlan
+from everyfold.engine.renamed_parameters import RenamedParameters
 from everyfold.estimators.model import Model, read_ridge, read_weights
 from everyfold.gaussian_process.held_out_gradient import SCORES
 from everyfold.gradient.descent import Descent, Point
